@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
+from pathlib import Path
 from typing import Any
 
 project = "loopkit"
@@ -9,8 +11,10 @@ author = "the loopkit authors"
 copyright = f"2026, {author}"  # noqa: A001  # Sphinx's name
 release = importlib.metadata.version("loopkit")
 
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "myst_nb"]
 exclude_patterns = ["_build"]
+# notebooks hold their outputs, and the tests run them
+nb_execution_mode = "off"
 
 html_theme = "furo"
 html_title = f"loopkit {release}"
@@ -24,7 +28,15 @@ add_module_names = False
 
 
 def setup(app: Any) -> None:
+    copy_notebooks()
     app.connect("autodoc-process-signature", without_constructor)
+
+
+def copy_notebooks() -> None:
+    """Sphinx reads the notebooks from docs/notebooks, which git ignores."""
+    here = Path(__file__).parent
+    shutil.rmtree(here / "notebooks", ignore_errors=True)
+    shutil.copytree(here.parent / "notebooks", here / "notebooks", ignore=shutil.ignore_patterns(".*"))
 
 
 def without_constructor(_app: Any, what: str, name: str, *_: object) -> tuple[str, None] | None:

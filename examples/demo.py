@@ -31,7 +31,7 @@ def main() -> None:
     heading(f"Run on the target '{compiled.target}' and compared with numpy in double precision")
     for n, m, length in SIZES:
         report = lk.check_equivalent(numpy_matmul, tiled, {"n": n, "m": m, "l": length}, target=compiled.target)
-        print(f"({n:3} x {length:3}) * ({length:3} x {m:3})    {report}")
+        print(f"({n:3} x {length:3}) * ({length:3} x {m:3})    {report.headline}")
 
     heading("Called with arrays")
     rng = np.random.default_rng(seed=1)

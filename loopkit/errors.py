@@ -403,18 +403,29 @@ class EquivalenceError(LoopkitError):
 
     :ivar output: the output with the largest difference.
     :ivar index: its worst element.
-    :ivar error: the distance between the values *got* and *expected*.
+    :ivar error: the distance between the values *got* and *expected*; *ulps*: in units in the last place of the
+        output's dtype, ``None`` if there are none.
+    :ivar wrong: the worst wrong elements, first *index*.
+    :ivar box: for each axis, the first and the last index of a wrong element.
     """
 
     def __init__(self, message: str, *, output: str, index: tuple[int, ...], got: object, expected: object,
-                 error: float, bound: float) -> None:
+                 error: float, bound: float, ulps: float | None = None, wrong: Sequence[tuple[int, ...]] = (),
+                 box: Sequence[tuple[int, int]] = (), notes: Sequence[str] = ()) -> None:
         self.output = output
         self.index = index
         self.got = got
         self.expected = expected
         self.error = error
         self.bound = bound
+        self.ulps = ulps
+        self.wrong = tuple(wrong)
+        self.box = tuple(box)
+        self._notes = tuple(notes)
         super().__init__(message)
+
+    def details(self) -> Sequence[str]:
+        return self._notes
 
 
 class InternalError(LoopkitError):

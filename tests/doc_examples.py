@@ -28,7 +28,8 @@ class Page:
     def check(self, names: dict[str, Any], *, update: bool = False) -> None:
         """Fail with every example that gives something else; with *update* write down what they give instead."""
         __tracebackhide__ = True
-        test = doctest.DocTestParser().get_doctest(self.text, names, self.path.name, str(self.path), 0)
+        session = {"__name__": "__main__", **names}
+        test = doctest.DocTestParser().get_doctest(self.text, session, self.path.name, str(self.path), 0)
         runner = _Recorder(checker=_Checker(), optionflags=OPTIONS, verbose=False)
         said: list[str] = []
         runner.run(test, out=said.append)

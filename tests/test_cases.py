@@ -12,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.expr.kinds import epsilon
 from loopkit.kernel.printing import kernel_text
-from loopkit.runtime.equivalence import accumulation_length
+from loopkit.runtime.rounding import error_bound
 from tests.cases import CASES, Case
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
@@ -47,7 +47,7 @@ def bound(case: Case, expected: np.ndarray, arguments: dict[str, object]) -> flo
     """
     sizes = {str(k): max(getattr(v, "shape", (v,)), default=1) for k, v in arguments.items()}
     lengths = {p: max(sizes.values()) for s in kernel(case.name).statements for p in s.domain.params}
-    operations = 16 + 2*accumulation_length(kernel(case.name), lengths)
+    operations = 16 + 2*error_bound(kernel(case.name), lengths).length
     return epsilon(case.dtype) * operations * max(1.0, float(np.max(np.abs(expected), initial=0)))
 
 

@@ -13,22 +13,30 @@ import pytest
 import loopkit as lk
 from loopkit import errors
 from tests.doc_examples import Page
+from tests.test_house import LAYERS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [Page(path) for path in sorted(DOCS.glob("*.rst"))]
+PAGES = [Page(path) for path in sorted(DOCS.rglob("*.rst"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 #: ``.. autofunction:: loopkit.split_iname`` and its like.
 _DOCUMENTED = re.compile(r"^\.\. auto\w+:: loopkit\.(\S+)", re.MULTILINE)
 DOCUMENTED = {name for page in PAGES for name in _DOCUMENTED.findall(page.text)}
+#: The pages that a ``toctree`` lists, after its options.
+_TABLE = re.compile(r"^\.\. toctree::\n(?:   :.*\n)*\n((?:   .*\n)*)", re.MULTILINE)
 #: Functions and classes for users; :mod:`loopkit.library` has a page.
 PUBLIC = {name for name in lk.__all__ if not inspect.ismodule(getattr(lk, name))}
 
 
 # Pages
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def _place(page: Page) -> str:
+    """As the pages name each other: ``cookbook/rows``."""
+    return page.path.relative_to(DOCS).with_suffix("").as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_place)
 def test_examples(page: Page, request: pytest.FixtureRequest) -> None:
     page.check({"lk": lk, "np": np}, update=request.config.getoption("--update-golden"))
 
@@ -54,9 +62,17 @@ def test_every_error_is_documented() -> None:
     assert not {name for name in classes if not re.search(rf"^\.\. autoexception:: \S*\b{name}$", page, re.MULTILINE)}
 
 
-def test_every_page_is_in_the_table_of_contents() -> None:
-    index = (DOCS / "index.rst").read_text(encoding="utf-8")
-    assert {page.path.stem for page in PAGES} - {"index"} == set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = [name for page in PAGES for table in _TABLE.findall(page.text) for name in table.split()
+              if not name.startswith("notebooks/")]
+    assert sorted(listed) == sorted({_place(page) for page in PAGES} - {"index"})
+
+
+def test_the_architecture_lists_the_layers() -> None:
+    layers = [name for layer in LAYERS for name in layer]
+    assert re.findall(r"^``(\w+)``  ", (DOCS / "architecture.rst").read_text(encoding="utf-8"), re.MULTILINE) == layers
+    drawn = re.findall(r'class="name"[^>]*>(\w+)<', (DOCS / "_static" / "house.svg").read_text(encoding="utf-8"))
+    assert drawn == [name for layer in reversed(LAYERS) for name in layer]
 
 
 def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,8 +118,8 @@ def test_the_files_that_the_readme_names_exist() -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=_place)
 def test_the_files_that_a_page_names_exist(page: Page) -> None:
     named = re.findall(r"``((?:loopkit|docs|tests|benchmarks|examples)/[\w/.]+\.\w+)``", page.text)
-    assert bool(named) >= (page.path.stem in ("glossary", "contributing"))
+    assert bool(named) >= (_place(page) in ("glossary", "contributing"))
     assert not [name for name in named if not (ROOT / name).exists()]

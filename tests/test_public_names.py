@@ -21,7 +21,7 @@ TREE = ast.parse(Path(lk.__file__).read_text(encoding="utf-8"))
 #: What is under ``if TYPE_CHECKING``.
 CHECKED = next(node for node in TREE.body if isinstance(node, ast.If)).body
 #: What users ask for later, if at all.
-LATER_FLOORS = ("transform", "lowering", "target", "verification", "runtime", "show", "library")
+LATER_FLOORS = ("transform", "lowering", "target", "verification", "runtime", "show", "library", "command")
 
 
 def imported(nodes: list[ast.stmt]) -> dict[str, str]:

@@ -96,6 +96,11 @@ def epsilon(dtype: np.dtype[Any]) -> float:
     return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
 
 
+def smallest_normal(dtype: np.dtype[Any]) -> float:
+    """The smallest positive number of a real or complex *dtype* that has full precision."""
+    return 2.0**-126 if is_bfloat16(dtype) else float(np.finfo(dtype).smallest_normal)
+
+
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """numpy's ``promote_types``; where numpy has no result for bfloat16, its result for float16.
 

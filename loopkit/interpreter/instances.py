@@ -10,7 +10,8 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.order import execution_paths
-from loopkit.errors import CallError, PreconditionError, instance_text
+from loopkit.analysis.sizes import sizes_at_least
+from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
@@ -18,7 +19,7 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_a
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
 from loopkit.poly.relations import at_sink
-from loopkit.poly.sets import all_points, fix_params, lexmin_point, range_condition
+from loopkit.poly.sets import all_points, fix_params
 
 #: Most instances of a statement that are run one by one.
 MOST = 100_000
@@ -55,17 +56,7 @@ def usual_sizes(knl: LoopKernel, known: Mapping[str, int], names: Iterable[str],
 
     :raises CallError: the assumptions do not allow the known sizes.
     """
-    allowed = fix_params(knl.assumptions, known)
-    if allowed.is_empty():
-        raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
-                        hint="leave them out for sizes that are")
-    others = [name for name in names if name not in known]
-    for name in others:
-        larger = allowed.intersect(range_condition(name, usual))
-        allowed = allowed if larger.is_empty() else larger
-    point = lexmin_point(allowed.from_params(), ())
-    assert point is not None
-    return {**known, **{name: point[0].get(name, usual) for name in others}}
+    return sizes_at_least(knl.assumptions, known, dict.fromkeys(names, usual))
 
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.analysis.data_constraints import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, cell_text, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Instance, broken_orders, reference_order, usual_sizes
@@ -17,7 +18,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
 from loopkit.runtime.arguments import require_known
-from loopkit.runtime.equivalence import index_names
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.typed import closed
 from loopkit.shown import Shown

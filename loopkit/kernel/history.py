@@ -368,6 +368,9 @@ class Change(Shown):
     old: _Numbered | None
     new: _Numbered | None
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self) -> Iterator[str]:
         for mark, step in ((" ", self.new),) if self.kind == "kept" else (("-", self.old), ("+", self.new)):
             if step is not None:
@@ -392,7 +395,7 @@ class HistoryDiff(Shown):
         return any(c.kind != "kept" for c in self.changes)
 
     def __str__(self) -> str:
-        return "\n".join(line for c in self.changes for line in c.lines()) if self else "The histories are equal."
+        return "\n".join(map(str, self.changes)) if self else "The histories are equal."
 
 
 def _changes(old: Sequence[_Numbered], new: Sequence[_Numbered]) -> Iterator[Change]:

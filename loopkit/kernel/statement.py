@@ -162,6 +162,10 @@ class Dependence(Shown):
     of_value: bool = False
     assumed: bool = False
 
+    def __str__(self) -> str:
+        of = f" of {self.array}" if self.array else ""
+        return f"{self.kind} dependence{of}, {self.source} to {self.sink}: {self.relation}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy cannot pickle relations that have one name on both sides
         return _restored, (self.kind, self.array, self.source, self.sink, str(self.relation), self.exact,

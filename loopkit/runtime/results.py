@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 from loopkit.errors import CallError
@@ -14,12 +15,12 @@ from loopkit.shown import Shown
 class Outputs(tuple[Any, ...], Shown):
     """The written arguments of a call, in argument order, by position, by name and as attributes.
 
-    >>> out = Outputs(("x", "y"), (1, 2))
-    >>> x, y = out
-    >>> out.x, out["y"], out[0]
-    (1, 2, 1)
+    >>> out = Outputs(("x", "count"), (1, 2))
+    >>> x, count = out
+    >>> out.x, out.count, out["count"], out[0]
+    (1, 2, 2, 1)
     >>> out
-    Outputs(x=1, y=2)
+    Outputs(x=1, count=2)
     """
 
     __slots__ = ()
@@ -34,7 +35,6 @@ class Outputs(tuple[Any, ...], Shown):
         return partial(tuple.__new__, _outputs_named(fields))
 
     def __getattr__(self, name: str) -> Any:
-        # for a tuple's own names ("count", "index") use outputs["count"]
         if name in self._fields:
             return self[name]
         raise AttributeError(f"no output is called '{name}'; there is {', '.join(self._fields) or 'none'}")
@@ -63,7 +63,9 @@ class Outputs(tuple[Any, ...], Shown):
 @lru_cache(maxsize=1024)
 def _outputs_named(fields: tuple[str, ...]) -> type[Outputs]:
     """The type of outputs with these names: the class holds the names, so a call only makes a tuple."""
-    return type("Outputs", (Outputs,), {"__slots__": (), "_fields": fields})
+    # a tuple's own methods give way to outputs of their names, as in a named tuple
+    own = {name: property(itemgetter(i)) for i, name in enumerate(fields) if name in ("count", "index")}
+    return type("Outputs", (Outputs,), {"__slots__": (), "_fields": fields, **own})
 
 
 # Timing

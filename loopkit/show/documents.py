@@ -16,12 +16,14 @@ from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.limits import bounded
+from loopkit.runtime.comparison import EquivalenceReport
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
 from loopkit.show.code import code_document
 from loopkit.show.diff import Diff, diff_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
+from loopkit.show.equivalence import equivalence_document
 from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
@@ -113,7 +115,8 @@ _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
     Resources: _resources_document, CompiledKernel: _compiled_document, Diff: diff_document,
-    Steps: steps_document, Explanation: explanation_document, Plot: _plot_document}
+    EquivalenceReport: equivalence_document, Steps: steps_document, Explanation: explanation_document,
+    Plot: _plot_document}
 
 
 # Errors in IPython

@@ -65,6 +65,25 @@ def as_html(document: Document) -> str:
     return f'<div class="loopkit"><style>{STYLE}</style>{title}{"".join(map(_block_html, document.body))}</div>'
 
 
+#: The page around a document, light or dark as the reader prefers.
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>:root{{color-scheme:light dark}}[data-theme="dark"]{{color-scheme:dark}}
+body{{margin:1.5em auto;padding:0 1em;max-width:75em}}
+body>.loopkit>.title{{font-size:1.5em}}
+body>.loopkit>details{{margin:1em 0;padding-top:.6em;border-top:1px solid var(--lk-line)}}
+body>.loopkit>details>summary{{font-size:1.15em}}</style></head>
+<body>{body}</body>
+</html>
+"""
+
+
+def as_page(document: Document) -> str:
+    """*document* as an HTML page that needs no other file."""
+    return _PAGE.format(title=escape(document.title), body=as_html(document))
+
+
 def _block_html(block: Block) -> str:
     match block:
         case Paragraph(lines):

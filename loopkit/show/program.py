@@ -2,24 +2,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from math import prod
 
 import numpy as np
 
+from loopkit.analysis.data_constraints import index_names
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.kinds import epsilon
 from loopkit.expr.nodes import to_text
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.sets import fix_params
-from loopkit.runtime.equivalence import accumulation_length, index_names
+from loopkit.runtime.rounding import error_bound
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.verification.checks import generate_code
@@ -27,9 +29,10 @@ from loopkit.verification.checks import generate_code
 #: Steps that say what a kernel computes; all others change how.
 _MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_accumulator_dtype")
 
-#: The values of sizes to choose from, the best first, and the most bytes of all arrays.
-_SIZES = (512, 480, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 3, 2, 1)
-_MOST_BYTES = 2**26
+#: The values of sizes to choose from, the best first, and the most bytes of all arrays. Odd multiples of 8 have full
+#: and partial tiles, and rows at which vector accesses can begin.
+SIZES = (504, 512, 480, 384, 264, 256, 200, 192, 136, 128, 104, 96, 72, 64, 40, 32, 24, 16, 8, 4, 3, 2, 1)
+MOST_BYTES = 2**26
 
 _HEAD = """
 #include <cmath>
@@ -49,6 +52,15 @@ void require(cudaError_t status, const char *what)
     }
 }
 
+template <typename T>
+void show(const char *name, T value)
+{
+    std::printf("%s = %.15g\\n", name, static_cast<double>(value));
+}
+
+// The wrong elements of all arrays.
+size_t wrong = 0;
+
 // An array on the host and on the GPU; both results start from the same data.
 template <typename T>
 struct Array {
@@ -67,27 +79,35 @@ struct Array {
         require(cudaMemcpy(device, expected.data(), sizeof(T)*size, cudaMemcpyHostToDevice), "cudaMemcpy");
     }
 
-    // the number of wrong elements; an error may be relative times the largest value, a negative relative means exact
-    size_t check(const char *name, double relative)
+    // counts the wrong elements: an error may be relative times the largest value; negative: elements must be equal
+    void check(const char *name, double relative)
     {
         require(cudaMemcpy(got.data(), device, sizeof(T)*size, cudaMemcpyDeviceToHost), "cudaMemcpy");
         double largest = 0;
         for (const T &x : expected)
             if (std::isfinite(static_cast<double>(x)))
                 largest = std::fmax(largest, std::fabs(static_cast<double>(x)));
-        size_t wrong = 0;
+        size_t found = 0;
         for (size_t i = 0; i < size; ++i) {
             const double a = static_cast<double>(got[i]), b = static_cast<double>(expected[i]);
             const bool is_close = a == b || (a != a && b != b) || std::fabs(a - b) <= relative*largest;
             if (std::memcmp(&got[i], &expected[i], sizeof(T)) == 0 || (relative >= 0 && is_close))
                 continue;
-            if (wrong++ == 0)
+            if (found++ == 0)
                 std::printf("%s: element %zu is %.9g and should be %.9g\\n", name, i, a, b);
         }
-        std::printf("%s: %zu of %zu elements are wrong\\n", name, wrong, size);
-        return wrong;
+        std::printf("%s: %zu of %zu elements are wrong\\n", name, found, size);
+        wrong += found;
     }
 };
+
+// the exit status
+int result()
+{
+    if (wrong)
+        std::printf("if rounding errors grow in this kernel: nvcc -fmad=false rounds as the host does\\n");
+    return wrong != 0;
+}
 
 void time(const std::function<void()> &run)
 {
@@ -109,12 +129,13 @@ void time(const std::function<void()> &run)
 """
 
 
-def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None) -> str:
+def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, *, name: str | None = None) -> str:
     """The text of a CUDA program that runs *knl* on fixed data and checks every output element.
 
     The reference is the C text of the kernel as it was made, before its transformations.
 
     :arg sizes: values of the kernel's integer parameters; others get a value that the assumptions allow.
+    :arg name: of its file, without ``.cu``; ``None``: that of the kernel.
     :raises UnknownNameError: a name in *sizes* is no integer parameter.
     :raises PreconditionError: the data, the sizes or the reference cannot be made; the message says why.
 
@@ -126,12 +147,20 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None) 
     """
     own = lowered_once(knl)
     _require_fillable(own)
-    values = _chosen_sizes(own, dict(sizes or {}))
+    values = chosen_sizes(own, dict(sizes or {}))
     reference = _reference(knl)
     code = generate_code(knl, "cuda")
     if not _holds(code.assumed, own, values):
         code = generate_code(knl, "cuda", layout=Layout(vectors=False))
-    return "\n".join(_Program(own, code, reference, generate_code(reference, "c"), values).lines()) + "\n"
+    program = _Program(own, code, reference, generate_code(reference, "c"), values)
+    return "\n".join(program.lines(name or knl.name)) + "\n"
+
+
+def build_line(low: Lowered, name: str) -> str:
+    """The command that builds and runs the program in the file ``NAME.cu``."""
+    capability = max((i.capability for launch in low.launches for bound in launch.statements.values()
+                      for i in bound.statement.instructions if isinstance(i, MemoryInstruction)), default=0)
+    return f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu && ./{name}"
 
 
 # What can be filled, and with which sizes
@@ -154,17 +183,27 @@ def _require_fillable(low: Lowered) -> None:
                                     subject=a.name, hint="call the kernel from Python")
 
 
-def _chosen_sizes(low: Lowered, given: dict[str, int]) -> dict[str, int]:
-    """A value for each integer parameter."""
+def chosen_sizes(low: Lowered, given: Mapping[str, int], *, candidates: Sequence[int] = SIZES,
+                 most_bytes: int = MOST_BYTES) -> dict[str, int]:
+    """A value for each integer parameter: the *given* one, or one near the first of *candidates* that fits.
+
+    Values differ where they can, because equal ones would hide that two are confused. They fit if the assumptions allow
+    them and all arrays have at most *most_bytes* bytes.
+
+    :raises UnknownNameError: a name in *given* is no integer parameter.
+    :raises PreconditionError: no value fits.
+    """
     knl = low.kernel
     names = sorted(knl.value_params)
     require_known("size", given, names, where=f"kernel '{knl.name}'")
-    for value in _SIZES if set(names) - given.keys() else (0,):
-        found = {name: given.get(name, value) for name in names}
-        allowed = not fix_params(knl.assumptions, found).is_empty()
-        if allowed and (_array_bytes(low, found) <= _MOST_BYTES or not set(names) - given.keys()):
+    free = [name for name in names if name not in given]
+    for value, step in product(candidates, (16, 0)) if free else [(0, 0)]:
+        found = {**given, **{name: value - step*i for i, name in enumerate(free)}}
+        if min(found.values(), default=0) < 0 or fix_params(knl.assumptions, found).is_empty():
+            continue
+        if not free or _array_bytes(low, found) <= most_bytes:
             return found
-    raise PreconditionError(f"No sizes for a standalone program of kernel '{knl.name}' satisfy its assumptions.",
+    raise PreconditionError(f"No sizes that were tried for kernel '{knl.name}' satisfy its assumptions.",
                             subject=knl.name, hint=f"sizes={{...}} gives values of {', '.join(names)}")
 
 
@@ -232,18 +271,16 @@ class _Program:
     def outputs(self) -> list[str]:
         return [x for x in self.own.kernel.array_args if x in self.own.kernel.written_names]
 
-    def lines(self) -> Iterator[str]:
-        name = self.own.kernel.name
-        yield f"// Runs kernel {name} on fixed data, checks every element of its results, and times it."
-        yield f"// Build and run it: nvcc -o {name} {name}.cu && ./{name}"
+    def lines(self, name: str) -> Iterator[str]:
+        yield f"// Runs kernel {self.own.kernel.name} on fixed data, checks every element of its results, and times it."
+        yield f"// Build and run it: {build_line(self.own, name)}"
+        yield f"// compute-sanitizer ./{name} also finds accesses outside of arrays; --tool racecheck finds races."
         yield from ("", self.code.source, self.code.host, _HEAD.strip("\n"), "")
         yield "// The kernel as it was made, before its transformations, for the host."
         includes, body = _includes(self.plain.source)
         yield from (*includes, "#define restrict __restrict__", "#define _Bool bool", "namespace reference {", "",
                     body.strip("\n"), "", "}  // namespace reference", "#undef restrict", "#undef _Bool", "",
-                    "// Sizes and numbers of the call.")
-        yield from self._numbers()
-        yield from ("", "int main()", "{", *(f"    {line}" for line in self._main()), "}")
+                    "int main()", "{", *(f"    {line}".rstrip() for line in self._main()), "}")
 
     def _numbers(self) -> Iterator[str]:
         for a in self.own.kernel.arguments:
@@ -254,6 +291,11 @@ class _Program:
 
     def _main(self) -> Iterator[str]:
         name, arrays = self.own.kernel.name, self.own.kernel.array_args
+        numbers = [a.name for a in self.own.kernel.arguments if a.name not in arrays]
+        yield "// sizes and numbers of the call"
+        yield from self._numbers()
+        yield from (f'program::show("{x}", {x});' for x in numbers)
+        yield ""
         for number, (x, a) in enumerate(arrays.items(), 1):
             dtype = np.dtype(a.dtype)
             real = "false" if dtype.kind in "iu" else "true"
@@ -267,9 +309,10 @@ class _Program:
         taken = [f"{x}.device" if x in arrays else x for x in _parameter_names(self.code.host)]
         launch = f"::launch_{name}({', '.join(taken)});"
         yield from (launch, 'program::require(cudaGetLastError(), "launch");',
-                    'program::require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");', "", "size_t wrong = 0;")
-        yield from (f'wrong += {x}.check("{x}", {self._bound(x)});' for x in self.outputs)
-        yield from (f"program::time([&] {{ {launch} }});", "return wrong != 0;")
+                    'program::require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");', "",
+                    "// with the allowed error, as a part of the largest value; negative: the elements must be equal")
+        yield from (f'{x}.check("{x}", {self._bound(x)});' for x in self.outputs)
+        yield from ("", f"program::time([&] {{ {launch} }});", "return program::result();")
 
     def _scratch(self) -> dict[ScratchPointer, None]:
         return {x: None for k in self.plain.kernels for x in k.parameters if isinstance(x, ScratchPointer)}
@@ -293,9 +336,7 @@ class _Program:
         knl = self.own.kernel
         if np.dtype(knl.array_args[name].dtype).kind in "iu":
             return "-1"
-        dtypes = [np.dtype(x.dtype) for x in knl.data.values() if x.dtype is not None]
-        coarsest = max(epsilon(d) for d in dtypes if d.kind not in "iub")
-        return f"{coarsest*(8 + 2*accumulation_length(self.own.kernel, self.sizes)):.3g}"
+        return f"{error_bound(knl, self.sizes).relative:.3g}"
 
 
 def _includes(source: str) -> tuple[list[str], str]:

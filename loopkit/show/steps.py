@@ -58,15 +58,19 @@ def _step_blocks(step: HistoryStep, before: LoopKernel, after: LoopKernel) -> It
     verdict = Span(step.verdict, VERDICT_STYLES[step.verdict])
     yield Paragraph(((verdict, f", {1000*step.seconds:.1f} ms"),
                      *(Span(f"also changes {effect}", "warning") for effect in step.effects)))
-    changes = diff_document(diff(before, after)).body
-    yield from changes or (Paragraph((Span("nothing that is printed differs", "note"),)),)
+    yield from change_blocks(before, after)
     yield Fold("Kernel", kernel_document(after).body, is_open=False)
-    yield Fold("CUDA", _cuda_blocks(after), is_open=False)
+    yield Fold("CUDA", code_blocks(after, "cuda"), is_open=False)
 
 
-def _cuda_blocks(knl: LoopKernel) -> tuple[Block, ...]:
+def change_blocks(before: LoopKernel, after: LoopKernel) -> tuple[Block, ...]:
+    """The differences of the cards of two kernels."""
+    return diff_document(diff(before, after)).body or (Paragraph((Span("nothing that is printed differs", "note"),)),)
+
+
+def code_blocks(knl: LoopKernel, target: str) -> tuple[Block, ...]:
+    """The code of *knl* for *target*, or the reason why there is none."""
     try:
-        return code_document(generate_code(knl, target="cuda")).body
+        return code_document(generate_code(knl, target)).body
     except LoopkitError as refusal:
         return (Paragraph((Span(f"not generated: {refusal.message}", "note"),)),)
-

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import wrap
-from typing import ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
@@ -134,8 +133,7 @@ class FunctionText:
     launch: Launch
     function: Function
     layout: Layout
-
-    dialect: ClassVar[Dialect]
+    dialect: Dialect
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:

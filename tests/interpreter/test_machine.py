@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.data_constraints import index_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.kinds import FUNCTIONS, epsilon
 from loopkit.interpreter.instances import Instance, execution_order, reference_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.lowering.types import infer_types
-from loopkit.runtime.equivalence import index_names
 from tests.cases import CASES, Case
 
 Order = Callable[[lk.LoopKernel, list[Instance]], list[Instance]]

@@ -1,10 +1,13 @@
-"""The notebooks: stored without outputs, and run from top to bottom."""
+"""The notebooks: run from top to bottom, with the outputs that are stored in them (``--update-golden`` stores them)."""
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import sys
+from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +15,101 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from loopkit.show.golden import require_golden
+
 DIRECTORY = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(DIRECTORY.glob("*.ipynb"))
+
+#: The tag of cells whose output is measured, and so differs from run to run.
+MEASURED = "measured"
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_there_are_notebooks() -> None:
-    assert {"01-first-kernel", "02-matmul"} <= {path.stem for path in NOTEBOOKS}
+def test_there_are_nine_notebooks_in_a_row() -> None:
+    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{i:02}" for i in range(1, len(NOTEBOOKS) + 1)]
+    assert len(NOTEBOOKS) == 9
 
 
 @each_notebook
-def test_outputs_are_not_stored(path: Path) -> None:
-    """They would make every diff unreadable."""
+def test_a_notebook_holds_its_outputs_and_nothing_else(path: Path) -> None:
+    """No metadata of the machine that ran it; all cells run once, in order; the last output is measured."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert not [cell.source for cell in notebook.cells if cell.cell_type == "code"
-                and (cell.outputs or cell.execution_count is not None or cell.metadata)]
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
     assert notebook.metadata.kernelspec.name == "python3"
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)]
+    assert all(set(cell.metadata) <= {"tags"} and cell.metadata.get("tags", [MEASURED]) == [MEASURED] for cell in code)
+    assert [cell.id for cell in notebook.cells] == [f"cell-{i}" for i in range(1, len(notebook.cells) + 1)]
+    assert MEASURED in [cell for cell in code if cell.outputs][-1].metadata.get("tags", [])
+
+
+@each_notebook
+def test_a_notebook_begins_with_its_title_and_links_to_the_next(path: Path) -> None:
+    first, *_, last = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
+    assert first.source.startswith("# ")
+    following = next((other.name for other in NOTEBOOKS if other.name > path.name), None)
+    assert following is None or f"]({following})" in last.source
 
 
 # what jupyter_client and zmq warn about is theirs
 @pytest.mark.filterwarnings("default")
 @each_notebook
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                    pytestconfig: pytest.Config) -> None:
+    stored = nbformat.read(path, as_version=4)
     notebook = nbformat.read(path, as_version=4)
     _use_this_interpreter(tmp_path, monkeypatch)
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": DIRECTORY}})
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True,
+                            resources={"metadata": {"path": DIRECTORY}})
     asyncio.run(client.async_execute())
     for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            assert output.output_type != "error", cell.source
+            assert output.get("name") != "stderr", f"{cell.source}\n{output.text}"
+    if pytestconfig.getoption("--update-golden"):
+        _store(stored, notebook)
+        path.write_text(nbformat.writes(stored) + "\n", encoding="utf-8")
+        return
+    golden = tmp_path / "outputs.txt"
+    require_golden("\n".join(_texts(stored)), golden, "stored", update=True)
+    require_golden("\n".join(_texts(notebook)), golden, f"{path.name} (text outputs)", update=False)
+
+
+def _store(stored: Any, executed: Any) -> None:
+    """Put the outputs of *executed* into *stored*; measured ones only where there are none, so that they stay those
+    of the machine on which the text around them was written."""
+    for i, (cell, new) in enumerate(zip(stored.cells, executed.cells, strict=True), 1):
+        cell.id = f"cell-{i}"
         if cell.cell_type == "code":
-            assert not [o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stderr"], cell.source
-            assert not [o for o in cell.outputs if o.output_type == "error"], cell.source
-    assert any("__global__" in _text(output) for cell in notebook.cells if cell.cell_type == "code"
-               for output in cell.outputs)
+            cell.execution_count = new.execution_count
+            if not (_is_measured(cell) and cell.outputs):
+                cell.outputs = new.outputs
+            for output in cell.outputs:
+                if "metadata" in output:
+                    output.metadata = {}
+                if "execution_count" in output:
+                    output.execution_count = new.execution_count
+
+
+def _is_measured(cell: Any) -> bool:
+    return MEASURED in cell.metadata.get("tags", [])
+
+
+def _texts(notebook: Any) -> Iterator[str]:
+    """The outputs of each cell that is not measured: text, and HTML without its tags; not the times of steps."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and not _is_measured(cell):
+            yield f"[{cell.execution_count}]"
+            for output in cell.outputs:
+                data = output.get("data", {})
+                text = str(output.get("text", "")) + data.get("text/plain", "") + _words(data.get("text/html", ""))
+                yield re.sub(r"[\d.]+ ms\b", "... ms", text)
+
+
+def _words(html: str) -> str:
+    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", "\n", html, flags=re.DOTALL))
 
 
 def _use_this_interpreter(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +123,3 @@ def _use_this_interpreter(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(place / name.lower()))
     root = str(DIRECTORY.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))
-
-
-def _text(output: Any) -> str:
-    return str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", ""))

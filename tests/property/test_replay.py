@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 
 import loopkit as lk
+from loopkit.analysis.data_constraints import index_names
 from loopkit.interpreter.instances import execution_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.lowering.types import infer_types
-from loopkit.runtime.equivalence import index_names
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
 from tests.property.pipelines import Step

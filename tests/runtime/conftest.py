@@ -9,6 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 import pytest
 
+from loopkit.analysis import sizes
 from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -77,7 +78,7 @@ class Workshop:
 
     def replace(self, name: str, function: Callable[..., Any]) -> None:
         """Replace *name*, a function of a lower layer, where the runtime uses it."""
-        for module in (arguments, typed, equivalence):
+        for module in (arguments, typed, equivalence, sizes):
             if hasattr(module, name):
                 self._patch.setattr(module, name, function)
 

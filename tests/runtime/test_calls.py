@@ -90,7 +90,8 @@ def test_output_takes_the_shape_of_its_model(workshop: Workshop) -> None:
 
 def test_outputs_by_name() -> None:
     out = Outputs(("count", "y"), (1, 2))
-    assert out["count"] == 1
+    assert out.count == out["count"] == 1
+    assert out.index(2) == 1
     assert out.y == 2
     assert out[-1] == 2
     assert out[:1] == (1,)

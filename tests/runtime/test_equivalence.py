@@ -10,8 +10,8 @@ import pytest
 import loopkit as lk
 from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime import equivalence
-from loopkit.runtime.equivalence import check_equivalent, random_array
+from loopkit.runtime import sample_data
+from loopkit.runtime.equivalence import check_equivalent
 from tests.runtime.conftest import Workshop, array, c_code, n, value
 
 Make = Callable[..., LoopKernel]
@@ -32,7 +32,7 @@ def make(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Make:
                                      shapes={"a": (n,), "y": (n,)}, name=name)
         workshop.replace("generate_code", generate)
         return compiled.kernel
-    monkeypatch.setattr(equivalence, "index_names", lambda knl: frozenset())
+    monkeypatch.setattr(sample_data, "index_names", lambda knl: frozenset())
     return kernel
 
 
@@ -116,38 +116,17 @@ def test_data_as_given(make: Make) -> None:
 
 def test_refusals(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     knl = make(DOUBLE)
-    with pytest.raises(CallError, match="depends on 'n', which has no value"):
-        check_equivalent(lambda a: a, knl, {})
     with pytest.raises(CallError, match="gives no 'y'"):
         check_equivalent(lambda a: (a, a), knl, {"n": 3})
     with pytest.raises(TypeInferenceError, match="'a', 'y' are open"):
         check_equivalent(lambda a: a, make(DOUBLE, None), {"n": 3})
-    monkeypatch.setattr(equivalence, "index_names", lambda knl: frozenset({"a"}))
+    monkeypatch.setattr(sample_data, "index_names", lambda knl: frozenset({"a"}))
     with pytest.raises(CallError, match="'a' cannot be random: subscripts or bounds are read from it"):
         check_equivalent(lambda a: a, knl, {"n": 3})
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i8", "u2", "?", "c8", "c16"])
-def test_data(dtype: str) -> None:
-    data = random_array((1000,), np.dtype(dtype), np.random.default_rng(0))
-    assert data.dtype == dtype
-    if dtype != "?":
-        assert np.all(data != 0)
-    if dtype[0] == "f":
-        assert data.min() >= 0.5
-        assert data.max() <= 1.5
-
-
-@pytest.mark.parametrize(("ref", "name", "hint"), [
-    (lambda a: 2*a, "a", "n, x"), (lambda x, a: x*a, "a", "lambda x"), (lambda x, y: x + y, "y", "n, x"),
-    (lambda x, *, q: x, "q", "n, x"), (lambda q, /, x: x, "q", "n, x"), (lambda x, m: x[:m], "m", "n, x"),
-    (np.dot, "a", "n, x")])
-def test_a_reference_of_other_names(ref: Callable[..., Any], name: str, hint: str) -> None:
-    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
-    with pytest.raises(CallError, match=f"the reference function takes '{name}'") as refusal:
-        check_equivalent(ref, knl, {"n": 5})
-    assert hint in str(refusal.value.hint)
-    assert refusal.value.argument == name
+def twice() -> LoopKernel:
+    return lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice"), {"x": np.float64})
 
 
 @pytest.mark.parametrize("ref", [
@@ -156,16 +135,7 @@ def test_a_reference_of_other_names(ref: Callable[..., Any], name: str, hint: st
     lambda *a, x: 2*x])
 def test_references_that_fit(ref: Callable[..., Any]) -> None:
     """A function gets what it names, and need not name all."""
-    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
-    check_equivalent(ref, knl, {"n": 5, "x": np.ones(5)})
-
-
-def test_a_size_that_is_missing() -> None:
-    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a*x[i]", [lk.ValueArg("a", np.int32), "..."]),
-                        {"x": np.float64})
-    with pytest.raises(CallError, match="check_equivalent has no value") as refusal:
-        check_equivalent(lambda x, a: a*x, knl, {"n": 5})
-    assert "add 'a' to parameters" in str(refusal.value.hint)
+    check_equivalent(ref, twice(), {"n": 5, "x": np.ones(5)})
 
 
 def test_kernels_of_other_names() -> None:
@@ -183,3 +153,118 @@ def test_kernels_of_other_names() -> None:
     for ref in (knl, lambda x: 2*x):
         with pytest.raises(CallError, match="'m' is an argument neither of kernel 'kernel' nor of the reference"):
             check_equivalent(ref, knl, {"n": 5, "m": 3})
+
+
+# Sizes
+
+def tiled(name: str = "tiled") -> LoopKernel:
+    return lk.split_iname(lk.rename_iname(twice(), "i", "k"), "k", 16)
+
+
+def test_sizes_are_chosen() -> None:
+    report = check_equivalent(lambda x: 2*x, tiled(), target="c")
+    assert [run.sizes["n"] for run in report.runs] == [0, 1, 5, 15, 16, 17, 37]
+    assert report.headline == f"{report.outputs[0]} (worst of 7 runs)"
+    assert report == check_equivalent(lambda x: 2*x, tiled(), {}, "c")
+    [run] = check_equivalent(lambda x: 2*x, tiled(), {"n": 3}, "c").runs
+    assert run.sizes == {"n": 3}
+
+
+@pytest.mark.parametrize(("ref", "n", "index"), [
+    (lambda x: np.where(np.arange(len(x)) < 16, 2*x, 0), 17, (16,)),        # the partial tile
+    (lambda x: np.where(np.arange(len(x)) != 15, 2*x, 0), 16, (15,)),
+    (lambda x: 2*x if len(x) % 16 else 0*x + 1, 16, None),
+    (lambda x: 2*x if len(x) != 1 else x, 1, (0,))])
+def test_faults_at_special_sizes(ref: Callable[..., Any], n: int, index: tuple[int, ...] | None) -> None:
+    with pytest.raises(EquivalenceError) as err:
+        check_equivalent(ref, tiled(), target="c")
+    assert err.value.details()[0] == f"with n = {n}, data: random, seed 0"
+    assert index in (None, err.value.index)
+    check_equivalent(ref, tiled(), {"n": 3}, "c")
+
+
+def test_arrays_give_sizes() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i+1, j]")
+    knl = lk.add_dtypes(knl, {"x": np.float64})
+    report = check_equivalent(lambda x: 2*x[1:], knl, {"x": np.ones((6, 4))}, "c")
+    assert [run.sizes for run in report.runs] == [{"n": 5, "m": 4}]
+
+
+def test_index_arrays_give_sizes() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[at[i]]", [lk.GlobalArg("x", np.float64, "m"), "..."])
+    knl = lk.add_dtypes(knl, {"at": np.int32})
+    report = check_equivalent(lambda at, x: x[at], knl, {"at": np.zeros(3, np.int32), "x": np.ones(2)}, "c")
+    assert [dict(run.sizes) for run in report.runs] == [{"n": 3, "m": 2}]
+    with pytest.raises(CallError, match="'at' cannot be random"):
+        check_equivalent(lambda at, x: x[at], knl, target="c")
+
+
+def test_integers_that_are_no_sizes() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a*x[i]", [lk.ValueArg("a", np.int32), "..."]),
+                        {"x": np.float64})
+    report = check_equivalent(lambda x, a: a*x, knl, {"n": 5}, "c")
+    assert {run.sizes["a"] for run in report.runs} > {0, 1}
+
+
+def test_references_with_other_sizes() -> None:
+    fixed = lk.fix_parameters(twice(), n=5)
+    assert check_equivalent(twice(), fixed, target="c").error == 0
+    assert [run.sizes for run in check_equivalent(fixed, fixed, target="c").runs] == [{}]
+    narrow = lk.assume(twice(), "n mod 4 = 0 and n >= 4")
+    found = check_equivalent(narrow, tiled(), target="c")
+    assert all(run.sizes["n"] % 4 == 0 and run.sizes["n"] >= 4 for run in found.runs)
+    more = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i+m]", assumptions="n >= m + 1 and m >= 0")
+    more = lk.add_dtypes(more, {"x": np.float64})
+    assert check_equivalent(more, more, {"n": 2}, "c").error == 0
+    with pytest.raises(CallError, match="these sizes are not allowed"):
+        check_equivalent(more, more, {"n": 0}, "c")
+
+
+def test_exceptions_at_chosen_sizes() -> None:
+    total = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y = max(i, x[i])"), {"x": np.float64})
+    with pytest.raises(ValueError, match="zero-size") as err:
+        check_equivalent(lambda v: v.max(), total, target="c")
+    assert "reference(v=x) with n = 0" in err.value.__notes__[0]
+    assert check_equivalent(lambda v: v.max(), lk.assume(total, "n >= 1"), target="c").error == 0
+
+
+# Data
+
+def test_kinds_of_data_have_their_own_runs() -> None:
+    report = check_equivalent(lambda x: 2*x, tiled(), {"n": 7}, "c", data=["nan", "zeros", "nan"])
+    assert [run.data for run in report.runs] == ["nan", "zeros"]
+    assert len(check_equivalent(lambda x: 2*x, tiled(), {"n": 7}, "c", data="adversarial").runs) == 8
+
+
+@pytest.mark.parametrize(("data", "ref"), [
+    ("zeros", lambda x: 2*x + (x == 0)), ("ones", lambda x: 2*x + (x == 1)), ("primes", lambda x: 2*x + (x == 31)),
+    ("nan", lambda x: 2*np.nan_to_num(x)), ("infinities", lambda x: 2*np.abs(x)),
+    ("denormals", lambda x: np.where(np.abs(x) < 1e-307, 1e-307, 2*x)), ("large", lambda x: np.minimum(2*x, 1e150))])
+def test_faults_that_special_data_show(data: str, ref: Callable[..., Any]) -> None:
+    assert check_equivalent(ref, twice(), {"n": 40}, "c").error == 0
+    with pytest.raises(EquivalenceError, match="y") as err:
+        check_equivalent(ref, twice(), {"n": 40}, "c", data=data)
+    assert f"data: {data}" in err.value.details()[0]
+
+
+def test_zeros_divide_floating_point_numbers() -> None:
+    """Both results are NaN, without a warning."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]/z[i]"), {"x": np.float64, "z": np.float64})
+    assert check_equivalent(lambda x, z: x/z, knl, {"n": 4}, "c", data="zeros").error == 0
+
+
+@pytest.mark.parametrize("data", ["zeros", "large"])
+def test_integers_that_divide_keep_their_data(data: str) -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] // z[i]"), {"x": np.int32, "z": np.int32})
+    assert check_equivalent(lambda x, z: x // z, knl, {"n": 40}, "c", data=data).error == 0
+
+
+def test_wrong_arguments() -> None:
+    for data in ("nann", ["zeros", "?"], ""):
+        with pytest.raises(lk.UnknownNameError, match="is not a kind of data of check_equivalent"):
+            check_equivalent(twice(), twice(), {"n": 4}, data=data)
+    with pytest.raises(lk.PreconditionError, match="data= names at least one kind"):
+        check_equivalent(twice(), twice(), {"n": 4}, data=[])
+    for wrong in ({"seed": -1}, {"rtol": -1.0}, {"rtol": float("inf")}):
+        with pytest.raises(lk.PreconditionError, match="check_equivalent"):
+            check_equivalent(twice(), twice(), {"n": 4}, **wrong)            # type: ignore[arg-type]

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 import pymbolic.primitives as p
 
+from loopkit.analysis.data_constraints import index_names
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, seq
 from loopkit.poly.sets import InstanceSet
-from loopkit.runtime.equivalence import accumulation_length, index_names
+from loopkit.runtime.rounding import error_bound
 
 REAL, INTEGER = np.dtype("f4"), np.dtype("i4")
 a, b, x, y, acc = (p.Variable(s) for s in ("a", "b", "x", "y", "acc"))
@@ -31,7 +32,7 @@ def kernel(*statements: Statement, temporaries: Mapping[str, np.dtype[np.generic
 
 
 def length(*statements: Statement) -> int:
-    return accumulation_length(kernel(*statements), SIZES)
+    return error_bound(kernel(*statements), SIZES).length
 
 
 def test_elementwise() -> None:
@@ -54,7 +55,7 @@ def test_reduction() -> None:
     knl = kernel(Statement("S.j.init", acc, 0, LINE),
                  Statement("S.j.update", acc, a[i, j], SQUARE, combine="sum"),
                  Statement("S", y[i], acc, LINE), temporaries={"acc": REAL}, reductions=(node,))
-    assert accumulation_length(knl, SIZES) == 7
+    assert error_bound(knl, SIZES).length == 7
 
 
 def test_index_arrays() -> None:
@@ -68,4 +69,4 @@ def test_index_array_behind_a_bound() -> None:
     knl = kernel(Statement("S", p.Variable("hi"), p.Subscript(b, (i,)), LINE),
                  Statement("T", y[i], y[i] + a[j], rows), temporaries={"hi": INTEGER})
     assert index_names(knl) == {"b"}
-    assert accumulation_length(knl, SIZES) == 10                # how long a row is depends on data
+    assert error_bound(knl, SIZES).length == 10                # how long a row is depends on data

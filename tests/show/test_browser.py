@@ -1,63 +1,179 @@
-"""What objects show in a browser: everything unfolded, no line reaches out of the page, in light and in dark."""
+"""Pages in a browser: everything unfolded, no error, no line beyond the page, and readable in light and in dark."""
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+import nbformat
 import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from playwright.sync_api import Browser, Route, sync_playwright
 
+import loopkit as lk
+from loopkit.show.documents import document
+from loopkit.show.html import as_page
 from tests.show.test_show import kernel, samples
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+#: The browser of this machine; the tests never download one.
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-#: Measures the page after all of it is unfolded, and the contrast of each text with the page.
-MEASURE = """
-<script>
-for (const fold of document.querySelectorAll("details")) fold.open = true;
-const light = colour => {
-  const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(
-    c => (c /= 255) <= 0.04045 ? c/12.92 : ((c + 0.055)/1.055)**2.4);
-  return 0.2126*r + 0.7152*g + 0.0722*b;
-};
-const back = light(getComputedStyle(document.body).backgroundColor);
-const contrast = e => {
-  const own = light(getComputedStyle(e).color);
-  return (Math.max(own, back) + 0.05)/(Math.min(own, back) + 0.05);
-};
-const page = document.scrollingElement;
-document.body.dataset.found = JSON.stringify({
-  over: page.scrollWidth - page.clientWidth,
-  closed: document.querySelectorAll("details:not([open])").length,
-  shown: document.querySelectorAll(".loopkit").length,
-  contrast: Math.min(...[...document.querySelectorAll(".loopkit span, .loopkit p, .loopkit td, .loopkit pre")]
-    .filter(e => e.textContent.trim()).map(contrast)),
-});
-</script>"""
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+WIDTHS = (480, 1200)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+#: Unfolds the page, and finds texts with too little contrast: below 4.5, of WCAG 2, level AA.
+UNFOLD = """() => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  const numbers = colour => colour.match(/[0-9.]+/g).map(Number);
+  const light = colour => {
+    const [r, g, b] = numbers(colour).map(c => (c /= 255) <= 0.04045 ? c/12.92 : ((c + 0.055)/1.055)**2.4);
+    return 0.2126*r + 0.7152*g + 0.0722*b;
+  };
+  const canvas = document.createElement("div");
+  canvas.style.background = "Canvas";
+  document.body.append(canvas);
+  const behind = e => {
+    const own = e ? getComputedStyle(e).backgroundColor : getComputedStyle(canvas).backgroundColor;
+    return !e || numbers(own)[3] !== 0 ? own : behind(e.parentElement);
+  };
+  const contrast = e => {
+    const [own, back] = [getComputedStyle(e).color, behind(e)].map(light);
+    return (Math.max(own, back) + 0.05)/(Math.min(own, back) + 0.05);
+  };
+  const texts = [...document.querySelectorAll(".loopkit :is(span, p, td, th, pre, summary)")];
+  return {
+    texts: texts.length,
+    faint: texts.filter(e => e.textContent.trim() && contrast(e) < 4.5).map(e => e.outerHTML.slice(0, 200)),
+    closed: document.querySelectorAll("details:not([open])").length,
+  };
+}"""
+
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
-@pytest.mark.parametrize(("theme", "colours"), [("light", "#ffffff;color:#111111"), ("dark", "#111318;color:#dddddd")])
-@pytest.mark.parametrize("width", [500, 1100])
-def test_the_page_holds_everything(theme: str, colours: str, width: int, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all pages."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def review(folder: Path, name: str) -> Path:
+    return lk.review(kernel(name), folder / f"{name}.html")[0]
+
+
+def objects(folder: Path, theme: str) -> Path:
+    """All public objects on a page whose theme is set by its attribute."""
     shown = [*samples().values(), kernel("matmul_tiled"), kernel("softmax_by_block")]
-    body = "".join(x._repr_html_() for x in shown)
-    page = tmp_path / "page.html"
+    colours = {"light": "#ffffff;color:#111111", "dark": "#111318;color:#dddddd"}[theme]
+    page = folder / "page.html"
     page.write_text(f'<!doctype html><html data-theme="{theme}"><meta charset="utf-8">'
-                    f'<body style="background:{colours}">{body}{MEASURE}</body></html>', encoding="utf-8")
-    found = of_browser(page, width)
-    assert found["shown"] == len(shown)
-    assert found["closed"] == 0
-    assert found["over"] <= 0
-    assert found["contrast"] >= 4.5                     # of WCAG 2, level AA
+                    f'<body style="background:{colours}">{"".join(x._repr_html_() for x in shown)}</body></html>',
+                    encoding="utf-8")
+    return page
 
 
-def of_browser(page: Path, width: int) -> dict[str, Any]:
-    done = subprocess.run([str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
-                           f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()],
-                          capture_output=True, text=True, check=True, timeout=100)
-    (found,) = re.findall(r'data-found="([^"]*)"', done.stdout)
-    return dict(json.loads(found.replace("&quot;", '"')))
+def notebook(folder: Path, theme: str) -> Path:
+    """A notebook with what its cells show, converted as Jupyter does it."""
+    values = [kernel("matmul_tiled"), lk.generate_code(kernel("jacobi")), kernel("transpose").history.show(),
+              samples()["IllegalTransformError"], lk.diff(kernel("vector_add"), kernel("vector_add_mapped")),
+              kernel("stencil_2d").plot("domain")]
+    cells = [new_code_cell(f"show({number})", outputs=[new_output("display_data", {
+        "text/html": x._repr_html_(), "text/plain": str(x)})]) for number, x in enumerate(values)]
+    made = new_notebook(cells=cells)
+    nbformat.validate(made)
+    text, _ = HTMLExporter(theme=theme).from_notebook_node(made)
+    (folder / "notebook.html").write_text(text, encoding="utf-8")
+    return folder / "notebook.html"
+
+
+def command(folder: Path) -> Path:
+    """A page of the command line."""
+    page = folder / "check.html"
+    page.write_text(as_page(document(lk.verify(kernel("scan_by_block")))), encoding="utf-8")
+    return page
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    "objects in light": lambda folder: objects(folder, "light"),
+    "objects in dark": lambda folder: objects(folder, "dark"),
+    "notebook in light": lambda folder: notebook(folder, "light"),
+    "notebook in dark": lambda folder: notebook(folder, "dark"),
+    "review": lambda folder: review(folder, "matmul_tiled"),
+    "review without a program": lambda folder: review(folder, "csr_matvec"),
+    "check": command,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a browser finds on a page, in light and in dark.
+
+    :ivar over: for each width the pixels beyond it.
+    :ivar asked: addresses of the network.
+    """
+
+    texts: int
+    closed: int
+    faint: list[str]
+    over: dict[int, int]
+    errors: list[str]
+    asked: list[str]
+
+
+def seen(browser: Browser, path: Path) -> Seen:
+    found = Seen(0, 0, [], {}, [], [])
+
+    def answer(route: Route) -> None:
+        """Nothing of the network is there; Jupyter's pages ask for it, ours must not."""
+        found.asked.append(route.request.url)
+        route.fulfill(status=200, body="")
+
+    page = browser.new_page()
+    page.route(re.compile("^https?:"), answer)
+    page.on("console", lambda message: found.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: found.errors.append(str(error)))
+    page.goto(path.as_uri())
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        measured = page.evaluate(UNFOLD)
+        found = replace(found, texts=measured["texts"], closed=measured["closed"],
+                        faint=[*found.faint, *measured["faint"]])
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            found.over[width] = max(found.over.get(width, 0), page.evaluate(OVERFLOW))
+    page.close()
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_read(name: str, browser: Browser, tmp_path: Path) -> None:
+    found = seen(browser, PAGES[name](tmp_path))
+    assert found.texts > 10
+    assert found.closed == 0
+    assert found.faint == []
+    assert found.over == dict.fromkeys(WIDTHS, 0)
+    assert found.errors == []
+    assert not found.asked or name.startswith("notebook")
+
+
+def test_faults_are_found(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text('<!doctype html><meta name="color-scheme" content="light dark"><div class="loopkit">'
+                    '<p style="color:#aaa">faint in light</p><p style="color:#444">faint in dark</p><p>right</p>'
+                    '<pre style="width:500px">wide</pre></div>'
+                    '<script src="http://localhost/x.js"></script><script>nothing()</script>')
+    found = seen(browser, page)
+    assert [re.sub("<.*?>", "", text) for text in found.faint] == ["faint in light", "faint in dark"]
+    assert found.over[480] > 0
+    assert found.over[1200] == 0
+    assert found.errors == ["nothing is not defined"]
+    assert found.asked == ["http://localhost/x.js"]

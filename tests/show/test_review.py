@@ -71,6 +71,8 @@ def test_the_program_accepts_right_results_and_finds_a_wrong_one(name: str, size
     assert wrong.returncode == 1
     assert f"{output}: element 7 is " in wrong.stdout
     assert f"{output}: 1 of " in wrong.stdout
+    assert "nvcc -fmad=false" in wrong.stdout
+    assert "nvcc -fmad=false" not in right.stdout
 
 
 @pytest.mark.deep(every=8)
@@ -94,7 +96,31 @@ def test_sizes_follow_the_assumptions_and_the_memory() -> None:
     with pytest.raises(lk.UnknownNameError, match="'m' is not a size of kernel 'kernel'"):
         standalone_program(lk.add_dtypes(knl, {"x": np.float32}), {"m": 97})
     cube = lk.make_kernel("{[i,j,k]: 0<=i,j,k<n}", "y[i,j,k] = 2*x[i,j,k]")
-    assert "const int n = 192;" in standalone_program(lk.add_dtypes(cube, {"x": np.float32}))
+    assert "const int n = 200;" in standalone_program(lk.add_dtypes(cube, {"x": np.float32}))
+
+
+def test_sizes_differ_and_have_partial_tiles() -> None:
+    """Sizes of full tiles alone would leave half of the code without a check, and equal ones would hide confusions."""
+    text = standalone_program(BY_NAME["matmul_tiled"].make())
+    sizes = [int(x) for x in re.findall(r"^    const int [lmn] = (\d+);$", text, re.MULTILINE)]
+    assert len(set(sizes)) == 3
+    assert all(size > 16 and size % 16 and not size % 8 for size in sizes)
+    text = standalone_program(BY_NAME["matmul_tiled"].make(), {"l": 7})
+    assert "const int l = 7;" in text
+    assert "const int m = 504;" in text
+
+
+def test_the_command_names_the_architecture_that_an_instruction_needs() -> None:
+    assert "nvcc -o axpy axpy.cu && ./axpy" in standalone_program(BY_NAME["axpy_vec"].make(), name="axpy")
+    assert "nvcc -arch=sm_80 -o k k.cu && ./k" in standalone_program(BY_NAME["matmul_asynchronous"].make(), name="k")
+
+
+def test_names_of_the_program_are_free_for_arguments(tmp_path: Path) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<time}", "wrong[i] = program*x[i] + reference", name="show")
+    text = standalone_program(lk.add_dtypes(knl, {"program, reference, x": np.float32}), {"time": 9})
+    done = run(tmp_path, on_the_host(text, "reference::show_reference(wrong, x, program, reference, time);"))
+    assert done.stdout.startswith("program = 1.25\nreference = 1.25\ntime = 9\nwrong: 0 of 9 elements are wrong\n")
+    assert done.returncode == 0
 
 
 def test_sizes_that_vector_accesses_do_not_fit_get_a_text_without_them() -> None:
@@ -121,10 +147,26 @@ def test_the_page_holds_everything_and_needs_nothing(tmp_path: Path) -> None:
     files = lk.review(knl, tmp_path / "matmul.html")
     assert [x.name for x in files] == ["matmul.html", "matmul.cu"]
     page = files[0].read_text()
-    for part in ("<title>Review of kernel &#x27;matmul&#x27;</title>", "As made", "make_kernel", "KERNEL matmul",
-                 "Steps", "add_prefetch", "races", "Resources", "Program", "__global__", "&lt;&lt;&lt;dim3", "Host"):
+    for part in ("<title>Review of kernel &#x27;matmul&#x27;</title>", "Algorithm", "make_kernel", "Kernel", "Steps",
+                 "Step 6: add_prefetch", "In sentences", "races", "Resources", "Program", "__global__",
+                 "&lt;&lt;&lt;dim3", "Host"):
         assert part in page, part
     assert not re.search(r"<script|src=|href=|http", page)
+
+
+def test_the_page_says_what_is_not_proven(tmp_path: Path) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "a[k[i]] = b[i]", name="scatter")
+    knl = lk.add_dtypes(knl, {"b": np.float32, "k": np.int32})
+    lk.review(lk.tag_inames(knl, "i:g.0", assume="k has no value twice"), tmp_path / "k.html")
+    page = (tmp_path / "k.html").read_text()
+    assert "trusted without a proof" in page
+    assert "Trusted without a proof" in page
+    assert "(assumed: k has no value twice)" in page
+    assert "There is no program for this kernel." in page
+    lk.review(BY_NAME["vector_add"].make(), tmp_path / "k.html")
+    page = (tmp_path / "k.html").read_text()
+    assert "Trusted without a proof" not in page
+    assert "<td>nothing</td>" in page
 
 
 def test_the_file_of_the_program_is_no_page(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.dependences import dependences
 from loopkit.lowering.pipeline import STAGES
 from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.show.document import Document, Fold, Paragraph, Picture, Span, Table
+from loopkit.show.documents import _DOCUMENTS
 from loopkit.show.html import as_html
 from loopkit.show.text import as_text
 from loopkit.shown import Declared, Shown
@@ -94,8 +96,8 @@ def samples() -> dict[str, Any]:
     found = [
         knl, knl.history, knl.history[0], again.history.diff(knl.history), knl.arguments[0], knl.arguments[-1],
         knl.instructions[0], knl.domains[0], knl.options, compiled, out, error, error.witness, replay,
-        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal, equal.outputs[0],
-        Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
+        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal,
+        equal.outputs[0], equal.runs[0], Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
         lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2)]
@@ -117,6 +119,23 @@ def test_no_public_type_is_left_out() -> None:
         assert issubclass(cls, (Shown, Enum, Warning)), cls
         if not issubclass(cls, (lk.LoopkitError, Enum, Warning)):
             assert any(isinstance(x, cls) for x in samples().values()), cls
+
+
+def test_every_type_has_a_text_or_a_document() -> None:
+    """The text of a type that had neither would be made of its text."""
+    def below(cls: type) -> Iterator[type]:
+        for own in cls.__subclasses__():
+            yield from (own, *below(own))
+    assert {cls for cls in below(Shown) if cls.__str__ is Shown.__str__} <= {
+        own for cls in _DOCUMENTS for own in (cls, *below(cls))}
+
+
+def test_parts_of_larger_objects_have_a_text() -> None:
+    knl = lk.make_kernel("{[i]: 1<=i<n}", "y[i] = y[i-1] + x[i]", name="sums")
+    assert [str(d) for d in dependences(knl)] == [
+        "flow dependence of y, insn to insn: [n] -> { [i] -> [i' = 1 + i] : 0 < i <= -2 + n }"]
+    change, = lk.split_iname(knl, "i", 4).history.diff(lk.split_iname(knl, "i", 8).history).changes
+    assert str(change).splitlines()[0] == "- 1  knl = lk.split_iname(knl, 'i', 4)"
 
 
 @each

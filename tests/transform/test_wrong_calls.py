@@ -151,7 +151,7 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
     # comparing
     "results that differ": (lambda: lk.check_equivalent(twice(), kernel("y[i] = 3*x[i]", x=F32), {"n": 4}),
                             lk.EquivalenceError, {"output": "y", "index": (0,)}),
-    "size missing": (lambda: lk.check_equivalent(twice(), twice(), {}), lk.CallError, {"argument": "n"}),
+    "size not allowed": (lambda: lk.check_equivalent(twice(), twice(), {"n": -1}), lk.CallError, {"argument": "n"}),
 }
 
 

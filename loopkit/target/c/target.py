@@ -152,6 +152,7 @@ class CTarget(TextTarget):
 
     name: ClassVar[str] = "c"
     runner: ClassVar[str] = "loopkit.runtime.host:HostRunner"
+    dialect: ClassVar[Dialect] = C
 
     compiler: str | None = None
     fast: bool = False
@@ -163,19 +164,17 @@ class CTarget(TextTarget):
         require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout)
+        functions = [_HostFunction(lowered, launch, function, layout, self.dialect)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
                          for x in functions)
-        source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
+        source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
-    dialect: ClassVar[Dialect] = C
-
     @cached_property
     def blocks(self) -> list[str]:
         return [axis for axis in reversed(GRID) if axis in self.launch.mapping.extents]
@@ -205,13 +204,13 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
+        dialect = self.dialect if self.blocks and not self.in_order else replace(self.dialect, instructions={})
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
                        Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), C)
+        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), self.dialect)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
@@ -222,7 +221,7 @@ class _HostFunction(FunctionText):
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
-        body += [array_declaration(a, C, threads if a.across_regions else "")
+        body += [array_declaration(a, self.dialect, threads if a.across_regions else "")
                  for a in self.function.arrays if a.across_regions or a.shared or a.thread_axes]
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
         if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
@@ -242,7 +241,7 @@ class _HostFunction(FunctionText):
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
-        own = [array_declaration(a, C) for a in self.function.arrays
+        own = [array_declaration(a, self.dialect) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
         bounds, mapping = outer_bounds(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, bounds)};"

@@ -27,7 +27,6 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
-from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
@@ -122,7 +121,7 @@ class CudaTarget(TextTarget):
         return DEVICE_LIMITS[self.architecture]
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_CudaFunction(lowered, launch, function, layout, self.limits)
+        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, self.limits)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
@@ -146,7 +145,6 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class _CudaFunction(FunctionText):
-    dialect: ClassVar[Dialect] = CUDA
     limits: DeviceLimits
 
     @cached_property
