@@ -169,7 +169,7 @@ def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = 
       bounds    proven     2 accesses
       coverage  proven     no temporaries
           y: every element is written once
-      races     proven     y: written and seen by several threads
+      races     proven     y: written, and shared between threads
       barriers  proven     none
     """
     return report_of(subject_of(knl, resolve_target(target).machine), full=full)
@@ -198,7 +198,7 @@ def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     >>> print(lk.check_races(knl))
     kernel 'reversed': proven
-      races     proven     t, y: written and seen by several threads
+      races     proven     t, y: written, and shared between threads
     """
     return _one_report(knl, target, "races")
 

@@ -88,7 +88,7 @@ class VectorCheck(LoopCheck):
             if vector.loaded and (condition is not None or not read):
                 yield from self._whole(vector, assign.statement)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
-            yield from self._found(assign.statement, f"data decide which iterations of '{loop.iname}' run")
+            yield from self._found(assign.statement, f"the executed iterations of '{loop.iname}' depend on data")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)
@@ -103,7 +103,7 @@ class VectorCheck(LoopCheck):
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
             yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
-                                   f"'{s}' does {'not ' if vector.stored else ''}write")
+                                   f"'{s}' {'does not write' if vector.stored else 'writes'}")
         if vector.loaded and not vector.stored and all(
                 distance(loop, vector, e) is None for e in must_reads(assign)):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
@@ -113,7 +113,7 @@ class VectorCheck(LoopCheck):
         *rows, last = element.index_tuple
         following = substitute(last, {loop.iname: p.Sum((p.Variable(loop.iname), 1))})
         if affine_difference(following, last) != 1 or any(loop.iname in variables(i) for i in rows):
-            yield from self._found(s, f"{element} does not move on by one element with '{loop.iname}'")
+            yield from self._found(s, f"{element} does not advance by one element with '{loop.iname}'")
         for i in assign.instructions:
             if i.claims(element, assign.target):
                 yield from self._found(s, f"{element} is moved without {i.noun}")
@@ -141,7 +141,7 @@ class VectorCheck(LoopCheck):
             dtype = storage.dtype
             shape = storage.in_memory
             if storage.swizzle is not None and storage.swizzle.chunk % length:
-                yield from self._found(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
+                yield from self._found(s, f"'{name}' is swizzled: {length} elements are not adjacent")
         else:
             yield from self._found(s, f"'{name}' is not an array in memory")
             return
@@ -154,11 +154,11 @@ class VectorCheck(LoopCheck):
             # the alignment of a row is the extent's remainder
             rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector.assumed))
             if rest is None:
-                yield from self._found(s, f"rows of '{name}' may begin at no multiple of {length} elements")
+                yield from self._found(s, f"rows of '{name}' may not begin at a multiple of {length} elements")
                 return
             number = add(multiply(rest, number), index)
         odd = e.where(p.Comparison(remainder(substitute(number, e.names), length), "!=", 0))
-        yield from self._found(s, f"{first} may begin at no multiple of {length} elements",
+        yield from self._found(s, f"{first} may not begin at a multiple of {length} elements",
                                odd.intersect_params(self._sizes(vector.assumed)))
 
     def _sizes(self, assumed: Sequence[Assumed]) -> Set:
@@ -178,14 +178,14 @@ class VectorCheck(LoopCheck):
             yield from self._found(s, f"'{vector.name}' is loaded as a whole from '{vector.array}', which is not an "
                                    "input of this launch")
             return
-        yield from self._found(s, f"{vector.element}, which '{vector.name}' is loaded from, may lie outside",
+        yield from self._found(s, f"{vector.element}, the source of '{vector.name}', may be outside its array",
                                self._beyond(vector.element, vector.assumed, vector.inside))
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
         s, vectors = assign.statement, vectors_of(self.execution.loop)
         if not any(v.stored and not v.loaded for v in vectors):
-            yield from self._found(s, f"'{s}' stores what it need not compute")
+            yield from self._found(s, f"'{s}' stores a value that it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             name = array_of(element)
             assumed = next((v.assumed for v in vectors if v.array == name), ())
@@ -193,7 +193,7 @@ class VectorCheck(LoopCheck):
                 yield from self._found(s, f"{element}, which '{s}' need not read, is not an element of an input "
                                        "with vectors")
                 continue
-            yield from self._found(s, f"{element}, which '{s}' need not read, may lie outside",
+            yield from self._found(s, f"{element}, which '{s}' need not read, may be outside its array",
                                    self._beyond(element, assumed))
 
     def _beyond(self, element: p.Subscript, assumed: Sequence[Assumed], inside: Expression | None = None) -> Set:
@@ -304,8 +304,8 @@ class WarpRegisterCheck(LaunchCheck):
                 threads = threads.where(*bounded_by(x, low, high + 1))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 yield from self.mismatch(
-                    "lane", s, f"'{reader}' reads an element of '{array.name}' that a lane spoils which has no part in "
-                    f"'{s}'", pairs.domain(), write.domain.inames)
+                    "lane", s, f"'{reader}' reads an element of '{array.name}' that is clobbered by a lane "
+                    f"outside of '{s}'", pairs.domain(), write.domain.inames)
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
               number: Expression) -> Iterator[Mismatch]:
@@ -314,7 +314,7 @@ class WarpRegisterCheck(LaunchCheck):
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
         s = e.assign.statement
-        text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
+        text = f"'{s}' reads an element of '{array.name}' from a lane that holds another element"
         yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
 
 
@@ -340,7 +340,7 @@ class ProductCheck(LoopCheck):
                                      f"the product over '{loop.iname}' {wrong}")
             return
         if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
-            text = f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be"
+            text = f"'{assign.statement}' is a product of matrices that some lanes of a warp may not execute"
             yield from self.mismatch("divergent", assign.statement, text)
             return
         yield from self._elements(loop, loops, assign)
@@ -351,7 +351,7 @@ class ProductCheck(LoopCheck):
         meant = {x: 2 for x in (product.row, product.column) if x is not None} | {product.depth: 4*len(product.right)}
         if {x.iname: x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) and x.step == 1 else None
                 for x in loops} != meant or len(loops) != len(meant):
-            return f"has not the loops of {product}"
+            return f"has other loops than {product}"
         if product.rows != (1 if product.row is None else 2) or len(product.left) != product.rows*len(product.right):
             return f"loads {len(product.left)} and {len(product.right)} elements"
         match assign:
@@ -414,7 +414,7 @@ class ProductCheck(LoopCheck):
         same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
+        text = f"an iteration of '{loop.iname}' reads {read}, but another lane provides {given}"
         yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
 
 

@@ -135,7 +135,7 @@ def test_a_report_prints_and_compares() -> None:
         "  bounds    proven     4 accesses",
         "  coverage  proven     t: written before read",
         "      y: every element is written once",
-        "  races     proven     t, y: written and seen by several threads",
+        "  races     proven     t, y: written, and shared between threads",
         "  barriers  proven     1, each needed",
         "      kernel: barrier",
         "        t: write writes, read reads"]
