@@ -179,7 +179,7 @@ class HistoryStep(Shown):
         and loops of the host.
         """
         lines = self.found_effects if isinstance(self.found_effects, tuple) else self.found_effects()
-        object.__setattr__(self, "found_effects", lines)    # the function holds two kernels, the lines do not
+        object.__setattr__(self, "found_effects", lines)    # the function refers to two kernels, the lines do not
         return lines
 
     def __getstate__(self) -> dict[str, Any]:

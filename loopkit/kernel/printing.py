@@ -129,7 +129,7 @@ def _domains(knl: LoopKernel) -> tuple[list[InstanceSet], dict[int, str]]:
     order = {key: i for i, key in enumerate(distinct)}
     printed: list[InstanceSet] = []
     conditions: dict[int, str] = {}
-    # a set can only follow from one with as many dimensions, and from the larger of two
+    # only a set with all dimensions of a set can imply it, so sets with more dimensions come first
     for domain in sorted(distinct.values(), key=lambda d: -len(d.inames)):
         for i, other in enumerate(printed):
             if not set(domain.inames) <= set(other.inames):

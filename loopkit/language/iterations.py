@@ -94,7 +94,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
             open_ended = next((part for part in readers if _UNBOUND in gained[part]), None)
             if open_ended is None:
                 return gained
-            # it computes its value from nothing but itself
+            # its value depends only on itself
             readers.remove(open_ended)
             gained[open_ended] = _NONE
 
@@ -104,7 +104,7 @@ def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> 
     name, reducing = read
     each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
-    # after the end of a block the last value is meant; only loops that no block shows leave it open
+    # a reader after the end of a block gets the last value; without a block, the value is ambiguous
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
 
 

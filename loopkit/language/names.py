@@ -83,7 +83,7 @@ def fault(name: str, *, called: bool = False) -> str | None:
         return "begins with underscores, as only the compiler's own names may"
     if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
         return "is used in generated code for an axis, a loop, memory or a helper function"
-    # numpy's short codes (i1, f4) are inames as well as any: where they mean a dtype, no name can be
+    # numpy's short codes (i1, f4) may be names: where they mean a dtype, no name can occur
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None

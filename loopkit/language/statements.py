@@ -148,7 +148,7 @@ class StatementMaker:
         flag, owner = self.reductions.flag()
         around = replace(around, owner=owner, inames=self._shared_loops(node, around),
                          conditions=around.conditions + affine)
-        # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
+        # the flag is set in each iteration, so no old value is read; it begins with the conditions around the block
         first = self._add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
         then = replace(around, predicates=(flag,))
         otherwise = replace(around, predicates=(*around.predicates, p.LogicalNot(flag)))
@@ -250,7 +250,7 @@ class ReductionMaker:
         """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
         if not any(map(has_reduction, (*place.predicates, statement.assignee, statement.expression))):
             return statement, Leaf(statement.id)
-        # evaluated as one expression would be, if(predicate, if(predicate, assignee == expression))
+        # in the order of evaluation of one expression, if(predicate, if(predicate, assignee == expression))
         whole: Expression = p.Comparison(statement.assignee, "==", statement.expression)
         for predicate in reversed(place.predicates):
             whole = p.If(predicate, whole, False)
@@ -286,7 +286,7 @@ class ReductionMaker:
                     trees.append(tree)
                 else:
                     condition = walk(e.condition, here)
-                # a branch is evaluated where its condition holds: its subscripts may rely on that
+                # a branch is evaluated only if its condition holds: its subscripts may depend on that
                 then = walk(e.then, here.under(condition, names))
                 otherwise = walk(e.else_, here.under(opposite(condition, names), names))
                 return with_children(e, (condition, then, otherwise))
@@ -295,7 +295,7 @@ class ReductionMaker:
                 for child in e.children:
                     part = walk(child, here)
                     parts += (part,)
-                    # later operands are evaluated if it does not decide the value
+                    # later operands are evaluated only if this one does not decide the value
                     here = here.under(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names,
                                       only_affine=True)
                 return with_children(e, parts)

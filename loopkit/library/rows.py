@@ -167,7 +167,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKerne
     few, = measured("by_rows", bytes_in_registers=None)
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > few:
         return knl
-    # few elements need few registers: two registers more per thread would cost the multiprocessor a whole block
+    # few elements need few registers: with two registers more per thread, one block fewer fits on a multiprocessor
     return lk.set_options(knl, min_blocks="max")
 
 

@@ -128,7 +128,7 @@ def _buffered(buffer: Buffer) -> LoopKernel:
     if not (buffer.of_value or has_expressions) and not any(
             source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
         load, result = None, buffer.with_copies(None, store)
-    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
+    # an array's dtype is the join of its writers' dtypes, a buffer's dtype that of its first writer
     if buffer.temporary.dtype is None and (has_expressions or (load is None and (
             not writers <= buffer.uses.keys() if buffer.of_value else len(writers) > 1))):
         raise PreconditionError(f"{buffer.step}: the dtype of '{name}' is unknown.", subject=name,

@@ -182,7 +182,8 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
             for e in subscripts)), None)
         if found is None:
             raise PreconditionError(
-                f"'{temporary}' has no axis that '{x}', plus a constant, subscripts in every access.", subject=x,
+                f"No axis of '{temporary}' has '{x}', alone or plus a constant, as its subscript in every access.",
+                subject=x,
                 hint="contract over an iname that is a subscript of the temporary in each statement")
         axes.append(found)
     return frozenset(axes)

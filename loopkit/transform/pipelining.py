@@ -172,7 +172,7 @@ def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | st
     if outside is not None:
         return f"'{outside}' uses it outside of the loop"
     found = [s for s in kernel.statements if s.written == temporary]
-    if len(found) > 1:              # the copy is the one of several writers that loads and does not read it
+    if len(found) > 1:              # the copy is the writer that loads from arrays and does not read the temporary
         found = [s for s in found if temporary not in (read := _read(kernel, s))
                  and not read.isdisjoint(kernel.array_args)]
     if len(found) != 1:
