@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import codegen_kernels
@@ -147,7 +148,7 @@ class Loopy(Clock):
 def empty_caches() -> None:
     """Forget every result that a function remembers (loopy's own caches, on disk and in memory, are off)."""
     for each in gc.get_objects():
-        if isinstance(each, LRU_CACHE):
+        if isinstance(each, LRU_CACHE | FunctionType) and hasattr(each, "cache_clear"):
             each.cache_clear()
     gc.collect()
 

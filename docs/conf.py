@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 project = "loopkit"
 author = "the loopkit authors"
 copyright = f"2026, {author}"  # noqa: A001  # Sphinx's name
@@ -18,11 +20,15 @@ nb_execution_mode = "off"
 
 html_theme = "furo"
 html_title = f"loopkit {release}"
+html_static_path = ["_static"]
+html_css_files = ["loopkit.css"]
+pygments_dark_style = "github-dark"
 
 # signatures as they are in the source: "Kernel", not "loopkit.kernel.kernel.LoopKernel"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"npt.DTypeLike": "DTypeLike"}
 python_use_unqualified_type_names = True
 add_module_names = False
 
@@ -30,6 +36,14 @@ add_module_names = False
 def setup(app: Any) -> None:
     copy_notebooks()
     app.connect("autodoc-process-signature", without_constructor)
+    app.connect("doctree-read", wrapped_messages)
+
+
+def wrapped_messages(_app: Any, doctree: nodes.document) -> None:
+    """The message of an error has long lines, which are to be read without scrolling."""
+    for block in doctree.findall(lambda node: isinstance(node, nodes.doctest_block | nodes.literal_block)):
+        if "\n  hint: " in block.astext() or "\nloopkit.errors." in block.astext():
+            block["classes"].append("wraps")
 
 
 def copy_notebooks() -> None:
@@ -40,7 +54,7 @@ def copy_notebooks() -> None:
 
 
 def without_constructor(_app: Any, what: str, name: str, *_: object) -> tuple[str, None] | None:
-    """What only loopkit makes is shown without what it is made from."""
+    """Show a class whose objects only loopkit makes without the signature of its constructor."""
     made_by_loopkit = {"LoopKernel", "GeneratedCode", "CompiledKernel", "Outputs", "Witness", "HistoryStep",
                        "AddressSpace"}
     return ("", None) if what == "exception" or name.rpartition(".")[2] in made_by_loopkit else None

@@ -309,7 +309,10 @@ class VerificationError(LoopkitError):
 
 
 class BoundsError(VerificationError):
-    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array."""
+    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array for some sizes.
+
+    A call of a kernel compiled with ``check_bounds=True`` raises it for an access of this call.
+    """
 
 
 class LimitError(LoopkitError):

@@ -65,7 +65,7 @@ def ragged_sizes(knl: LoopKernel, assumptions: Set, known: Mapping[str, int], na
     """
     found: list[dict[str, int]] = []
     divide = divisors(knl)
-    for wanted in _wanted(knl, [name for name in names if name not in known]):
+    for wanted in _wanted_sizes(knl, [name for name in names if name not in known]):
         sizes = sizes_at_least(assumptions, known, {k: max(v, 1) if k in divide else v for k, v in wanted.items()})
         if sizes not in found and (not found or _elements(knl, sizes) <= _MOST_ELEMENTS):
             found.append(sizes)
@@ -78,7 +78,7 @@ def _elements(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
                for name, shape in array_shapes(knl).items() if name in knl.array_args)
 
 
-def _wanted(knl: LoopKernel, names: Sequence[str]) -> Iterator[dict[str, int]]:
+def _wanted_sizes(knl: LoopKernel, names: Sequence[str]) -> Iterator[dict[str, int]]:
     """Sizes to ask for, the most telling ones last."""
     if not names:
         yield {}

@@ -180,6 +180,10 @@ class For:
     instruction: Instruction | None = None
 
 
+#: The comment of a condition under which a version without guards runs.
+FULL_TILE = "a full tile"
+
+
 @dataclass(frozen=True)
 class If:
     """``if (condition) then else otherwise``; *comment* explains the condition to a reader."""

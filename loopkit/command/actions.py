@@ -8,10 +8,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from loopkit.command.compare import compare
 from loopkit.command.load import UsageError, load_kernel
-from loopkit.errors import LoopkitError, UndecidedError, require_known
+from loopkit.errors import EquivalenceError, LoopkitError, UndecidedError, require_known
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime.comparison import EquivalenceRun
+from loopkit.runtime.equivalence import check_equivalent
 from loopkit.show.diff import diff
 from loopkit.show.document import Document, Fold, Paragraph
 from loopkit.show.documents import document
@@ -99,11 +100,9 @@ def check(asked: Namespace) -> Answer:
     data: dict[str, Any] = {"verdict": str(report.verdict), "checks": list(map(_check_data, report.checks))}
     found = [str(report.verdict)]
     if old is not None and report.ok:
-        compared = compare(old, knl, sizes)
-        shown = Document(shown.title, (*shown.body, Fold(f"Compared with {asked.against}",
-                                                         (Paragraph(tuple(compared.lines())),))))
-        data["comparison"] = compared.data()
-        found.append(compared.result)
+        compared, data["comparison"] = _comparison(old, knl, sizes)
+        shown = Document(shown.title, (*shown.body, Fold(f"Compared with {asked.against}", compared.body)))
+        found.append(data["comparison"]["result"])
     status = Status.REFUTED if {"refuted", "different"} & {*found} else \
         Status.UNDECIDED if "undecided" in found else Status.FINE
     return Answer(knl.name, status, shown, data)
@@ -127,6 +126,21 @@ def _report(knl: LoopKernel, target: str) -> Report:
         known = {finding.text for found in checks for finding in found.findings}
         checks = checks if err.message in known else (*checks, Check("code", f"for {target}", (refuted(err),)))
     return Report(knl.name, checks)
+
+
+def _comparison(old: LoopKernel, new: LoopKernel, sizes: Mapping[str, int]) -> tuple[Document, dict[str, Any]]:
+    """The report of :func:`loopkit.check_equivalent` on the host, or the reason why there is none, and its data."""
+    try:
+        report = check_equivalent(old, new, sizes, target="c")
+    except LoopkitError as err:
+        result = "different" if isinstance(err, EquivalenceError) else "undecided"
+        return document(err), {"result": result, "reason": str(err), "runs": []}
+    return document(report), {"result": "equal", "reason": "", "runs": list(map(_run_data, report.runs))}
+
+
+def _run_data(run: EquivalenceRun) -> dict[str, Any]:
+    return {"sizes": dict(run.sizes), "outputs": [{"name": x.name, "error": x.error, "bound": x.bound}
+                                                  for x in run.outputs]}
 
 
 def _check_data(found: Check) -> dict[str, Any]:

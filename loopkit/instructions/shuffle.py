@@ -17,6 +17,7 @@ from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, R
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import array_of, elements_of, replaced
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
@@ -147,6 +148,51 @@ def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype]
     variables = frozenset(array_of(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and _is_guarded(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)
+
+
+def comments_of_shuffles(function: Function) -> Mapping[str, str]:
+    """The comments of statements that combine values by shuffles: one for all of a reduction, and no others.
+
+    >>> from loopkit.lowering.pipeline import lowered_once
+    >>> knl = lk.add_dtypes(lk.make_kernel("{[k]: 0<=k<4}", "y = sum(k, x[k])"), {"x": np.float32})
+    >>> (function,) = lowered_once(lk.tag_inames(knl, "k: l.0")).program.functions
+    >>> first, *others = comments_of_shuffles(function).items()
+    >>> print(first[1])
+    insn.k.store ... insn.k.result: shuffles combine acc_k of 4 lanes; all of them get the result
+    >>> others
+    [('insn.k.step0', ''), ('insn.k.step1', ''), ('insn.k.result', '')]
+    """
+    arrays = frozenset(a.name for a in function.arrays if a.thread_axes)
+    parts: dict[str, dict[str, Assign]] = {}
+    shuffles: dict[str, list[Shuffle]] = {}
+    for node in nodes_in(function.body):
+        inside = [x for x in nodes_in(node.body) if isinstance(x, Assign)] if isinstance(node, Region) else []
+        shuffle = node.instruction if isinstance(node, Region) and isinstance(node.instruction, Shuffle) else None
+        for x in inside:
+            if shuffle is not None or array_of(x.target) in arrays:
+                reduction = x.statement.rpartition(".")[0]
+                parts.setdefault(reduction, {}).setdefault(x.statement, x)
+                shuffles.setdefault(reduction, []).extend([shuffle] if shuffle is not None else [])
+    comments: dict[str, str] = {}
+    for reduction, own in parts.items():
+        if not shuffles[reduction]:
+            continue
+        first, *others = own
+        comments |= {first: f"{first} ... {others[-1]}: {_purpose(own, shuffles[reduction])}",
+                     **dict.fromkeys(others, "")}
+    return comments
+
+
+def _purpose(parts: Mapping[str, Assign], shuffles: Collection[Shuffle]) -> str:
+    """The purpose of *shuffles* that combine the value of each lane, which the first of *parts* stores."""
+    first, *_, last = parts.values()
+    lanes = max(shuffle.width for shuffle in shuffles)
+    combine = f"shuffles combine {to_text(first.value)} of "
+    if any(shuffle.offset is not None and shuffle.offset < 0 for shuffle in shuffles):
+        each = "the lanes before each one" if last.combine is None else "each lane and those before it"
+        return f"{combine}{each}, among {lanes} lanes"
+    every = any(shuffle.offset is None for shuffle in shuffles)
+    return f"{combine}{lanes} lanes; {'all of them get' if every else 'the first one gets'} the result"
 
 
 def _is_guarded(region: Region) -> bool:

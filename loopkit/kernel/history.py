@@ -297,21 +297,30 @@ class History(Sequence[HistoryStep], Shown):
     def show(self) -> Shown:
         """A document of the steps, each applied again: its verdict, its changes, the kernel and the CUDA code.
 
-        A notebook folds the kernel and the CUDA code of each step; ``print`` only names them.
+        A table lists the cost after each step: launches, threads, barriers, shared memory, and temporaries in global
+        memory (scratch). Sizes are those of the kernel's text. The number of registers is known only after compilation
+        (``lk.compile(knl).resources``). A notebook folds the kernel and the CUDA code of each step; ``print`` only
+        names them.
 
         >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
-        >>> print(lk.split_iname(knl, "i", 16).history.show())  # doctest: +ELLIPSIS
+        >>> print(lk.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0").history.show())  # doctest: +ELLIPSIS
         History of 2 steps: add_dtypes, split_iname
+        COST
+          step               launches   threads a block  barriers  shared bytes a block  scratch bytes  full tiles
+          0     make_kernel  not known
+          1     add_dtypes   1          1                0         0                     0
+          2     split_iname  1          16               0         0                     0              without guards
         ...
-        2: split_iname(knl, 'i', 16)
-          structural, ...
+        2: split_iname(knl, 'i', 16, outer_tag='g.0', inner_tag='l.0')
+          proven, ...
           Domains
             - [n] -> { [i] : 0 <= i < n }
             + [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 15 and i_inner < n - 16i_outer }
+          ...
           Statements
             - for i
             -   y[i] = 2*x[i]  {id=insn}
-            + for i_outer, i_inner
+            + for i_outer [g.0], i_inner [l.0]
             +   y[16*i_outer + i_inner] = 2*x[16*i_outer + i_inner]  {id=insn}
               end
           ...

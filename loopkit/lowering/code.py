@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import FULL_TILE, Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
@@ -309,7 +309,7 @@ def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], No
     if found is None:
         return general(level)
     test, node = found
-    return node if test is None else If(test, as_block(node), as_block(general(level)), "a full tile")
+    return node if test is None else If(test, as_block(node), as_block(general(level)), FULL_TILE)
 
 
 def runs_between_barriers(children: Sequence[Tree]) -> Iterator[Tree]:

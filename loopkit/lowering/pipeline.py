@@ -108,9 +108,10 @@ def _launches(low: Lowered) -> Lowered:
     return replace(low, kernel=low.scheduled.kernel)
 
 
-def _loops(low: Lowered) -> Lowered:
+def _loops(low: Lowered, *, in_one_version: bool = False) -> Lowered:
     launches = tuple(with_partial_vectors(launch, low.storages) for launch in low.launches)
-    functions = tuple(generate_loops(launch, low.storages) for launch in launches)
+    functions = tuple(generate_loops(launch, low.storages, launch.kernel.options.full_tiles and not in_one_version)
+                      for launch in launches)
     return replace(low, launches=launches, program=replace(low.program, functions=functions))
 
 
@@ -269,15 +270,24 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     return lower_fully(knl, resolve_target(target).machine, stop or STAGES[-1].name)
 
 
-def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].name) -> Lowered:
-    """:func:`lower` for *machine*, through all stages up to *stop*."""
+#: The last stages without versions for full tiles, and with loops in the place of unrolled text.
+_IN_ONE_VERSION = (Stage("loops", "program", partial(_loops, in_one_version=True), _check_program),
+                   *(stage for stage in stages("simplify", FINISHED) if stage.name != "unroll"))
+
+
+def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].name, *, in_one_version: bool = False
+                ) -> Lowered:
+    """:func:`lower` for *machine*, through all stages up to *stop*, or to the last one for a text in one version."""
     try:
         with bounded(f"lowering kernel '{knl.name}'"):
             typed = run(Lowered(knl, machine), stages("types", "types"))
             if _NUMBER[stop] < _NUMBER["launches"]:
                 return run(typed, stages("dead_statements", stop))
-            placed = replace(placed_once(knl, machine), shapes=typed.shapes)
-            return run(placed, stages("barriers", stop))
+            if _NUMBER[stop] < _NUMBER["loops"]:
+                return run(replace(placed_once(knl, machine), shapes=typed.shapes), stages("barriers", stop))
+            before_loops = kept(knl.memo, ("before loops", machine), lambda: run(
+                replace(placed_once(knl, machine), shapes=typed.shapes), stages("barriers", "host")))
+            return run(before_loops, _IN_ONE_VERSION if in_one_version else stages("loops", stop))
     except IllegalTransformError as refusal:
         refusal.before = refusal.after = knl            # no step: threads of the kernel itself conflict
         raise
@@ -290,6 +300,16 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
 def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
     """*knl* through all stages, computed once: its checks and all of its texts share the result."""
     return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
+
+
+def lowered_in_one_version(knl: LoopKernel) -> Lowered:
+    """*knl* through all stages, for readers: each launch in one version with all of its guards, and no unrolled text.
+
+    The stages up to the loops are shared with :func:`lowered_once`.
+    """
+    if not (knl.options.full_tiles or knl.options.textual_unroll):
+        return lowered_once(knl)
+    return kept(knl.memo, "in one version", lambda: lower_fully(knl, in_one_version=True))
 
 
 def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:

@@ -26,14 +26,15 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition
 
 
-def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
+def generate_loops(launch: Launch, storages: Mapping[str, Storage], full_tiles: bool) -> Function:
     """The function of *launch*: its loops with their bounds and conditions, and what it declares.
 
+    :arg full_tiles: full tiles get a version without guards.
     :raises ScheduleError: a barrier is needed in a loop whose bounds may differ between the threads of a block.
     """
     function = Function(launch.name, launch.mapping.extents, launch.mapping.coordinates,
-                        tuple(_arrays(launch, storages)), _in_versions(Coder(launch, storages), _outermost(launch)),
-                        launch.ticketed)
+                        tuple(_arrays(launch, storages)),
+                        _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.ticketed)
     _require_uniform_bounds(launch, function)
     return function
 
@@ -62,10 +63,10 @@ def unrolled(body: Block, knl: LoopKernel) -> Block:
     return simplified(Block((unrolled_loops(body, kept=kept),)))
 
 
-def _in_versions(generic: Coder, level: Level) -> Block:
+def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:
     """The text of *generic*, beside a version for full tiles of all of it, or of parts with guards."""
     launch = generic.launch
-    if not launch.kernel.options.full_tiles or launch.threads == 1:
+    if not wanted or launch.threads == 1:
         return generic.skeleton(level)
     if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)

@@ -188,7 +188,10 @@ def kept(memo: MutableMapping[Any, Any], key: Hashable, compute: Callable[[], A]
 
 
 def kept_results(function: Callable[..., A]) -> Callable[..., A]:
-    """*function*, for arguments without keywords, with its results :func:`kept`: some thousands of them."""
+    """*function*, for arguments without keywords, with its results :func:`kept`: some thousands of them.
+
+    As with :func:`functools.lru_cache`, ``cache_clear()`` of the result forgets them.
+    """
     memo: dict[Hashable, A] = {}
 
     @wraps(function)
@@ -196,6 +199,7 @@ def kept_results(function: Callable[..., A]) -> Callable[..., A]:
         if len(memo) >= 4096:
             memo.clear()
         return kept(memo, args, lambda: function(*args))
+    cached.cache_clear = memo.clear  # type: ignore[attr-defined]
     return cached
 
 

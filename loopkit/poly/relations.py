@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space, to_int
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.sets import InstanceSet, T, checker, fix_params, params_of, points_in_order, to_param
+from loopkit.poly.sets import InstanceSet, T, checker, constant_range, fix_params, params_of, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -159,6 +159,18 @@ def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """The *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     return union_of_some([order(pairs, DIM.in_, a, DIM.out, b) for a, b in shared
                            for order in (isl.Map.order_lt, isl.Map.order_gt)])
+
+
+def distances(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[tuple[int | None, int | None]]:
+    """For each of the *shared* loops the least and the greatest distance from source to sink, where it is bounded.
+
+    >>> distances(isl.Map("[n] -> { [i, j] -> [i + 1, k] : 0 <= i < n and k >= j }"), [(0, 0), (1, 1)])
+    [(1, 1), (0, None)]
+    """
+    def found() -> list[tuple[int | None, int | None]]:
+        apart = only_dims(pairs, [a for a, _ in shared], [b for _, b in shared]).deltas()
+        return [constant_range(apart, i) for i in range(len(shared))]
+    return affordable(found, otherwise=[(None, None)]*len(shared))
 
 
 def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:

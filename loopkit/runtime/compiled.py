@@ -191,7 +191,8 @@ class CompiledKernel(Shown):
 
 @checked
 def compile(knl: LoopKernel, target: Target | str | None = None,                    # noqa: A001 (the public name)
-            device: object = None, *, debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
+            device: object = None, *, debug: bool = False, verify: bool | str | None = None,
+            check_bounds: bool = False) -> CompiledKernel:
     """Return a callable of *knl*, whose first call for a kind of arguments generates and compiles the code.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
@@ -201,14 +202,28 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :arg verify: the checks before code generation, as for :func:`loopkit.generate_code`; ``None``: the kernel's options
         decide.
-    :raises PreconditionError: *target* or *verify* does not exist.
+    :arg check_bounds: compare the subscripts of each access that is not proven to be inside its array with the array's
+        extents, on the host; an access outside is not made, and the call raises a :class:`~loopkit.BoundsError`.
+    :raises PreconditionError: *target* or *verify* does not exist, or the target has no bounds checks.
     :raises CompilerError: there is no compiler, or the host's miscompiles the trial loops with the options of the
         target.
     :raises DeviceError: there is no such GPU.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[at[i]]")
+    >>> gather = lk.compile(knl, target="c", check_bounds=True)
+    >>> gather(x=np.ones(3), at=np.array([2, 3, 0]))
+    Traceback (most recent call last):
+        ...
+    loopkit.errors.BoundsError: 'insn' reads 'x' outside its shape (3,).
+      with n = 3: insn[i=1] reads x[3]
+      hint: correct the data behind x[at[i]], make 'x' larger, or guard the statement with if=
     """
     if target is None:
         # a GPU is usable only with a CUDA compiler
-        target = "cuda" if device is not None or (why_not() is None and has_cuda_compiler()) else "c"
+        on_gpu = device is not None or (not check_bounds and why_not() is None and has_cuda_compiler())
+        target = "cuda" if on_gpu else "c"
+    if check_bounds:
+        target = resolve_text_target(target).with_bounds_checks()
     return CompiledKernel(knl, target, device, debug=debug, verify=verify)
 
 

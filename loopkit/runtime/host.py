@@ -19,14 +19,15 @@ from loopkit.errors import CompilerError, DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime.bounds import raising
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
-from loopkit.runtime.views import constant, picker
+from loopkit.runtime.views import address_of, constant, picker
 from loopkit.target.c.target import CTarget
-from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer
+from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ViolationPointer
 
 
 class _Complex64(ctypes.Structure):
@@ -62,12 +63,12 @@ class HostPlan:
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
-                     if p.name not in names and not isinstance(p, HostIname)}
+                     if p.name not in names and not isinstance(p, HostIname | ViolationPointer)}
         self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values))
                            for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
-        self._functions = {x.name: (functions[x.name], picker([places[p.name] for p in x.parameters]))
-                           for x in text.code.kernels}
+        self._functions = {x.name: (raising(functions[x.name], x, checked), picker([
+            places[p.name] for p in x.parameters if not isinstance(p, ViolationPointer)])) for x in text.code.kernels}
 
     @cached_property
     def run(self) -> Run:
@@ -81,11 +82,18 @@ class HostPlan:
             if addresses != checked:
                 check(addresses)
                 checked = addresses
-            numbers = [passed(convert(values[i])) for i, convert, passed in scalars]
-            made = [make() for make, _ in outputs]
-            memory = [make() for make in scratch]
-            launch([*addresses, *[address(x) for x, (_, address) in zip(made, outputs, strict=True)],
-                    *[x.ctypes.data for x in memory], *numbers, *constants])
+            # even empty comprehensions would take a third of a small call's time
+            operands: list[Any] = [*addresses]
+            made: list[Any] = []
+            if outputs:
+                made = [make() for make, _ in outputs]
+                operands += [address(x) for x, (_, address) in zip(made, outputs, strict=True)]
+            memory = [make() for make in scratch] if scratch else ()
+            if memory:
+                operands += [address_of(x) for x in memory]
+            if scalars:
+                operands += [passed(convert(values[i])) for i, convert, passed in scalars]
+            launch([*operands, *constants])
             return results(originals, made)
         return run
 
@@ -115,7 +123,7 @@ class HostPlan:
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
         scratch = [make() for make in self._scratch]
-        operands = [*addresses, *[x.ctypes.data for x in scratch],
+        operands = [*addresses, *[address_of(x) for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
         launches = [partial(self._launch, operands)] if self._checked.text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]

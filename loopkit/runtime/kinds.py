@@ -15,7 +15,7 @@ import numpy as np
 
 from loopkit.errors import CallError
 from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
-from loopkit.runtime.views import ArrayView, NumpyArray
+from loopkit.runtime.views import ArrayView, NumpyArray, address_of
 
 #: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
@@ -80,10 +80,10 @@ class NumpyKind(Kind):
 
     def signature(self, x: NumpyArray) -> tuple[ArraySignature, int]:
         # some subclasses are rejected
-        return (type(x), x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
+        return (type(x), x.dtype, x.shape, x.strides, x.flags.num), address_of(x)
 
     def address(self, x: NumpyArray) -> int:
-        return x.ctypes.data
+        return address_of(x)
 
     def view(self, name: str, x: NumpyArray) -> ArrayView:
         if isinstance(x, np.ma.MaskedArray):

@@ -34,16 +34,27 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class CodeFold:
+    """Lines of code from number *body* to *end* that can be folded away, behind those from *start* to *body*."""
+
+    start: int
+    body: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines of code, which are never wrapped.
 
     :ivar language: ``"cuda"``, ``"c"``, ``"python"``, or ``""`` for the kernel language.
     :ivar margin: for each line what it belongs to; empty: nothing is known. Hints of these appear over the whole line.
+    :ivar folds: the parts that HTML can fold away, each before those inside it.
     """
 
     lines: tuple[Line, ...]
     language: str = ""
     margin: tuple[Span, ...] = ()
+    folds: tuple[CodeFold, ...] = ()
 
 
 @dataclass(frozen=True)

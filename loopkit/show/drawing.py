@@ -31,10 +31,27 @@ def box(x: float, y: float, width: float, height: float, *, fill: str = "none", 
             f'fill-opacity="{opacity:.2f}" stroke="{stroke}"/>')
 
 
-def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "start", size: int = 12) -> str:
+def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "start", size: int = 12,
+          bold: bool = False) -> str:
     """A line of text with its middle at the height *y*; *anchor*: ``"start"``, ``"middle"`` or ``"end"`` is at *x*."""
-    return (f'<text x="{x:g}" y="{y + size*.35:g}" fill="{colour}" text-anchor="{anchor}" font-size="{size}" '
-            f'xml:space="preserve">{escape(text)}</text>')
+    weight = ' font-weight="600"' if bold else ""
+    return (f'<text x="{x:g}" y="{y + size*.35:g}" fill="{colour}" text-anchor="{anchor}" font-size="{size}"{weight} '
+            f'xml:space="preserve">{escape(text)}</text>') if text else ""
+
+
+def quiet_lines(y: float, lines: Iterable[str]) -> list[str]:
+    """*lines* of less interest under each other from the height *y* on, at the left."""
+    return [label(4, y + (i + .5)*LINE, line, colour=QUIET) for i, line in enumerate(lines)]
+
+
+def widest(lines: Iterable[str]) -> float:
+    """The width of the longest of *lines*."""
+    return max(map(width_of, lines), default=0)
+
+
+def rule(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, thick: float = 1) -> str:
+    """A straight line."""
+    return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" fill="none" stroke-width="{thick:g}"/>'
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, short: float = 0) -> str:
@@ -42,11 +59,14 @@ def arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, s
     length = hypot(to_x - x, to_y - y)
     dx, dy = (to_x - x)/length, (to_y - y)/length
     x, y, to_x, to_y = x + short*dx, y + short*dy, to_x - short*dx, to_y - short*dy
+    return rule(x, y, to_x - 3*dx, to_y - 3*dy, colour=colour) + head(to_x, to_y, dx, dy, colour=colour)
+
+
+def head(x: float, y: float, dx: float, dy: float, *, colour: str = TEXT) -> str:
+    """The head of an arrow that ends at a point in the direction (*dx*, *dy*), of length 1."""
     back, side = 6, 3
-    corners = [(to_x, to_y), *((to_x - back*dx + s*side*dy, to_y - back*dy - s*side*dx) for s in (1, -1))]
-    head = "L".join(f"{a:.1f} {b:.1f}" for a, b in corners)
-    return (f'<path d="M{x:.1f} {y:.1f}L{to_x - 3*dx:.1f} {to_y - 3*dy:.1f}" stroke="{colour}" fill="none"/>'
-            f'<path d="M{head}Z" fill="{colour}"/>')
+    corners = [(x, y), *((x - back*dx + s*side*dy, y - back*dy - s*side*dx) for s in (1, -1))]
+    return f'<path d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in corners)}Z" fill="{colour}"/>'
 
 
 def moved(x: float, y: float, parts: Iterable[str]) -> str:

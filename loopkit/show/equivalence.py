@@ -15,7 +15,7 @@ def equivalence_document(report: EquivalenceReport) -> Document:
         *table("Outputs", ("output", "worst element", "value", "reference", "error", "ulps", "allowed"),
                map(_output_row, outputs)),
         *section("Bounds", (f"{o.name}: {o.origin}" for o in outputs if o.origin)),
-        *_runs(report)))
+        *_run_folds(report)))
 
 
 def _output_row(o: OutputComparison) -> tuple[Line, ...]:
@@ -25,7 +25,7 @@ def _output_row(o: OutputComparison) -> tuple[Line, ...]:
     return (o.name, cell_text(o.name, o.index), str(o.got), str(o.expected), f"{o.error:.3g}", ulps, f"{o.bound:.3g}")
 
 
-def _runs(report: EquivalenceReport) -> Iterator[Fold]:
+def _run_folds(report: EquivalenceReport) -> Iterator[Fold]:
     """A table of all runs: the sizes down, the kinds of data across."""
     sizes = list(dict.fromkeys(name for run in report.runs for name in run.sizes))
     kinds = list(dict.fromkeys(run.data for run in report.runs))

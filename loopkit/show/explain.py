@@ -1,40 +1,28 @@
 """A kernel in sentences: what each launch, loop, barrier and temporary is for, and what looks expensive."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Sync
-from loopkit.ast.walk import expressions_of, nodes_in
-from loopkit.errors import LoopkitError
-from loopkit.expr.evaluate import NoValueError, evaluate
-from loopkit.expr.mappers import elements_of, substitute, variables
+from loopkit.analysis.accesses import accesses_by_array
+from loopkit.ast.nodes import Assign, Block, For, Function, Scope, Sync
+from loopkit.ast.walk import nodes_in
+from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.lowering.pipeline import cost_of, lowered_once
+from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
-from loopkit.show.kernels import if_lowered, launch_shape, values_table
+from loopkit.show.kernels import full_tile_conditions, launch_shape, values_table
+from loopkit.show.launches import lowered_or_refused
+from loopkit.show.remarks import Remark, remarks_on
 from loopkit.shown import Shown
-
-#: The most bytes that a thread loads at once: neighbouring threads may be so far apart.
-_WIDEST = 16
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something that looks expensive, and a call that may change it."""
-
-    text: str
-    way_out: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,12 +30,14 @@ class Explanation(Shown):
     """The sentences about a kernel, and remarks on its cost.
 
     :ivar sentences: of each launch, by its name.
+    :ivar temporaries: a sentence on each temporary, by its name.
     :ivar remarks: what looks expensive.
     """
 
     kernel: LoopKernel
     lowered: Lowered
     sentences: Mapping[str, tuple[str, ...]]
+    temporaries: Mapping[str, str]
     remarks: tuple[Remark, ...]
 
     @property
@@ -58,19 +48,23 @@ class Explanation(Shown):
 
 @checked
 def explain(knl: LoopKernel) -> Explanation:
-    """Explain in sentences each launch, loop, barrier and temporary of *knl*, with remarks on what looks expensive.
+    """Explain in sentences each launch, loop, barrier, version and temporary of *knl*, and what looks expensive.
 
-    Costs are judged by the form of the kernel alone; nothing is measured. Sizes are taken to be large.
+    Costs are judged by the form of the kernel alone; nothing is measured. Sizes are taken to be large. Each remark
+    names calls that may lower the cost. Calls against bank conflicts and against guards are complete: they lower the
+    number of conflicts, or remove the guard.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="rows")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")
     >>> print(lk.explain(knl))
     Explanation of kernel 'rows', with 2 remarks on its cost
-    LAUNCH ROWS
+    Launch 'rows'
       It runs if(1 <= n and 1 <= m, (n + 127) // 128, 0) blocks of 128 threads: a block for each
           i_outer, a thread for each i_inner.
+      It computes y.
       The loop over j from 0 to m repeats insn.
-      Full tiles have a version without guards.
+      Where 128*i_outer + 128 <= n, a tile is full and a version without guards runs; partial tiles run
+          the general version.
     WHAT LOOKS EXPENSIVE
       insn writes y: neighbouring threads are m elements apart, so that each writes memory of its own.
           Way out: lk.tag_inames gives l.0 to the iname of the last axis.
@@ -81,30 +75,35 @@ def explain(knl: LoopKernel) -> Explanation:
     :raises LoopkitError: *knl* cannot be lowered; the error is that of :func:`loopkit.lower`.
     """
     with bounded(f"explaining kernel '{knl.name}'"):
-        lowered = if_lowered(knl)
-        if isinstance(lowered, LoopkitError):
-            raise lowered
-        versions = {f.name for f in lowered_once(knl).program.functions
-                    if any(isinstance(x, If) and "full tile" in x.comment for x in nodes_in(f.body))}
+        lowered = lowered_or_refused(knl)
         pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
-        sentences = {launch.name: tuple(_launch_sentences(launch, function, launch.name in versions))
+        scratch = [x for x, storage in lowered.storages.items() if storage.space is AddressSpace.GLOBAL]
+        sentences = {launch.name: tuple(_launch_sentences(launch, function, scratch,
+                                                          full_tile_conditions(knl, launch.name)))
                      for launch, function in pairs}
-        remarks = (*_cost_remarks(knl, lowered),
-                   *(remark for launch, function in pairs for remark in _launch_remarks(launch, function, lowered)))
-        return Explanation(knl, lowered, sentences, tuple(dict.fromkeys(remarks)))
+        temporaries = {name: _temporary_sentence(lowered, storage) for name, storage in lowered.storages.items()}
+        return Explanation(knl, lowered, sentences, temporaries, remarks_on(knl))
 
 
-def _launch_sentences(launch: Launch, function: Function, in_versions: bool) -> Iterator[str]:
+def _launch_sentences(launch: Launch, function: Function, scratch: Collection[str],
+                      conditions: Sequence[Expression]) -> Iterator[str]:
     on_blocks, on_threads = ([x for x, e in launch.mapping.coordinates.items()
                               if any(axis.startswith(kind) for axis in variables(e))] for kind in ("g.", "l."))
     each = [f"a {unit} for each {', '.join(inames)}"
             for unit, inames in (("block", on_blocks), ("thread", on_threads)) if inames]
-    yield f"It runs {launch_shape(launch)}{': ' if each else ''}{', '.join(each)}."
+    hosts = f"For each {', '.join(launch.hosts)} of the host's loops, it" if launch.hosts else "It"
+    yield f"{hosts} runs {launch_shape(launch)}{': ' if each else ''}{', '.join(each)}."
+    statements = [s.statement for s in launch.statements.values()]
+    results = dict.fromkeys(s.written for s in statements if s.written in launch.kernel.array_args)
+    passed = dict.fromkeys(s.written for s in statements if s.written in scratch)
+    if results or passed:
+        yield f"It computes {_name_list_text([*results, *(f'the temporary {x}' for x in passed)])}."
     if launch.ticketed:
         yield "Blocks take numbers in the order in which they start, because some wait for earlier ones."
     yield from _block_sentences(function.body)
-    if in_versions:
-        yield "Full tiles have a version without guards."
+    if conditions:
+        yield (f"Where {' or '.join(dict.fromkeys(map(to_text, conditions)))}, a tile is full and a version without "
+               "guards runs; partial tiles run the general version.")
 
 
 def _block_sentences(block: Block) -> Iterator[str]:
@@ -116,97 +115,71 @@ def _block_sentences(block: Block) -> Iterator[str]:
                 unrolled = ", unrolled," if node.unroll else ""
                 yield (f"The loop over {node.iname} from {to_text(node.start)} to {to_text(node.stop)}{unrolled} "
                        f"repeats {', '.join(inside)}.")
-            case Sync() if node.serves:
-                yield f"A {node.title}: {'; '.join(node.serves)}."
+            case Sync():
+                yield _sync_sentence(node)
             case _:
                 pass
 
 
-# What looks expensive
-
-def _cost_remarks(knl: LoopKernel, lowered: Lowered) -> Iterator[Remark]:
-    for storage in lowered.storages.values():
-        if storage.space is AddressSpace.GLOBAL:
-            size = product_text((storage.dtype.itemsize, *storage.shape))
-            yield Remark(f"The temporary {storage.name} is in global memory, with {size} bytes a call.",
-                         "lk.fuse_loops may bring its writers and readers into one launch")
-    cost: Cost = cost_of(knl)
-    for iname, count in cost.hosts:
-        launches = "a launch" if count == 1 else f"{count} launches"
-        yield Remark(f"The host runs the loop over {iname}, with {launches} in each iteration.",
-                     "lk.skew and lk.tile may put several iterations into one launch")
+#: A dependence that a barrier serves.
+_SERVED = re.compile(r"(\S+): (\S+) (reads|writes), (\S+) (\S+)")
 
 
-def _launch_remarks(launch: Launch, function: Function, lowered: Lowered) -> Iterator[Remark]:
-    if (*launch.grid, *launch.block) == (1,)*6:
-        yield Remark(f"One thread runs all of launch {launch.name}.",
-                     "lk.split_iname(knl, iname, 128, outer_tag='g.0', inner_tag='l.0') spreads an iname over threads")
-        return
-    if launch.threads % launch.machine.warp:
-        yield Remark(f"A block of launch {launch.name} has {launch.threads} threads: its last warp is not full.",
-                     f"lengths whose product is a multiple of {launch.machine.warp} fill all warps")
-    for statement, is_write, element in _global_elements(function, lowered):
-        apart = _step_between(element, function, lowered.shapes[_array_of(element)])
-        if apart is None:
-            continue
-        elements, is_known = apart
-        itemsize = lowered.kernel.array_args[_array_of(element)].dtype.itemsize     # type: ignore[union-attr]
-        if is_known and abs(int(elements))*itemsize <= _WIDEST:
-            continue
-        name, verb = _array_of(element), "writes" if is_write else "reads"
-        ways = ["lk.tag_inames gives l.0 to the iname of the last axis"]
-        ways += [] if is_write else [f"lk.add_prefetch(knl, '{name}', ...) loads tiles through shared memory"]
-        yield Remark(f"{statement} {verb} {name}: neighbouring threads are {elements} elements apart, so that each "
-                     f"{verb} memory of its own.", "; ".join(ways))
+def _sync_sentence(sync: Sync) -> str:
+    """The purpose of a barrier, or of instructions that threads execute at such a place."""
+    group = "" if sync.scope is Scope.THREAD else f" of a {'warp' if sync.scope is Scope.WARP else 'block'}"
+    titles = [f"'{title}'" for i in sync.instructions for title in i.titles]
+    acts = [f"executes {_name_list_text(titles)}"] if titles else []
+    acts += ["waits for all others at a barrier"] if group else []
+    kept = [_SERVED.sub(r"\2 \3 \1 before \4 \5 it", x) for x in sync.serves]
+    return f"Each thread{group} {_name_list_text(acts)}{': ' if kept else ''}{'; '.join(kept)}."
 
 
-def _array_of(element: p.Subscript) -> str:
-    assert isinstance(element.aggregate, p.Variable)
-    return element.aggregate.name
+# Temporaries
+
+def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
+    """The purpose of a temporary."""
+    knl, name = lowered.kernel, storage.name
+    accesses = accesses_by_array(knl).get(name, ())
+    writers, every = (list(dict.fromkeys(a.statement for a in accesses if a.is_write is kind))
+                      for kind in (True, False))
+    readers = [s for s in every if s not in writers] or every
+    makers, users = _name_list_text(writers), _name_list_text(readers)
+    accumulated = [node.name for node in knl.reductions.values() if node.accumulator == name]
+    if accumulated:
+        return f"{name} holds the partial results of {_name_list_text(accumulated)}, for {users}."
+    owners = dict.fromkeys(s.rpartition(".")[0] for s in writers)   # insn.k of insn.k.step0, which lowering made
+    whole = _name_list_text(owners)
+    if storage.space is AddressSpace.WARP:
+        return f"{name} holds values that the lanes of a warp combine, for {whole}."
+    if owners.keys() <= knl.reductions.keys():
+        return f"{name} holds the results of {whole}, for {users}." if storage.space is AddressSpace.PRIVATE else \
+            f"{name} passes values between the threads that compute {whole}."
+    values = [knl.statement_by_id[s].expression for s in writers]
+    copied = dict.fromkeys(array_of(e) for e in values if isinstance(e, p.Subscript))
+    if all(isinstance(e, p.Subscript) for e in values) and copied.keys() <= knl.array_args.keys():
+        return f"{name} holds copies of elements of {_name_list_text(copied)}, from {makers} for {users}."
+    stores = [knl.statement_by_id[s] for s in readers]
+    if all(s.written in knl.array_args and isinstance(s.expression, p.Subscript | p.Variable)
+           and array_of(s.expression) == name for s in stores):
+        collected = _name_list_text(dict.fromkeys(s.written for s in stores))
+        return f"{name} collects elements of {collected}, from {makers} for {users}."
+    return f"{name} passes values from {makers} to {users}."
 
 
-def _global_elements(function: Function, lowered: Lowered) -> Iterator[tuple[str, bool, p.Subscript]]:
-    """Each element of an array argument: its statement, whether it is written, and it."""
-    for node in nodes_in(function.body):
-        if isinstance(node, Assign):
-            for expr in expressions_of(node):
-                for element in elements_of(expr, lowered.kernel.array_args):
-                    yield node.statement, expr is node.target, element
-
-
-def _step_between(element: p.Subscript, function: Function, shape: Shape) -> tuple[str, bool] | None:
-    """The distance in elements between those of neighbouring threads along ``l.0``, and whether it is a number.
-
-    ``None``: the threads access one element, or their distance depends on data.
-    """
-    values = dict(function.coordinates)
-    values |= {node.name: node.value for node in nodes_in(function.body) if isinstance(node, Define)}
-    index = element.index_tuple
-    for _ in values:                                    # names may be defined by names
-        index = tuple(substitute(e, values) for e in index)
-    try:
-        steps = [_place_of(e, 1) - _place_of(e, 0) for e in index]
-    except NoValueError:
-        return None
-    moved = [(step, shape[axis + 1:]) for axis, step in enumerate(steps) if step]
-    if not moved or any(extent is None for _, rest in moved for extent in rest):
-        return None
-    terms: Sequence[Sequence[Expression]] = [(step, *(e for e in rest if e is not None)) for step, rest in moved]
-    text = " + ".join(map(product_text, terms))
-    return text, text.lstrip("-").isdigit()
-
-
-def _place_of(subscript: Expression, thread: int) -> int:
-    """The subscript of a thread in the middle of large sizes."""
-    return evaluate(subscript, {**dict.fromkeys(variables(subscript), 4096), "l.0": thread})
+def _name_list_text(names: Iterable[str]) -> str:
+    """``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 # Showing
 
 def explanation_document(found: Explanation) -> Document:
     """The sentences of each launch, the memory of the temporaries, and the remarks with ways out."""
-    launches = (block for name, lines in found.sentences.items() for block in section(f"Launch {name}", lines))
+    launches = (block for name, lines in found.sentences.items() for block in section(f"Launch '{name}'", lines))
     remarks = section("What looks expensive", (
         (Span(remark.text, "warning"), f" Way out: {remark.way_out}.") for remark in found.remarks))
     return Document(f"Explanation {found.headline}",
-                    (*launches, *values_table(found.kernel, found.lowered), *remarks))
+                    (*launches, *section("Temporaries", found.temporaries.values()),
+                     *values_table(found.kernel, found.lowered), *remarks))

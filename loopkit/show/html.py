@@ -49,6 +49,12 @@ white-space:nowrap;background:none}}
 .loopkit details{{margin:.3em 0 .3em .2em}}
 .loopkit summary{{cursor:pointer;font-weight:600}}
 .loopkit details>div{{margin-left:1.2em}}
+.loopkit .code{{margin:.2em 0;padding:.4em .6em .4em 1.6em;background:var(--lk-back);overflow-x:auto}}
+.loopkit .code pre,.loopkit .code details{{margin:0;padding:0;overflow:visible}}
+.loopkit .code summary{{list-style:none;font:inherit;white-space:pre;position:relative}}
+.loopkit .code summary::before{{content:"\\25be";position:absolute;left:-1em;font-size:1.2em;line-height:1;
+color:var(--lk-note)}}
+.loopkit .code details:not([open])>summary::before{{content:"\\25b8"}}
 .loopkit .margin{{color:var(--lk-note);user-select:none}}
 .loopkit svg{{max-width:100%;height:auto}}
 """ + "".join(f".loopkit .{name}{{color:var(--lk-{name})}}\n" for name in _LIGHT if name not in ("line", "back"))
@@ -89,7 +95,8 @@ def _block_html(block: Block) -> str:
         case Paragraph(lines):
             return "".join(f"<p>{_line_html(line)}</p>" for line in lines)
         case Code():
-            return f"<pre>{''.join(_code_html(block))}</pre>"
+            body = _folded_html(block, tuple(_code_html(block)))
+            return f'<div class="code">{body}</div>' if block.folds else body
         case Table(head, rows):
             top = f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>" if any(head) else ""
             body = "".join(f"<tr>{''.join(f'<td>{_line_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
@@ -117,11 +124,33 @@ def _code_html(code: Code) -> Iterator[str]:
     width = max((len(span.text) for span in code.margin), default=0)
     for number, line in enumerate(_coloured(code)):
         if not width:
-            yield f"{_line_html(line)}\n"
+            yield _line_html(line)
             continue
         span = code.margin[number]
         hint = f' title="{escape(span.hint)}"' if span.hint else ""
-        yield f'<span{hint}><span class="margin">{escape(span.text):{width}} | </span>{_line_html(line)}</span>\n'
+        yield f'<span{hint}><span class="margin">{escape(span.text):{width}} | </span>{_line_html(line)}</span>'
+
+
+_LINE_BREAK = "\n"
+
+
+def _folded_html(code: Code, lines: Sequence[str]) -> str:
+    """*lines* with folds; a run of them is a ``<pre>`` without a line break at its end, which the next block adds."""
+    folds = {fold.start: fold for fold in code.folds}
+
+    def parts(number: int, end: int) -> Iterator[str]:
+        while number < end:
+            if fold := folds.get(number):
+                head = _LINE_BREAK.join(lines[number:fold.body])
+                yield f"<details open><summary>{head}</summary>{''.join(parts(fold.body, fold.end))}</details>"
+                number = fold.end
+            else:
+                after = min((start for start in folds if number < start < end), default=end)
+                # browsers copy an empty last line only if a line break follows it
+                end_mark = "" if plain(code.lines[after - 1]).strip() else "\n"
+                yield f"<pre>{_LINE_BREAK.join(lines[number:after])}{end_mark}</pre>"
+                number = after
+    return "".join(parts(0, len(lines)))
 
 
 #: The styles of pygments' kinds of tokens, the outermost kinds first.

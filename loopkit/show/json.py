@@ -22,8 +22,8 @@ def _block_data(block: Block) -> dict[str, Any]:
         case Paragraph(lines):
             return {"kind": "text", "lines": _texts(lines)}
         case Code(lines, language):
-            statements = {"statements": [span.text for span in block.margin]} if block.margin else {}
-            return {"kind": "code", "language": language, "lines": _texts(lines), **statements}
+            margin = {"margin": [span.text for span in block.margin]} if block.margin else {}
+            return {"kind": "code", "language": language, "lines": _texts(lines), **margin}
         case Table(head, rows):
             return {"kind": "table", "head": list(head), "rows": list(map(_texts, rows))}
         case Picture(_, text):

@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
-from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import fully_written_outputs
+from loopkit.ast.nodes import FULL_TILE, Function, If, Node, Region, Scope, Sync, block_text
 from loopkit.ast.nodes import Block as ProgramBlock
-from loopkit.ast.nodes import Node, Region, Scope, Sync, block_text
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text
@@ -22,7 +20,7 @@ from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
-from loopkit.lowering.pipeline import cost_of, lowered_once
+from loopkit.lowering.pipeline import cost_of, lowered_in_one_version, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
 
@@ -94,10 +92,9 @@ def kernel_document(knl: LoopKernel) -> Document:
 
 
 def if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
-    """*knl* through all stages, each launch in one version with all of its guards."""
-    options = replace(knl.options, full_tiles=False, textual_unroll=False)
+    """*knl* through all stages, each launch in one version with all of its guards; or the reason why it is refused."""
     try:
-        return lowered_once(knl if options == knl.options else annotated(knl, options=options))
+        return lowered_in_one_version(knl)
     except LoopkitError as refusal:
         return refusal
 
@@ -106,8 +103,7 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     """The size of the kernel in a line."""
     if isinstance(lowered, LoopkitError):
         return ()
-    barriers = sum(isinstance(node, Sync) and node.scope is not Scope.THREAD
-                   for function in lowered.program.functions for node in nodes_in(function.body))
+    barriers = sum(map(barriers_of, lowered.program.functions))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
     each = [f"{_counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
     line: list[str | Span] = [f"{_counted(len(lowered.launches), 'launch')}, {', '.join(dict.fromkeys(each))}, "
@@ -115,6 +111,23 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     if scratch:
         line.append(Span(", temporaries in global memory", "warning"))
     return (Paragraph((tuple(line),)),)
+
+
+def barriers_of(function: Function) -> int:
+    """The number of barriers in the text of *function*."""
+    return sum(isinstance(node, Sync) and node.scope is not Scope.THREAD for node in nodes_in(function.body))
+
+
+def shared_bytes(function: Function) -> int:
+    """The bytes of shared memory of a block."""
+    return sum(prod(a.shape)*a.dtype.itemsize for a in function.arrays if a.shared)
+
+
+def full_tile_conditions(knl: LoopKernel, launch: str) -> tuple[Expression, ...]:
+    """The conditions under which *launch* runs a version without guards for full tiles."""
+    function = next(f for f in lowered_once(knl).program.functions if f.name == launch)
+    return tuple(node.condition for node in nodes_in(function.body)
+                 if isinstance(node, If) and node.comment == FULL_TILE)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -263,11 +276,11 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
 
 def _totals(lowered: Lowered) -> Iterator[Line]:
     for function in lowered.program.functions:
-        shared = [a for a in function.arrays if a.shared]
-        private = [a for a in function.arrays if a.shape and not (a.shared or a.thread_axes)]
-        for what, arrays in (("shared memory a block", shared), ("register arrays a thread", private)):
-            if arrays:
-                yield f"{function.name}: {sum(prod(a.shape)*a.dtype.itemsize for a in arrays)} bytes of {what}"
+        private = sum(prod(a.shape)*a.dtype.itemsize for a in function.arrays
+                      if a.shape and not (a.shared or a.thread_axes))
+        for what, size in (("shared memory a block", shared_bytes(function)), ("register arrays a thread", private)):
+            if size:
+                yield f"{function.name}: {size} bytes of {what}"
 
 
 # Its steps

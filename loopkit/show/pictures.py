@@ -7,10 +7,16 @@ from typing import Any
 
 from loopkit.errors import require_known
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.show.access import access_picture
+from loopkit.show.dependence_graph import dependences_picture
 from loopkit.show.domains import domain_picture
+from loopkit.show.grid import grid_picture
+from loopkit.show.loops import loops_picture
 from loopkit.show.plot import Plot
 
-PICTURES: Mapping[str, Callable[..., Plot]] = {"domain": domain_picture}
+PICTURES: Mapping[str, Callable[..., Plot]] = {"domain": domain_picture, "loops": loops_picture,
+                                                "dependences": dependences_picture, "grid": grid_picture,
+                                                "access": access_picture}
 
 
 def plot(knl: LoopKernel, what: str, **options: Any) -> Plot:

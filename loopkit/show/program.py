@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -147,7 +147,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     """
     own = lowered_once(knl)
     _require_fillable(own)
-    values = chosen_sizes(own, dict(sizes or {}))
+    values = _chosen_sizes(own, dict(sizes or {}))
     reference = _reference(knl)
     code = generate_code(knl, "cuda")
     if not _holds(code.assumed, own, values):
@@ -183,12 +183,11 @@ def _require_fillable(low: Lowered) -> None:
                                     subject=a.name, hint="call the kernel from Python")
 
 
-def chosen_sizes(low: Lowered, given: Mapping[str, int], *, candidates: Sequence[int] = SIZES,
-                 most_bytes: int = MOST_BYTES) -> dict[str, int]:
-    """A value for each integer parameter: the *given* one, or one near the first of *candidates* that fits.
+def _chosen_sizes(low: Lowered, given: Mapping[str, int]) -> dict[str, int]:
+    """A value for each integer parameter: the *given* one, or one near the first of ``SIZES`` that fits.
 
     Values differ where they can, because equal ones would hide that two are confused. They fit if the assumptions allow
-    them and all arrays have at most *most_bytes* bytes.
+    them and all arrays have at most ``MOST_BYTES`` bytes.
 
     :raises UnknownNameError: a name in *given* is no integer parameter.
     :raises PreconditionError: no value fits.
@@ -197,11 +196,11 @@ def chosen_sizes(low: Lowered, given: Mapping[str, int], *, candidates: Sequence
     names = sorted(knl.value_params)
     require_known("size", given, names, where=f"kernel '{knl.name}'")
     free = [name for name in names if name not in given]
-    for value, step in product(candidates, (16, 0)) if free else [(0, 0)]:
+    for value, step in product(SIZES, (16, 0)) if free else [(0, 0)]:
         found = {**given, **{name: value - step*i for i, name in enumerate(free)}}
         if min(found.values(), default=0) < 0 or fix_params(knl.assumptions, found).is_empty():
             continue
-        if not free or _array_bytes(low, found) <= most_bytes:
+        if not free or _array_bytes(low, found) <= MOST_BYTES:
             return found
     raise PreconditionError(f"No sizes that were tried for kernel '{knl.name}' satisfy its assumptions.",
                             subject=knl.name, hint=f"sizes={{...}} gives values of {', '.join(names)}")

@@ -92,7 +92,7 @@ def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: s
     """The parts of a page; *command* builds the program, or *why_not* says why there is none."""
     report, card, resources = verify(knl), kernel_document(knl), _resources(knl)
     trusted = (*map(str, knl.obligations), *(f"undecided: {f.text}" for f in report.findings(Verdict.UNDECIDED)))
-    yield Table(("", ""), tuple(_facts(report, trusted, card, resources, command)))
+    yield Table(("", ""), tuple(_overview(report, trusted, card, resources, command)))
     yield from section("Trusted without a proof", (Span(x, "warning") for x in trusted))
     made = knl.history.made
     yield Fold("Algorithm", (Paragraph(("The kernel was not made by make_kernel.",)),) if made is None else
@@ -113,7 +113,7 @@ def _without(own: Document, titles: Collection[str]) -> tuple[Block, ...]:
     return tuple(block for block in own.body if not (isinstance(block, Fold) and block.title in titles))
 
 
-def _facts(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, command: str
+def _overview(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, command: str
            ) -> Iterator[tuple[Line, ...]]:
     """The first lines of a page: what a reviewer wants to know at once."""
     yield "checks", Span(str(report.verdict), VERDICT_STYLES[str(report.verdict)])

@@ -1,18 +1,26 @@
 """The steps that made a kernel: as a table, and one after another with what each changed."""
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from loopkit.errors import LoopkitError, LoopkitWarning, PreconditionError
+from loopkit.errors import LoopkitError
+from loopkit.kernel.cost import product_text
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
-from loopkit.show.code import code_document
+from loopkit.show.code import source_blocks
 from loopkit.show.diff import diff, diff_document
-from loopkit.show.document import Block, Document, Fold, Paragraph, Span
-from loopkit.show.kernels import VERDICT_STYLES, kernel_document
+from loopkit.show.document import Block, Document, Fold, Line, Paragraph, Span, table
+from loopkit.show.kernels import (
+    VERDICT_STYLES,
+    barriers_of,
+    full_tile_conditions,
+    if_lowered,
+    kernel_document,
+    shared_bytes,
+)
+from loopkit.show.statement_steps import kernels_of
 from loopkit.shown import Shown
 from loopkit.verification.checks import generate_code
 
@@ -34,33 +42,49 @@ class Steps(Shown):
 
 def shown_steps(history: History) -> Steps:
     """The steps of *history* one after another; :meth:`loopkit.History.show` says what is shown."""
-    if history.made is None:
-        raise PreconditionError("The kernel was not made by make_kernel, so that no step can be shown.",
-                                subject="history", hint="print(history) lists the steps")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LoopkitWarning)     # its author has seen them
-        kernels: list[LoopKernel] = [make_kernel(*history.made.args, **dict(history.made.kwargs))]  # type: ignore[arg-type]
-    for number in range(len(history)):
-        kernels.append(history[number:number + 1].replay(kernels[-1]))
-    return Steps(history, tuple(kernels))
+    return Steps(history, kernels_of(history))
 
 
 def steps_document(steps: Steps) -> Document:
-    """Each step: its verdict, its side effects, what differs from the kernel before it, the kernel, and its CUDA."""
-    made, *later = steps.kernels
-    first = Fold("0: make_kernel", (*kernel_document(made).body,), is_open=False)
-    return Document(f"History {steps.headline}", (first, *(
-        Fold(f"{number}: {str(step).removeprefix('knl = lk.')}", tuple(_step_blocks(step, before, after)))
-        for number, (step, before, after) in enumerate(zip(steps.history, steps.kernels, later, strict=False), 1))))
+    """The cost after each step; then of each its verdict, its side effects, the changes, the kernel, and its CUDA."""
+    calls = ["make_kernel", *(str(step).removeprefix("knl = lk.") for step in steps.history)]
+    names = ["make_kernel", *(step.name for step in steps.history)]
+    costs = table("Cost", ("step", "", "launches", "threads a block", "barriers", "shared bytes a block",
+                           "scratch bytes", "full tiles"),
+                  ((str(number), names[number], *_cost_cells(knl)) for number, knl in enumerate(steps.kernels)))
+    first = Fold(f"0: {calls[0]}", kernel_document(steps.kernels[0]).body, is_open=False)
+    return Document(f"History {steps.headline}", (*costs, first, *(
+        Fold(f"{number}: {calls[number]}", tuple(_step_blocks(step, steps.kernels[:number + 1])))
+        for number, step in enumerate(steps.history, 1))))
 
 
-def _step_blocks(step: HistoryStep, before: LoopKernel, after: LoopKernel) -> Iterator[Block]:
-    verdict = Span(step.verdict, VERDICT_STYLES[step.verdict])
+def _cost_cells(knl: LoopKernel) -> tuple[Line, ...]:
+    lowered = if_lowered(knl)
+    if isinstance(lowered, LoopkitError):
+        return (Span("not known", "note", lowered.message), *[""]*5)
+    functions = lowered.program.functions
+    scratch = [product_text((s.dtype.itemsize, *s.shape)) for s in lowered.storages.values()
+               if s.space is AddressSpace.GLOBAL]
+    return (str(len(functions)), _each(launch.threads for launch in lowered.launches),
+            _each(map(barriers_of, functions)), _each(map(shared_bytes, functions)),
+            Span(" + ".join(scratch) or "0", "warning" if scratch else ""),
+            _each("without guards" if full_tile_conditions(knl, f.name) else "" for f in functions))
+
+
+def _each(values: Iterable[object]) -> str:
+    """The value of all launches, or that of each."""
+    texts = [str(value) for value in values]
+    return ", ".join(texts if len(set(texts)) > 1 else texts[:1])
+
+
+def _step_blocks(step: HistoryStep, kernels: Sequence[LoopKernel]) -> Iterator[Block]:
+    """*kernels*: those up to the result of the step."""
+    verdict, (before, after) = Span(step.verdict, VERDICT_STYLES[step.verdict]), kernels[-2:]
     yield Paragraph(((verdict, f", {1000*step.seconds:.1f} ms"),
                      *(Span(f"also changes {effect}", "warning") for effect in step.effects)))
     yield from change_blocks(before, after)
     yield Fold("Kernel", kernel_document(after).body, is_open=False)
-    yield Fold("CUDA", code_blocks(after, "cuda"), is_open=False)
+    yield Fold("CUDA", code_blocks(after, "cuda", kernels), is_open=False)
 
 
 def change_blocks(before: LoopKernel, after: LoopKernel) -> tuple[Block, ...]:
@@ -68,9 +92,9 @@ def change_blocks(before: LoopKernel, after: LoopKernel) -> tuple[Block, ...]:
     return diff_document(diff(before, after)).body or (Paragraph((Span("nothing that is printed differs", "note"),)),)
 
 
-def code_blocks(knl: LoopKernel, target: str) -> tuple[Block, ...]:
-    """The code of *knl* for *target*, or the reason why there is none."""
+def code_blocks(knl: LoopKernel, target: str, kernels: Sequence[LoopKernel] = ()) -> tuple[Block, ...]:
+    """The code of *knl* for *target*, or the reason why there is none; *kernels*: the results of its steps, if any."""
     try:
-        return code_document(generate_code(knl, target)).body
+        return source_blocks(generate_code(knl, target), kernels)
     except LoopkitError as refusal:
         return (Paragraph((Span(f"not generated: {refusal.message}", "note"),)),)

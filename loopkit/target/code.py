@@ -52,6 +52,14 @@ class Stride(Parameter):
 
 
 @dataclass(frozen=True)
+class Extent(Parameter):
+    """The extent of one axis of an array argument."""
+
+    array: str
+    axis: int
+
+
+@dataclass(frozen=True)
 class Pointer(Parameter):
     """A pointer to the first element of an array argument, whose elements have the dtype.
 
@@ -80,6 +88,38 @@ class ScratchPointer(Pointer):
         return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
 
+class ViolationPointer(Pointer):
+    """A pointer to the numbers that describe the first access outside of its array, all 0 before a launch.
+
+    The first number is 1 plus the number of the block, the second the number of the access among
+    :attr:`GeneratedKernel.checks`. Its subscripts and the values of the inames of its instance follow.
+    """
+
+
+@dataclass(frozen=True)
+class CheckedAccess:
+    """An access whose subscripts a function compares with the extents of the array.
+
+    :ivar how: its verb.
+    :ivar text: the element as the function writes it.
+    :ivar axes: the number of subscripts; *inames*: those of the instance whose values are known at its place.
+    :ivar shape: the shape of a temporary; ``None``: an argument, whose shape the call has.
+    """
+
+    statement: str
+    array: str
+    how: str
+    text: str
+    axes: int
+    inames: tuple[str, ...]
+    shape: tuple[Expression, ...] | None
+
+    @property
+    def numbers(self) -> int:
+        """The numbers of :class:`ViolationPointer` that describe it."""
+        return 2 + self.axes + len(self.inames)
+
+
 @dataclass(frozen=True, repr=False)
 class GeneratedKernel(Shown):
     """One generated function and its launch.
@@ -89,6 +129,7 @@ class GeneratedKernel(Shown):
     :ivar block: threads along x, y, z.
     :ivar shared_bytes: shared memory of a block, in bytes, including *dynamic_shared_bytes*: the part that the launch
         must request, and that must be allowed for the function.
+    :ivar checks: the accesses that it checks, of a text with bounds checks.
     """
 
     name: str
@@ -97,6 +138,7 @@ class GeneratedKernel(Shown):
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
+    checks: tuple[CheckedAccess, ...] = ()
 
     def __str__(self) -> str:
         names = ", ".join(x.name for x in self.parameters)
@@ -208,7 +250,7 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 
 # Targets with a text
 
-#: Least number that needs 64-bit indices.
+#: Index widening: the least number that needs 64-bit indices.
 _LIMIT_32 = 2**31
 
 
@@ -228,6 +270,16 @@ class TextTarget(Target, ABC):
         :arg head: lines for comments at the top, if the language's texts have such comments.
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
+
+    def with_bounds_checks(self) -> TextTarget:
+        """This target with texts that check the accesses that are not proven to be inside of their arrays.
+
+        :raises PreconditionError: its texts have no such checks.
+        """
+        raise PreconditionError(
+            f"The target '{self.name}' has no bounds checks.", subject=self.name,
+            hint="compile(knl, target='c', check_bounds=True) checks on the host; on a GPU, NVIDIA's compute-sanitizer "
+                 "finds accesses outside of arrays")
 
 
 def require_fields(target: Any, name: str, is_right: bool, hint: str) -> None:

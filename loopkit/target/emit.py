@@ -13,11 +13,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
+from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import array_of
-from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
@@ -36,12 +36,16 @@ class Hooks:
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
     :ivar call: the lines of a launch, in the host's part of a program.
+    :ivar comment: the comment before a statement; ``""``: none.
+    :ivar before: the lines before an assignment, or before the condition of an ``if``.
     """
 
     region: Callable[[list[str]], list[str]] = list
     sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
+    comment: Callable[[str], str] = str
+    before: Callable[[Emitter, Assign | If, LowerBounds], Iterable[str]] = lambda _emitter, _node, _signs: ()
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ class Emitter:
                     yield from self.loop(node, bounds) if text is None or text.loop is None else \
                         text.loop(self, node, node.instruction, bounds)
                 case If():
+                    yield from self.hooks.before(self, node, bounds)
                     comment = f"  // {node.comment}" if node.comment else ""
                     then = self.lines(node.then, bounds.where(node.condition))
                     fails = bounds.where(p.LogicalNot(node.condition))
@@ -175,8 +180,10 @@ class Emitter:
         yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
     def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
-        if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
-            yield f"// {node.statement}"
+        comment = self.hooks.comment(node.statement) if self.annotate else ""
+        if comment and not (isinstance(last, Assign) and last.statement == node.statement):
+            yield f"// {comment}"
+        yield from self.hooks.before(self, node, bounds)
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
         loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}
         printer = replace(self, addresses=replace(self.addresses, loaders=loaders)) if loaders else self
@@ -194,6 +201,14 @@ class Emitter:
                 and self.index_dtype.itemsize > 4:
             want = self.index_dtype             # blockIdx.x - 3 has 32 bits, and would be positive in 64
         return self._printer(bounds, sizes=True).text(expr, want)
+
+    def subscript(self, expr: Expression, bounds: LowerBounds) -> str:
+        """The exact value of the subscript *expr*, in 64 bits if it is computed, whatever the text's indices are."""
+        wide = as_index(expr, lambda part: type_of(part, lambda name: as_size(self._type_of(name))), INT64)
+        # C itself converts a single value where it is passed or stored
+        single = wide.child if isinstance(wide, TypeCast) else wide
+        is_single = isinstance(single, p.Variable | p.Subscript)
+        return self._printer(bounds, sizes=True).text(single if is_single else wide, None if is_single else INT64)
 
     def _printer(self, bounds: LowerBounds, *, places: bool = False, sizes: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""

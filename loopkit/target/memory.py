@@ -135,6 +135,11 @@ class FunctionText:
     layout: Layout
     dialect: Dialect
 
+    @property
+    def takes_all_values(self) -> bool:
+        """Does the function take every scalar of the call, even those that the loop program does not mention?"""
+        return False
+
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Arrays in the kernel's order, global temporaries, values, strides."""
@@ -167,7 +172,7 @@ class FunctionText:
         if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
             arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
         needed = mentioned(self.function.body).union(*map(variables, extents))
-        return (*arrays, *(v for v in values if v.name in needed), *strides)
+        return (*arrays, *(v for v in values if v.name in needed or self.takes_all_values), *strides)
 
     @property
     def places(self) -> dict[str, Flat | Nested]:

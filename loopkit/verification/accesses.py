@@ -5,22 +5,16 @@ Both hold for all sizes that the assumptions allow. Notes list the unwritten ele
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
-from itertools import chain, combinations
+from itertools import combinations
 
-import numpy as np
-import pymbolic.primitives as p
-from pymbolic.typing import Expression
-
-from loopkit.analysis.accesses import Access, accesses_by_array, integer_names, is_known, why_inexact, why_undecided
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.dependences import clobbered_reads, dependences, is_reorderable
+from loopkit.analysis.inside import stays_inside
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.shapes import Shape
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import AccessWitness, BoundsError, VerificationError, values_text
-from loopkit.expr.mappers import array_of, children, replaced, subexpressions, variables
-from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.lowering.lowered import Lowered, Storage
@@ -28,9 +22,9 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed, outside
 from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import IMPORTANT, affordable, kept
-from loopkit.poly.piecewise import is_piecewise, where_holds
+from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at, in_one_iteration, same_element
-from loopkit.poly.sets import InstanceSet, Map, Set, bounded_by, lexmin_point
+from loopkit.poly.sets import Map, Set, lexmin_point
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 
@@ -70,7 +64,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
         bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: _outside(knl, a, shape, storage))
         if bad is None:
             return
-    elif _stays_inside(knl, a, shape, storage):
+    elif stays_inside(knl, a, shape, lambda x: _outside(knl, x, shape, storage)):
         return
     if bad is None or a.doubt is not None:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
@@ -85,66 +79,6 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Set | None:
     return outside(a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions)
-
-
-# Subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255
-
-#: Most bytes of an integer whose values can index an array with an element for each value.
-_SHORT = 2
-
-
-def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
-    """Does *a* stay inside for all values read into its subscripts? ``False``: unknown.
-
-    Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
-    and choose among them by conditions on them.
-    """
-    names: dict[Expression, Expression] = {}
-    ranges: dict[str, np.iinfo] = {}
-    for read, info in (found for s in a.subscripts for found in _short_reads(knl, s)):
-        name = f"read_{len(names)}"
-        if names.setdefault(read, p.Variable(name)) == p.Variable(name):
-            ranges[name] = info
-    integers = integer_names(knl, knl.statement_by_id[a.statement])
-    subscripts = tuple(replaced(s, names) for s in a.subscripts)
-    for s, own, extent in zip(a.subscripts, subscripts, shape[len(shape) - len(subscripts):], strict=True):
-        computed = (isinstance(e, p.Call | p.Quotient | p.Power | TypeCast | bool | float | complex)
-                    for e in subexpressions(own))
-        if not variables(s).isdisjoint(knl.data) and (
-                extent is None or not variables(own) <= integers.union(ranges) or any(computed)):
-            return False
-    conditions = (c for x, info in ranges.items() for c in bounded_by(x, int(info.min), int(info.max) + 1))
-    points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
-    allowed = integers.union(points.inames)
-    return all(where.is_empty() or (is_known(where, allowed, *chosen) and _outside(
-        knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage) is None)
-               for where, chosen in _choices(points, subscripts, allowed))
-
-
-def _short_reads(knl: LoopKernel, expr: Expression) -> Iterator[tuple[Expression, np.iinfo]]:
-    """The reads in *expr* of short integers, with their ranges."""
-    if isinstance(expr, p.Subscript | p.Variable):
-        name = array_of(expr)
-        dtype = knl.data[name].dtype if name in knl.data else None
-        # a written array may hold another value when it is read again
-        if dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT and name not in knl.written_names:
-            yield expr, np.iinfo(dtype)
-            return
-    for part in children(expr):
-        yield from _short_reads(knl, part)
-
-
-def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
-             ) -> Iterator[tuple[InstanceSet, tuple[Expression, ...]]]:
-    """*subscripts* without choices, for each way to choose, and the points at which that way may be taken."""
-    choice = next((e for e in chain.from_iterable(map(subexpressions, subscripts)) if isinstance(e, p.If)), None)
-    if choice is None:
-        yield where, subscripts
-        return
-    holds = where_holds(where, choice.condition, allowed)
-    for taken, points in ((choice.then, holds), (choice.else_, None if holds is None else where.subtract(holds))):
-        yield from _choices(where if points is None else points,
-                            tuple(replaced(s, {choice: taken}) for s in subscripts), allowed)
 
 
 # Coverage

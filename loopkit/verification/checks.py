@@ -289,7 +289,9 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
         report = report_of(subject_of(knl, chosen.machine), full=extent == "full").raise_if_refuted()
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
-        return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
+        code = write_code(lowered, chosen, layout if layout is not None else Layout(), head)
+        # a step may have lowered its result before it was in the history
+        return replace(code, kernel=lowered.kernel.with_history(knl.history, lowered.kernel.given_pairs))
 
 
 def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:

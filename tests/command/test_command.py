@@ -127,8 +127,8 @@ def test_show_as_data_is_the_same_document(file: Path, capsys: pytest.CaptureFix
     assert ["x", "float32", "(n,)", "(1,)", "read"] in parts["Arguments"]["body"][0]["rows"]
     (code, host) = parts["Code for cuda"]["body"]
     assert code["language"] == "cuda"
-    assert len(code["lines"]) == len(code["statements"])
-    assert "insn" in code["statements"]
+    assert len(code["lines"]) == len(code["margin"])
+    assert "insn 2" in code["margin"]
     assert host["title"] == "Host"
 
 
@@ -208,11 +208,12 @@ def test_check_reports_and_compares(file: Path, capsys: pytest.CaptureFixture[st
     status, found = data(capsys, "check", f"{file}:mapped", "--against", f"{file}:plain", "--size", "n=77")
     assert status == FINE
     assert [check["name"] for check in found["checks"]] == ["order", "bounds", "coverage", "races", "barriers"]
-    assert found["comparison"] == {"result": "equal", "sizes": {"n": 77}, "reason": "", "outputs": [
-        {"name": "y", "error": 0.0, "bound": pytest.approx(3.57e-6, rel=1e-2)}]}
+    assert found["comparison"] == {"result": "equal", "reason": "", "runs": [{"sizes": {"n": 77}, "outputs": [
+        {"name": "y", "error": 0.0, "bound": pytest.approx(3.57e-6, rel=1e-2)}]}]}
     status, out, _ = answer(capsys, "check", f"{file}:mapped", "--against", f"{file}:more")
     assert status == REFUTED
-    assert "different on random data with n = 150" in out
+    assert "Compared with " in out
+    assert "with n = 1, data: random" in out
 
 
 def test_check_refutes_with_a_witness(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 void axpy(const float *restrict x, float *restrict y, const float a, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(128LL*((n + 127) / 128) >= 32768)
     for (int g0_ = 0; g0_ < (n + 127) / 128; ++g0_) {
         const int i_outer_outer = g0_;
 

@@ -2,7 +2,7 @@
 
 void elementwise_operator(const float *restrict d, float *restrict r, const float *restrict u, const int ne)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(2240LL*((ne + 15) / 16) >= 32768)
     for (int g0_ = 0; g0_ < (ne + 15) / 16; ++g0_) {
         const int e_outer = g0_;
         float d_fetch[10][10];

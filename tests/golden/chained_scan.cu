@@ -77,17 +77,12 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
         acc_k = 0.0f;
         // insn_0.k.update
         acc_k += x[64*b + k];
-        // insn_0.k.store
+        // insn_0.k.store ... insn_0.k.step4: shuffles combine acc_k of 32 lanes; the first one gets the result
         acc_k_warp = acc_k;
-        // insn_0.k.step0
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
-        // insn_0.k.step1
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
-        // insn_0.k.step2
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
-        // insn_0.k.step3
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
-        // insn_0.k.step4
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
         if (k % 32 == 0) {
             // insn_0.k.put
@@ -108,41 +103,31 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
         acc_j = 0.0f;
         // insn_1.j.update
         acc_j += x[64*b + i];
-        // insn_1.j.store
+        // insn_1.j.store ... insn_1.j.step4: shuffles combine acc_j of each lane and those before it, among 32 lanes
         acc_j_warp = acc_j;
-        // insn_1.j.keep0
         acc_j_warp_1 = acc_j_warp;
         acc_j_warp_other = __shfl_up_sync(0xffffffff, acc_j_warp, 1);
         if (i % 32 != 0) {
-            // insn_1.j.step0
             acc_j_warp_1 += acc_j_warp_other;
         }
-        // insn_1.j.keep1
         acc_j_warp_2 = acc_j_warp_1;
         acc_j_warp_1_other = __shfl_up_sync(0xffffffff, acc_j_warp_1, 2);
         if (2 <= i % 32) {
-            // insn_1.j.step1
             acc_j_warp_2 += acc_j_warp_1_other;
         }
-        // insn_1.j.keep2
         acc_j_warp_3 = acc_j_warp_2;
         acc_j_warp_2_other = __shfl_up_sync(0xffffffff, acc_j_warp_2, 4);
         if (4 <= i % 32) {
-            // insn_1.j.step2
             acc_j_warp_3 += acc_j_warp_2_other;
         }
-        // insn_1.j.keep3
         acc_j_warp_4 = acc_j_warp_3;
         acc_j_warp_3_other = __shfl_up_sync(0xffffffff, acc_j_warp_3, 8);
         if (8 <= i % 32) {
-            // insn_1.j.step3
             acc_j_warp_4 += acc_j_warp_3_other;
         }
-        // insn_1.j.keep4
         acc_j_warp_5 = acc_j_warp_4;
         acc_j_warp_4_other = __shfl_up_sync(0xffffffff, acc_j_warp_4, 16);
         if (16 <= i % 32) {
-            // insn_1.j.step4
             acc_j_warp_5 += acc_j_warp_4_other;
         }
         if (i == 31) {
@@ -177,17 +162,12 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
             // insn_0.k.update
             acc_k += x[64*b + k];
         }
-        // insn_0.k.store
+        // insn_0.k.store ... insn_0.k.step4: shuffles combine acc_k of 32 lanes; the first one gets the result
         acc_k_warp = acc_k;
-        // insn_0.k.step0
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
-        // insn_0.k.step1
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
-        // insn_0.k.step2
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
-        // insn_0.k.step3
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
-        // insn_0.k.step4
         acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
         if (k % 32 == 0) {
             // insn_0.k.put
@@ -210,41 +190,31 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
             // insn_1.j.update
             acc_j += x[64*b + i];
         }
-        // insn_1.j.store
+        // insn_1.j.store ... insn_1.j.step4: shuffles combine acc_j of each lane and those before it, among 32 lanes
         acc_j_warp = acc_j;
-        // insn_1.j.keep0
         acc_j_warp_1 = acc_j_warp;
         acc_j_warp_other = __shfl_up_sync(0xffffffff, acc_j_warp, 1);
         if (i % 32 != 0) {
-            // insn_1.j.step0
             acc_j_warp_1 += acc_j_warp_other;
         }
-        // insn_1.j.keep1
         acc_j_warp_2 = acc_j_warp_1;
         acc_j_warp_1_other = __shfl_up_sync(0xffffffff, acc_j_warp_1, 2);
         if (2 <= i % 32) {
-            // insn_1.j.step1
             acc_j_warp_2 += acc_j_warp_1_other;
         }
-        // insn_1.j.keep2
         acc_j_warp_3 = acc_j_warp_2;
         acc_j_warp_2_other = __shfl_up_sync(0xffffffff, acc_j_warp_2, 4);
         if (4 <= i % 32) {
-            // insn_1.j.step2
             acc_j_warp_3 += acc_j_warp_2_other;
         }
-        // insn_1.j.keep3
         acc_j_warp_4 = acc_j_warp_3;
         acc_j_warp_3_other = __shfl_up_sync(0xffffffff, acc_j_warp_3, 8);
         if (8 <= i % 32) {
-            // insn_1.j.step3
             acc_j_warp_4 += acc_j_warp_3_other;
         }
-        // insn_1.j.keep4
         acc_j_warp_5 = acc_j_warp_4;
         acc_j_warp_4_other = __shfl_up_sync(0xffffffff, acc_j_warp_4, 16);
         if (16 <= i % 32) {
-            // insn_1.j.step4
             acc_j_warp_5 += acc_j_warp_4_other;
         }
         if (i == 31) {

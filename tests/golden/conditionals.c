@@ -2,7 +2,7 @@
 
 void conditionals(const float *restrict x, float *restrict y, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(160LL*((n + 31) / 32) >= 32768)
     for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
         const int i_outer = g0_;
 

@@ -3,7 +3,7 @@
 void csr_matvec(const int *restrict col, const int *restrict rowptr, const float *restrict val,
     const float *restrict x, float *restrict y, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(4352LL*((n + 63) / 64) >= 32768)
     for (int g0_ = 0; g0_ < (n + 63) / 64; ++g0_) {
         const int i_outer = g0_;
 

@@ -15,7 +15,7 @@ void histogram_0(float *restrict h)
 
 void histogram_1(float *restrict h, const unsigned char *restrict b, const float *restrict w, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(448LL*((n + 255) / 256) >= 32768)
     for (int g0_ = 0; g0_ < (n + 255) / 256; ++g0_) {
         const int i_outer = g0_;
         float h_buf[50];

@@ -2,7 +2,7 @@
 
 void jacobi_0(const float *restrict u, float *restrict v, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(128LL*((n + 126) / 128) >= 32768)
     for (int g0_ = 0; g0_ < (n + 126) / 128; ++g0_) {
         const int i_outer = g0_;
 
@@ -30,7 +30,7 @@ void jacobi_0(const float *restrict u, float *restrict v, const int n)
 
 void jacobi_1(float *restrict u, const float *restrict v, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(128LL*((n + 126) / 128) >= 32768)
     for (int g0_ = 0; g0_ < (n + 126) / 128; ++g0_) {
         const int j_outer = g0_;
 

@@ -10,7 +10,7 @@ static inline float rsqrt_f32(float x)
 
 void layer_norm_block(const float *restrict x, float *restrict y, const int m, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(192LL*n*(m / 64 + 1) >= 32768)
     for (int g0_ = 0; g0_ < n; ++g0_) {
         const int i = g0_;
         float acc_k[64];

@@ -10,7 +10,7 @@ static inline float rsqrt_f32(float x)
 
 void layer_norm(const float *restrict x, float *restrict y, const int m, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(96LL*((n + 31) / 32)*(m + 1) >= 32768)
     for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
         const int i_outer = g0_;
 

@@ -2,7 +2,7 @@
 
 void lu_0(float *restrict a, const int n, const int k)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(128LL*((n + 127) / 128 - (k + 1) / 128) >= 32768)
     for (int g0_ = 0; g0_ < (n + 127) / 128 - (k + 1) / 128; ++g0_) {
         const int r_outer = g0_ + (k + 1) / 128;
 
@@ -26,7 +26,7 @@ void lu_0(float *restrict a, const int n, const int k)
 
 void lu_1(float *restrict a, const int n, const int k)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(256LL*((n + 7) / 8 - (k + 1) / 8)*((n + 31) / 32 - (k + 1) / 32) >= 32768)
     for (int g1_ = 0; g1_ < (n + 7) / 8 - (k + 1) / 8; ++g1_) {
         for (int g0_ = 0; g0_ < (n + 31) / 32 - (k + 1) / 32; ++g0_) {
             const int i_outer = g1_ + (k + 1) / 8;

@@ -11,7 +11,7 @@ static inline int min_i32(int a, int b)
 void matmul_vec(const float *restrict a, const float *restrict b, float *restrict c, const int l, const int m,
     const int n)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(4480LL*((n + 15) / 16)*((m + 31) / 32)*(l / 8 + 1) >= 32768)
     for (int g1_ = 0; g1_ < (n + 15) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 31) / 32; ++g0_) {
             const int i_outer = g1_;

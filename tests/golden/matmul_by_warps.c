@@ -3,7 +3,7 @@
 void matmul_by_warps(const double *restrict a, const double *restrict b, double *restrict c, const int l,
     const int m, const int n)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(5120LL*((n + 15) / 16)*((m + 15) / 16)*((l + 15) / 16 + 1) >= 32768)
     for (int g1_ = 0; g1_ < (n + 15) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 15) / 16; ++g0_) {
             const int i_block = g1_;

@@ -3,7 +3,7 @@
 void matmul(const float *restrict a, const float *restrict b, float *restrict c, const int l, const int m,
     const int n)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(1024LL*((n + 15) / 16)*((m + 63) / 64)*(l + 1) >= 32768)
     for (int g1_ = 0; g1_ < (n + 15) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 63) / 64; ++g0_) {
             const int i_outer = g1_;

@@ -7,7 +7,7 @@ static inline int min_i32(int a, int b)
 void matmul(const float *restrict a, const float *restrict b, float *restrict c, const int l, const int m,
     const int n)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(4608LL*((n + 15) / 16)*((m + 15) / 16)*(l / 16 + 1) >= 32768)
     for (int g1_ = 0; g1_ < (n + 15) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 15) / 16; ++g0_) {
             const int i_outer = g1_;

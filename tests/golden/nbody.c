@@ -15,7 +15,7 @@ static inline float rsqrt_f32(float x)
 void nbody(float *restrict phi, const float *restrict q, const float *restrict x, const float *restrict y,
     const float *restrict z, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(4352LL*((n + 63) / 64)*(n / 64 + 1) >= 32768)
     for (int g0_ = 0; g0_ < (n + 63) / 64; ++g0_) {
         const int i_outer = g0_;
         float xi[64];

@@ -4,7 +4,7 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
 {
     if (n < 3)
         return;
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(32LL*(n / 2) >= 32768)
     for (int g1_ = 0; g1_ < n / 2; ++g1_) {
         for (int g0_ = 0; g0_ < 2; ++g0_) {
             const int i_outer = g1_;

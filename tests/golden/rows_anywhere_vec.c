@@ -2,7 +2,7 @@
 
 void anywhere(const float *restrict a, float *restrict out, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(32LL*n >= 32768)
     for (int g0_ = 0; g0_ < n; ++g0_) {
         const int i = g0_;
 

@@ -4,7 +4,7 @@ void scan_by_block(const float *restrict x, float *restrict y, const int m, cons
 {
     if (n < 1 || m < 1)
         return;
-    #pragma omp parallel for
+    #pragma omp parallel for if(2752LL*n*(m / 128 + 1) >= 32768)
     for (int g0_ = 0; g0_ < n; ++g0_) {
         const int i = g0_;
         float acc_q[64];

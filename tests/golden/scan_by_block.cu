@@ -52,48 +52,36 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
             // insn_1.s.update
             acc_s += own;
         }
-        // insn_1.s.store
+        // insn_1.s.store ... insn_1.s.shift: shuffles combine acc_s of the lanes before each one, among 32 lanes
         acc_s_warp = acc_s;
-        // insn_1.s.keep0
         acc_s_warp_1 = acc_s_warp;
         acc_s_warp_other = __shfl_up_sync(0xffffffff, acc_s_warp, 1);
         if (t % 32 != 0) {
-            // insn_1.s.step0
             acc_s_warp_1 += acc_s_warp_other;
         }
-        // insn_1.s.keep1
         acc_s_warp_2 = acc_s_warp_1;
         acc_s_warp_1_other = __shfl_up_sync(0xffffffff, acc_s_warp_1, 2);
         if (2 <= t % 32) {
-            // insn_1.s.step1
             acc_s_warp_2 += acc_s_warp_1_other;
         }
-        // insn_1.s.keep2
         acc_s_warp_3 = acc_s_warp_2;
         acc_s_warp_2_other = __shfl_up_sync(0xffffffff, acc_s_warp_2, 4);
         if (4 <= t % 32) {
-            // insn_1.s.step2
             acc_s_warp_3 += acc_s_warp_2_other;
         }
-        // insn_1.s.keep3
         acc_s_warp_4 = acc_s_warp_3;
         acc_s_warp_3_other = __shfl_up_sync(0xffffffff, acc_s_warp_3, 8);
         if (8 <= t % 32) {
-            // insn_1.s.step3
             acc_s_warp_4 += acc_s_warp_3_other;
         }
-        // insn_1.s.keep4
         acc_s_warp_5 = acc_s_warp_4;
         acc_s_warp_4_other = __shfl_up_sync(0xffffffff, acc_s_warp_4, 16);
         if (16 <= t % 32) {
-            // insn_1.s.step4
             acc_s_warp_5 += acc_s_warp_4_other;
         }
-        // insn_1.s.none
         acc_s_warp_6 = 0.0f;
         acc_s_warp_5_other = __shfl_up_sync(0xffffffff, acc_s_warp_5, 1);
         if (t % 32 != 0) {
-            // insn_1.s.shift
             acc_s_warp_6 = acc_s_warp_5_other;
         }
         if (t == 31) {
@@ -125,17 +113,12 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         acc_t = 0.0f;
         // insn_3.t.update
         acc_t += own;
-        // insn_3.t.store
+        // insn_3.t.store ... insn_3.t.step4: shuffles combine acc_t of 32 lanes; the first one gets the result
         acc_t_warp = acc_t;
-        // insn_3.t.step0
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 16);
-        // insn_3.t.step1
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 8);
-        // insn_3.t.step2
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 4);
-        // insn_3.t.step3
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 2);
-        // insn_3.t.step4
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 1);
         if (t % 32 == 0) {
             // insn_3.t.put
@@ -178,48 +161,36 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
             // insn_1.s.update
             acc_s += own;
         }
-        // insn_1.s.store
+        // insn_1.s.store ... insn_1.s.shift: shuffles combine acc_s of the lanes before each one, among 32 lanes
         acc_s_warp = acc_s;
-        // insn_1.s.keep0
         acc_s_warp_1 = acc_s_warp;
         acc_s_warp_other = __shfl_up_sync(0xffffffff, acc_s_warp, 1);
         if (t % 32 != 0) {
-            // insn_1.s.step0
             acc_s_warp_1 += acc_s_warp_other;
         }
-        // insn_1.s.keep1
         acc_s_warp_2 = acc_s_warp_1;
         acc_s_warp_1_other = __shfl_up_sync(0xffffffff, acc_s_warp_1, 2);
         if (2 <= t % 32) {
-            // insn_1.s.step1
             acc_s_warp_2 += acc_s_warp_1_other;
         }
-        // insn_1.s.keep2
         acc_s_warp_3 = acc_s_warp_2;
         acc_s_warp_2_other = __shfl_up_sync(0xffffffff, acc_s_warp_2, 4);
         if (4 <= t % 32) {
-            // insn_1.s.step2
             acc_s_warp_3 += acc_s_warp_2_other;
         }
-        // insn_1.s.keep3
         acc_s_warp_4 = acc_s_warp_3;
         acc_s_warp_3_other = __shfl_up_sync(0xffffffff, acc_s_warp_3, 8);
         if (8 <= t % 32) {
-            // insn_1.s.step3
             acc_s_warp_4 += acc_s_warp_3_other;
         }
-        // insn_1.s.keep4
         acc_s_warp_5 = acc_s_warp_4;
         acc_s_warp_4_other = __shfl_up_sync(0xffffffff, acc_s_warp_4, 16);
         if (16 <= t % 32) {
-            // insn_1.s.step4
             acc_s_warp_5 += acc_s_warp_4_other;
         }
-        // insn_1.s.none
         acc_s_warp_6 = 0.0f;
         acc_s_warp_5_other = __shfl_up_sync(0xffffffff, acc_s_warp_5, 1);
         if (t % 32 != 0) {
-            // insn_1.s.shift
             acc_s_warp_6 = acc_s_warp_5_other;
         }
         if (t == 31) {
@@ -257,17 +228,12 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
             // insn_3.t.update
             acc_t += own;
         }
-        // insn_3.t.store
+        // insn_3.t.store ... insn_3.t.step4: shuffles combine acc_t of 32 lanes; the first one gets the result
         acc_t_warp = acc_t;
-        // insn_3.t.step0
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 16);
-        // insn_3.t.step1
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 8);
-        // insn_3.t.step2
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 4);
-        // insn_3.t.step3
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 2);
-        // insn_3.t.step4
         acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 1);
         if (t % 32 == 0) {
             // insn_3.t.put

@@ -20,7 +20,7 @@ static inline float round_bf16(float x)
 
 void softmax_bfloat16(const bfloat16 *restrict x, bfloat16 *restrict y, const int m, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(144LL*n*(m / 48 + 1) >= 32768)
     for (int g0_ = 0; g0_ < n; ++g0_) {
         const int i = g0_;
         bfloat16 acc_k[48];

@@ -2,7 +2,7 @@
 
 void softmax_block(const float *restrict x, float *restrict y, const int m, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(144LL*n*(m / 48 + 1) >= 32768)
     for (int g0_ = 0; g0_ < n; ++g0_) {
         const int i = g0_;
         float acc_k[48];

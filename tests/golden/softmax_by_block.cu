@@ -32,20 +32,15 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         // insn.k.update
         acc_k = fmaxf(acc_k, x[i*m + 48*k_outer + k_inner]);
     }
-    // insn.k.store
+    // insn.k.store ... insn.k.step4: shuffles combine acc_k of 32 lanes; the first one gets the result
     acc_k_warp = acc_k;
     acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 16);
     if (k_inner <= 15) {
-        // insn.k.step0
         acc_k_warp = fmaxf(acc_k_warp, acc_k_warp_other);
     }
-    // insn.k.step1
     acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 8));
-    // insn.k.step2
     acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 4));
-    // insn.k.step3
     acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 2));
-    // insn.k.step4
     acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 1));
     if (k_inner % 32 == 0) {
         // insn.k.put
@@ -71,20 +66,15 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         // insn_0.k.update
         acc_k_0 += expf(x[i*m + 48*k_outer + k_inner] - top);
     }
-    // insn_0.k.store
+    // insn_0.k.store ... insn_0.k.step4: shuffles combine acc_k_0 of 32 lanes; the first one gets the result
     acc_k_0_warp = acc_k_0;
     acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 16);
     if (k_inner <= 15) {
-        // insn_0.k.step0
         acc_k_0_warp += acc_k_0_warp_other;
     }
-    // insn_0.k.step1
     acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
-    // insn_0.k.step2
     acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
-    // insn_0.k.step3
     acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
-    // insn_0.k.step4
     acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
     if (k_inner % 32 == 0) {
         // insn_0.k.put

@@ -2,7 +2,7 @@
 
 void softmax(const float *restrict x, float *restrict y, const int m, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(96LL*((n + 31) / 32)*(m + 1) >= 32768)
     for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
         const int i_outer = g0_;
 

@@ -4,7 +4,7 @@ void stencil_2d(const float *restrict a, float *restrict out, const int m, const
 {
     if (n < 3 || m < 3)
         return;
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(768LL*((n + 14) / 16)*((m + 14) / 16) >= 32768)
     for (int g1_ = 0; g1_ < (n + 14) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 14) / 16; ++g0_) {
             const int i_outer = g1_;

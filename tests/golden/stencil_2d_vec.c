@@ -4,7 +4,7 @@ void stencil_2d_vec(const float *restrict a, float *restrict out, const int m, c
 {
     if (n < 3 || m < 3)
         return;
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(128LL*((n + 2) / 4)*((m + 30) / 32) >= 32768)
     for (int g1_ = 0; g1_ < (n + 2) / 4; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 30) / 32; ++g0_) {
             const int i_outer = g1_;

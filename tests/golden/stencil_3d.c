@@ -4,7 +4,7 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
 {
     if (n < 3 || m < 3 || l < 3)
         return;
-    #pragma omp parallel for collapse(3)
+    #pragma omp parallel for collapse(3) if(1024LL*((n + 2) / 4)*((m + 2) / 4)*((l + 14) / 16) >= 32768)
     for (int g2_ = 0; g2_ < (n + 2) / 4; ++g2_) {
         for (int g1_ = 0; g1_ < (m + 2) / 4; ++g1_) {
             for (int g0_ = 0; g0_ < (l + 14) / 16; ++g0_) {

@@ -2,7 +2,7 @@
 
 void transpose(const float *restrict a, float *restrict b, const int m, const int n)
 {
-    #pragma omp parallel for collapse(2)
+    #pragma omp parallel for collapse(2) if(512LL*((n + 15) / 16)*((m + 15) / 16) >= 32768)
     for (int g1_ = 0; g1_ < (n + 15) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 15) / 16; ++g0_) {
             const int i_outer = g1_;

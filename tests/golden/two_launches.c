@@ -2,7 +2,7 @@
 
 void two_launches_0(const float *restrict x, float *restrict t, const int n)
 {
-    #pragma omp parallel for
+    #pragma omp parallel for if(64LL*((n + 63) / 64) >= 32768)
     for (int g0_ = 0; g0_ < (n + 63) / 64; ++g0_) {
         const int i_outer = g0_;
 
@@ -28,7 +28,7 @@ void two_launches_1(float *restrict y, const float *restrict t, const int n)
 {
     if (n < 3)
         return;
-    #pragma omp parallel for
+    #pragma omp parallel for if(64LL*((n + 62) / 64) >= 32768)
     for (int g0_ = 0; g0_ < (n + 62) / 64; ++g0_) {
         const int j_outer = g0_;
 

@@ -169,3 +169,6 @@ def test_results_of_functions_are_kept_likewise() -> None:
         assert not function(1)
     assert [function(1), function(1), function(2)] == [True, True, True]
     assert asked == [1, 1, 2]
+    function.cache_clear()  # type: ignore[attr-defined]
+    assert function(2)
+    assert asked == [1, 1, 2, 2]

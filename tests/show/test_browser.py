@@ -177,3 +177,18 @@ def test_faults_are_found(browser: Browser, tmp_path: Path) -> None:
     assert found.over[1200] == 0
     assert found.errors == ["nothing is not defined"]
     assert found.asked == ["http://localhost/x.js"]
+
+
+def test_code_is_copied_as_a_whole(browser: Browser, tmp_path: Path) -> None:
+    """Neither its margin nor its folds change what a reader copies."""
+    code = lk.generate_code(kernel("stencil_2d_vec"))
+    path = tmp_path / "page.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8"><body>{code._repr_html_()}</body>', encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    text = page.evaluate("""() => {
+        getSelection().selectAllChildren(document.querySelector(".code"));
+        return getSelection().toString();
+    }""")
+    page.close()
+    assert text == code.source.rstrip("\n")

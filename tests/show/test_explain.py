@@ -1,6 +1,9 @@
 """A kernel in sentences, and remarks on its cost."""
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,10 +53,112 @@ def test_what_looks_expensive() -> None:
 
 def test_sentences_name_loops_and_barriers() -> None:
     text = " ".join(str(lk.explain(BY_NAME["matmul_tiled"].make())).split())
+    assert "It computes c." in text
     assert "The loop over k_outer from 0 to (l + 15) // 16 repeats a_fetch_rule, b_fetch_rule, insn.k.update." in text
-    assert "A barrier: a_fetch: a_fetch_rule writes, insn.k.update reads" in text
-    assert "Full tiles have a version without guards." in text
-    assert "Full tiles" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
+    assert ("Each thread of a block waits for all others at a barrier: a_fetch_rule writes a_fetch before "
+            "insn.k.update reads it;") in text
+    assert ("Where 16*j_outer + 16 <= m and 16*i_outer + 16 <= n, a tile is full and a version without guards runs; "
+            "partial tiles run the general version.") in text
+    assert "a tile is full" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
+
+
+def test_instructions_at_barriers_are_named() -> None:
+    text = " ".join(str(lk.explain(BY_NAME["matmul_asynchronous"].make())).split())
+    assert "Each thread executes 'commit group'." in text
+    assert ("Each thread of a warp executes 'commit group' and 'wait for all groups but 1' and waits for all others "
+            "at a barrier: ") in text
+
+
+@pytest.mark.parametrize(("name", "sentence"), [
+    ("matmul_tiled", "acc_k holds the partial results of insn.k, for insn."),
+    ("matmul_tiled", "a_fetch holds copies of elements of a, from a_fetch_rule for insn.k.update."),
+    ("two_launches", "t passes values from insn to insn_0."),
+    ("histogram", "h_buf collects elements of h, from init_h and add for store_h."),
+    ("softmax_by_block", "acc_k_warp holds values that the lanes of a warp combine, for insn.k."),
+    ("softmax_by_block", "acc_k_shared passes values between the threads that compute insn.k."),
+    ("softmax_by_block", "acc_k_all holds the results of insn.k, for insn.")])
+def test_each_temporary_has_a_purpose(name: str, sentence: str) -> None:
+    assert sentence in lk.explain(BY_NAME[name].make()).temporaries.values()
+
+
+def test_launches_name_what_they_compute() -> None:
+    found = lk.explain(BY_NAME["two_launches"].make()).sentences
+    assert "It computes the temporary t." in found["two_launches_0"]
+    assert "It computes y." in found["two_launches_1"]
+
+
+# Remarks whose calls were tried
+
+def transpose(length: int, dtype: type = np.float32) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[j, i] = x[i, j]", name="transpose")
+    knl = lk.add_dtypes(knl, {"x": dtype})
+    knl = lk.split_iname(knl, "i", length, outer_tag="g.1", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", length, outer_tag="g.0", inner_tag="l.1")
+    return lk.add_prefetch(knl, "x", ["i_inner", "j_inner"])
+
+
+def remarks_with(knl: lk.LoopKernel, words: str) -> list[Any]:
+    return [remark for remark in lk.explain(knl).remarks if words in remark.text]
+
+
+def after_each(remark: Any, knl: lk.LoopKernel) -> list[lk.LoopKernel]:
+    """*knl* after each of the calls in the remark's way out."""
+    calls = re.findall(r"lk\.\w+\(.*?\)(?=;|$| if| makes)", remark.way_out)
+    assert len(calls) == remark.way_out.count("lk.")
+    return [eval(call, {"lk": lk, "knl": knl}) for call in calls]
+
+
+@pytest.mark.parametrize(("knl", "ways"), [
+    (transpose(32), 32), (transpose(16), 8), (transpose(32, np.float64), 16), (transpose(32, np.float16), 16)])
+def test_bank_conflicts_have_calls_that_lower_them(knl: lk.LoopKernel, ways: int) -> None:
+    (remark,) = remarks_with(knl, "bank conflicts")
+    assert remark.text == (f"Accesses of x_fetch have bank conflicts (insn reads): up to {ways} threads of a warp "
+                           "access different words of one bank of shared memory, one after another.")
+    changed = after_each(remark, knl)
+    assert changed
+    for other in changed:
+        left = [int(number) for x in remarks_with(other, "bank conflicts")
+                for number in re.findall(r"up to (\d+)", x.text)]
+        assert max(left, default=1) < ways
+
+
+def test_data_dependent_and_equal_addresses_are_no_conflict() -> None:
+    for name in ("histogram", "nbody", "matmul_tiled"):
+        assert not remarks_with(BY_NAME[name].make(), "bank conflicts")
+
+
+def summed(domain: str, **options: bool) -> lk.LoopKernel:
+    knl = lk.add_dtypes(lk.make_kernel(domain, "y[i] = sum(j, x[j])", name="summed"), {"x": np.float32})
+    knl = lk.split_iname(knl, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    return lk.set_options(lk.split_iname(knl, "j", 4, inner_tag="unr"), **options)
+
+
+def test_guards_in_innermost_loops_have_calls_that_remove_them() -> None:
+    knl = summed("{[i, j]: 0<=i<n and 0<=j<m}", full_tiles=False)
+    (remark,) = remarks_with(knl, "innermost loop")
+    assert remark.text == "The innermost loop over j_outer tests '4*j_outer + j_inner < m' in each iteration."
+    assert len(changed := after_each(remark, knl)) == 2
+    assert not any(remarks_with(other, "innermost loop") for other in changed)
+
+
+def test_guards_of_first_iterations_are_removed_by_peel() -> None:
+    knl = lk.make_kernel("{[i, r]: 0<=i<n and 0<=r<m}", """
+        for i, r
+            y[r, i] = x[r, i]
+            z[r, i] = x[r-1, i] {if=r>0}
+        end
+        """, name="differences")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")
+    (remark,) = remarks_with(knl, "innermost loop")
+    assert remark.text == "The innermost loop over r tests '1 <= r' in each iteration."
+    assert remark.way_out == "lk.peel(knl, 'r', first=1)"
+    (changed,) = after_each(remark, knl)
+    assert not remarks_with(changed, "innermost loop")
+
+
+def test_guards_that_no_call_removes_are_no_remark() -> None:
+    assert not remarks_with(summed("{[i, j]: 0<=i<n and 0<=j<=i}"), "innermost loop")
+    assert not remarks_with(summed("{[i, j]: 0<=i<n and 0<=j<m}"), "innermost loop")      # it has full tiles
 
 
 def test_a_kernel_that_cannot_be_lowered_is_refused() -> None:
@@ -66,4 +171,5 @@ def test_a_kernel_that_cannot_be_lowered_is_refused() -> None:
 def test_every_case_is_explained(name: str) -> None:
     found = lk.explain(BY_NAME[name].make())
     assert list(found.sentences) == [launch.name for launch in lk.lower(BY_NAME[name].make()).launches]
+    assert found.temporaries.keys() == lk.lower(BY_NAME[name].make()).storages.keys()
     assert all(remark.way_out for remark in found.remarks)

@@ -20,8 +20,8 @@ import loopkit as lk
 from loopkit.analysis.dependences import dependences
 from loopkit.lowering.pipeline import STAGES
 from loopkit.runtime.results import Timing, TimingRequest
-from loopkit.show.document import Document, Fold, Paragraph, Picture, Span, Table
-from loopkit.show.documents import _DOCUMENTS
+from loopkit.show.document import Code, CodeFold, Document, Fold, Paragraph, Picture, Span, Table, plain
+from loopkit.show.documents import _DOCUMENTS, document
 from loopkit.show.html import as_html
 from loopkit.show.text import as_text
 from loopkit.shown import Declared, Shown
@@ -227,6 +227,88 @@ def test_lines_of_code_name_their_statements() -> None:
         r'<span title="([^"]*)"><span class="margin">insn', html)[:1]
     assert line.startswith("insn")
     assert code.source == str(code)
+
+
+def margins(code: lk.GeneratedCode) -> dict[str, Span]:
+    block = document(code).body[0]
+    assert isinstance(block, Code)
+    return {span.text.partition(" ")[0]: span for span in block.margin}
+
+
+def test_lines_of_code_name_the_steps_of_their_statements() -> None:
+    knl = kernel("transpose_swizzled")
+    found = margins(lk.generate_code(knl))
+    numbers = {step.name: number for number, step in enumerate(knl.history, 1)}
+    rule = found["a_fetch_rule"]
+    assert f"made by step {numbers['add_prefetch']}: add_prefetch(knl, 'a'" in rule.hint
+    assert f"changed by step {numbers['swizzle']}: swizzle(knl, 'a_fetch'" in rule.hint
+    assert "as written" not in rule.hint
+    assert "as written" in found["insn"].hint
+    assert str(numbers["add_dtypes"]) not in found["insn"].text.split()
+    assert all(step.name in str(lk.generate_code(knl).__rich__()) for step in knl.history)
+
+
+def test_statements_of_lowering_have_the_steps_of_their_reduction() -> None:
+    code = lk.generate_code(kernel("softmax_by_block"))
+    found = margins(code)
+    assert found["insn.k.store"].text.partition(" ")[2] == found["insn.k.update"].text.partition(" ")[2] != ""
+    block = document(code).body[0]
+    assert isinstance(block, Code)
+    assert {span.text.partition(" ")[0] for line, span in zip(block.lines, block.margin, strict=True)
+            if "_warp =" in line or "_shfl" in line} == {"insn.k.store", "insn_0.k.store"}
+
+
+def test_a_kernel_without_a_history_has_code_without_steps() -> None:
+    knl = kernel("vector_add_mapped")
+    bare = knl.with_history(lk.History(), knl.given_pairs)
+    assert margins(lk.generate_code(bare))["insn"].text == "insn"
+
+
+@pytest.mark.parametrize(("target", "name"), [
+    ("cuda", "matmul_tiled"), ("cuda", "stencil_2d_vec"), ("cuda", "matmul_large_tiles"), ("c", "transpose")])
+def test_versions_of_the_code_are_folds(target: str, name: str) -> None:
+    code = lk.generate_code(kernel(name), target)
+    block = document(code).body[0]
+    assert isinstance(block, Code)
+    lines = code.source.splitlines()
+    assert sum("a full tile" in lines[fold.body - 1] for fold in block.folds) == code.source.count("a full tile")
+    for fold in block.folds:
+        indent = len(lines[fold.start]) - len(lines[fold.start].lstrip())
+        assert lines[fold.body - 1].partition("  //")[0].endswith("{")
+        assert lines[fold.end].startswith(" "*indent + "}")
+        assert all(line.startswith(" "*(indent + 1)) for line in lines[fold.body:fold.end] if line)
+    html = code._repr_html_()
+    assert html.count("<details open><summary><span") == len({fold.start for fold in block.folds})
+
+
+def test_folded_code_keeps_all_lines() -> None:
+    code = Code(("a", "if {", "  b", "", "} else {", "  c", "}"), "", (), (CodeFold(1, 2, 4), CodeFold(4, 5, 6)))
+    html = as_html(Document("", (code,)))
+    assert html.endswith('<div class="code"><pre>a</pre><details open><summary>if {</summary><pre>  b\n\n</pre>'
+                         '</details><details open><summary>} else {</summary><pre>  c</pre></details><pre>}</pre>'
+                         '</div></div>')
+    assert as_text(Document("", (code,))) == "\n".join(map(str, code.lines))
+
+
+def test_steps_have_the_cost_after_each() -> None:
+    shown = kernel("matmul_tiled").history.show()
+    (table,) = (part for block in document(shown).body[:1] if isinstance(block, Fold) for part in block.body)
+    assert isinstance(table, Table)
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    assert [row[0] for row in rows] == [str(number) for number in range(len(shown.kernels))]
+    assert [row[1] for row in rows] == ["make_kernel", *(step.name for step in shown.history)]
+    assert [row[3] for row in rows[1:]] == ["1", "16", "256", "256", "256", "256"]
+    assert [row[5] for row in rows[1:]] == ["0", "0", "0", "0", "1024", "2048"]
+    assert rows[0][2] == "not known"
+    (launch,) = lk.generate_code(shown.kernels[-1]).kernels
+    assert rows[-1][5] == str(launch.shared_bytes)
+
+
+def test_steps_show_scratch_and_each_launch() -> None:
+    table = document(kernel("two_launches").history.show()).body[0]
+    assert isinstance(table, Fold)
+    last = [plain(cell) for cell in table.body[0].rows[-1]]  # type: ignore[union-attr]
+    assert last[2:] == ["2", "64", "0", "0", "4*n", "without guards"]
 
 
 def test_code_is_written_with_its_host_part(tmp_path: Any) -> None:

@@ -22,12 +22,12 @@ TYPES = {"complex64": np.float32, "complex128": np.float64}
 @cache
 def library(place: Path) -> ctypes.CDLL:
     text = ["#include <math.h>", "#define __device__", "#define __forceinline__ inline",
-            "#define __align__(x) alignas(x)", CUDA.preamble(" ".join(TYPES))]
+            "#define __align__(x) alignas(x)"]
     functions = {**{name: f"{CUDA.function(name, np.dtype(np.complex64))}(a[i])" for name in UNARY}, **BINARY}
-    text += [f'extern "C" void {name}_{z}(int n, const {z} *a, const {z} *b, {z} *out)\n{{\n'
+    calls = [f'extern "C" void {name}_{z}(int n, const {z} *a, const {z} *b, {z} *out)\n{{\n'
              f"    for (int i = 0; i < n; ++i)\n        out[i] = {call};\n}}\n"
              for z in TYPES for name, call in functions.items()]
-    (place / "z.cc").write_text("\n".join(text))
+    (place / "z.cc").write_text("\n".join([*text, CUDA.preamble("\n".join(calls)), *calls]))
     subprocess.run([cpp_compiler(), "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(place / "z.so"),
                     str(place / "z.cc")], check=True)
     return ctypes.CDLL(str(place / "z.so"))

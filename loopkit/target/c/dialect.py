@@ -67,7 +67,8 @@ class Dialect:
     """A C-family language.
 
     :ivar types: the names of types, by numpy's name of the dtype.
-    :ivar texts: the lines that code needs in which a key occurs, a regular expression for whole words; in their order.
+    :ivar texts: the lines that code needs in which a key occurs, in their order. A key is a regular expression for
+        whole words, or several, joined by ``" & "``, which must all occur.
     :ivar overloaded: functions of complex numbers have one name for both dtypes, and a call of the type makes a number;
         else the names of functions of complex64 end in ``f``, and ``make_complex64`` makes a number.
     :ivar halves: names of the language's functions of numbers of 16 bits; if there are none, it has no operators for
@@ -105,7 +106,8 @@ class Dialect:
         found, known = "", None
         while found != known:
             known, code = found, re.sub("//.*", "", f"{text}\n{found}")
-            own = (part for key, part in self.texts.items() if re.search(rf"\b({key})\b", code))
+            own = (part for key, part in self.texts.items()
+                   if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
             parts = (self.syntax.includes, *own, *self.helpers(code).values())
             found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found

@@ -16,13 +16,17 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, Region, Sync
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
+from loopkit.poly.affine import add, multiply
+from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
+from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
@@ -128,7 +132,7 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS}, instructions={AtomicUpdate: OPENMP})
+     **_HALF_HELPERS, **HELPERS}, instructions={AtomicUpdate: OPENMP})
 
 
 # The text of launches
@@ -145,6 +149,8 @@ class CTarget(TextTarget):
         this. By default it leaves loops as they are written.
     :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Compiling a kernel
         rejects options with which the compiler fails the trial.
+    :ivar check_bounds: check the accesses that are not proven to be inside of their arrays, as for
+        :func:`loopkit.compile`.
 
     >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
     'c'
@@ -157,24 +163,35 @@ class CTarget(TextTarget):
     compiler: str | None = None
     fast: bool = False
     options: tuple[str, ...] = ()
+    check_bounds: bool = False
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a field has an illegal value."""
         is_command = self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip()))
         require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
+    def with_bounds_checks(self) -> CTarget:
+        return replace(self, check_bounds=True)
+
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout, self.dialect)
+        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
-                         for x in functions)
+        launches = tuple(GeneratedKernel(
+            x.launch.name, (*x.parameters, *x.checks.parameters), x.launch.grid, x.launch.block,
+            checks=tuple(x.checks.accesses)) for x in functions)
         source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
+    check_bounds: bool = False
+
+    @property
+    def takes_all_values(self) -> bool:
+        return self.check_bounds            # the inames of an instance may need them
+
     @cached_property
     def blocks(self) -> list[str]:
         return [axis for axis in reversed(GRID) if axis in self.launch.mapping.extents]
@@ -187,6 +204,21 @@ class _HostFunction(FunctionText):
     def in_order(self) -> bool:
         """Must the blocks run in order? They wait for each other, or have an update that OpenMP lacks."""
         return self.launch.ticketed or any(self._lacks_update(x.statement) for x in self.launch.statements.values())
+
+    @cached_property
+    def grid(self) -> tuple[Expression | None, list[Expression]]:
+        """The condition under which there are blocks, or ``None``, and under it the extents of their axes."""
+        return split_condition(self.launch.mapping.extents[axis] for axis in self.blocks)
+
+    @cached_property
+    def work(self) -> Work:
+        """The work of the launch if there are blocks."""
+        return work_of(self.function.body, self.grid[1], self.launch.threads, self.launch.kernel.value_params)
+
+    @property
+    def is_parallel(self) -> bool:
+        """May the host's threads share the blocks?"""
+        return bool(self.blocks) and not self.in_order and not self.work.is_small
 
     def _lacks_update(self, s: Statement) -> bool:
         storage = self.lowered.storages.get(s.written)
@@ -204,13 +236,24 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = self.dialect if self.blocks and not self.in_order else replace(self.dialect, instructions={})
+        dialect = self.dialect if self.is_parallel else replace(self.dialect, instructions={})
+        hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       Hooks(self._thread_loops, self._sync_lines))
+                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks)
+
+    @cached_property
+    def checks(self) -> BoundsChecks:
+        """The bounds checks, which are collected as the function is printed."""
+        number: Expression = 0
+        for axis, extent in zip(self.blocks, self.grid[1], strict=True):
+            number = add(multiply(number, extent), p.Variable(axis))
+        return BoundsChecks(self.lowered, number, self.launch.hosts)
 
     def lines(self) -> Iterator[str]:
-        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), self.dialect)
+        body = list(self._block_loops())
+        parameters = (*self.parameters, *self.checks.parameters)
+        return function_lines(f"void {self.launch.name}", parameters, body, self.dialect)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
@@ -227,16 +270,23 @@ class _HostFunction(FunctionText):
         if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
-        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds)]
-        condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
+        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds), *self.checks.end]
+        condition, extents = self.grid
         if condition is not None:
             yield f"if ({emitter.condition(_negated(condition), bounds)})"
             yield "    return;"
-        if self.blocks and not self.in_order:
-            yield f"#pragma omp parallel for{f' collapse({len(self.blocks)})' if len(self.blocks) > 1 else ''}"
+        if self.is_parallel:
+            together = f" collapse({len(self.blocks)})" if len(self.blocks) > 1 else ""
+            yield f"#pragma omp parallel for{together}{self._if_enough(bounds)}"
         for axis, extent in zip(reversed(self.blocks), reversed(extents), strict=True):
             lines = list(emitter.loop_over(_AXES[axis], 0, extent, lines, bounds))
         yield from lines
+
+    def _if_enough(self, bounds: LowerBounds) -> str:
+        """The clause by which one thread does a small launch; none if every launch is large."""
+        texts = [self.emitter.text(e, bounds) for e in self.work.factors]
+        numbers = [text if re.fullmatch(r"\w+", text) else f"({text})" for text in texts]
+        return f" if({'*'.join((f'{self.work.coefficient}LL', *numbers))} >= {LEAST})" if numbers else ""
 
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""

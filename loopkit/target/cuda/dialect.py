@@ -1,6 +1,7 @@
 """CUDA C++ as a table, for device code and for the host; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
@@ -50,8 +51,8 @@ struct LoadEvictLast {  // caches evict last what it loads
 };
 """
 
-#: Complex numbers, which CUDA C++ lacks: a type NAME of two numbers of a TYPE, whose functions end in MARK. A function
-#: computes with numbers from SMALL to LARGE without scaling. A real operand becomes complex where this keeps all bits.
+#: Complex numbers, which CUDA C++ lacks: a type NAME of two numbers of a TYPE, whose functions end in MARK, with its
+#: operators. A real operand becomes complex where this keeps all bits.
 _COMPLEX = """
 struct __align__(ALIGN) NAME {
     TYPE re, im;
@@ -86,16 +87,24 @@ __device__ __forceinline__ NAME operator/(NAME a, NAME b)
 }
 __device__ __forceinline__ bool operator==(NAME a, NAME b) { return a.re == b.re && a.im == b.im; }
 __device__ __forceinline__ bool operator!=(NAME a, NAME b) { return !(a == b); }
-__device__ __forceinline__ TYPE creal(NAME z) { return z.re; }
-__device__ __forceinline__ TYPE cimag(NAME z) { return z.im; }
-__device__ __forceinline__ TYPE cabs(NAME z) { return hypotMARK(z.re, z.im); }
-__device__ __forceinline__ NAME conj(NAME z) { return NAME(z.re, -z.im); }
+"""
+
+#: The functions of these numbers by name; those that others call come first. A function computes with numbers from
+#: SMALL to LARGE without scaling.
+_COMPLEX_FUNCTIONS = {
+    "creal": "__device__ __forceinline__ TYPE creal(NAME z) { return z.re; }",
+    "cimag": "__device__ __forceinline__ TYPE cimag(NAME z) { return z.im; }",
+    "cabs": "__device__ __forceinline__ TYPE cabs(NAME z) { return hypotMARK(z.re, z.im); }",
+    "conj": "__device__ __forceinline__ NAME conj(NAME z) { return NAME(z.re, -z.im); }",
+    "cexp": """
 __device__ __forceinline__ NAME cexp(NAME z)
 {
     // two factors, of which neither overflows before the result does
     const TYPE size = expMARK(z.re / 2);
     return z.im == 0 ? NAME(expMARK(z.re), z.im) : NAME(size*cosMARK(z.im)*size, size*sinMARK(z.im)*size);
 }
+""",
+    "clog": """
 __device__ __forceinline__ NAME clog(NAME z)
 {
     const TYPE a = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im)), b = fminMARK(fabsMARK(z.re), fabsMARK(z.im));
@@ -107,6 +116,8 @@ __device__ __forceinline__ NAME clog(NAME z)
         return NAME(logMARK(cabs(z / 2)) + (TYPE)0.6931471805599453, angle);
     return NAME(logMARK(cabs(z)), angle);
 }
+""",
+    "csqrt": """
 __device__ __forceinline__ NAME csqrt(NAME z)
 {
     if (z.re == 0 && z.im == 0)
@@ -121,6 +132,8 @@ __device__ __forceinline__ NAME csqrt(NAME z)
     const NAME root = z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
     return root*sqrtMARK(scale);
 }
+""",
+    "csinh": """
 __device__ __forceinline__ NAME csinh(NAME z)
 {
     if (z.im == 0)
@@ -133,6 +146,8 @@ __device__ __forceinline__ NAME csinh(NAME z)
     }
     return NAME(sinhMARK(z.re)*cosMARK(z.im), coshMARK(z.re)*sinMARK(z.im));
 }
+""",
+    "ccosh": """
 __device__ __forceinline__ NAME ccosh(NAME z)
 {
     if (z.im == 0)
@@ -145,25 +160,35 @@ __device__ __forceinline__ NAME ccosh(NAME z)
     }
     return NAME(coshMARK(z.re)*cosMARK(z.im), sinhMARK(z.re)*sinMARK(z.im));
 }
+""",
+    "ctanh": """
 __device__ __forceinline__ NAME ctanh(NAME z)
 {
     const TYPE t = tanhMARK(z.re), u = tanMARK(z.im);
     return NAME(t, u) / NAME(1, t*u);
 }
+""",
+    "csin": """
 __device__ __forceinline__ NAME csin(NAME z)
 {
     const NAME w = csinh(NAME(-z.im, z.re));
     return NAME(w.im, -w.re);
 }
+""",
+    "ccos": """
 __device__ __forceinline__ NAME ccos(NAME z)
 {
     return ccosh(NAME(-z.im, z.re));
 }
+""",
+    "ctan": """
 __device__ __forceinline__ NAME ctan(NAME z)
 {
     const NAME w = ctanh(NAME(-z.im, z.re));
     return NAME(w.im, -w.re);
 }
+""",
+    "cpow": """
 __device__ __forceinline__ NAME cpow(NAME a, NAME b)
 {
     if (b.re == 0 && b.im == 0)
@@ -172,12 +197,15 @@ __device__ __forceinline__ NAME cpow(NAME a, NAME b)
         return b.re > 0 ? NAME(0, 0) : NAME(a.re / a.re, a.re / a.re);
     return cexp(b*clog(a));
 }
-"""
+"""}
 
 
-def _complex(name: str, part: str, align: int, mark: str, digits: int) -> str:
-    return (_COMPLEX.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
-            .replace("MARK", mark).replace("LARGE", f"1e{digits}{mark}").replace("SMALL", f"1e-{digits}{mark}"))
+def _complex(name: str, part: str, align: int, mark: str, digits: int) -> dict[str, str]:
+    """The texts of a type of complex numbers, and of those functions that are called where the type is named."""
+    words = {"NAME": name, "TYPE": part, "ALIGN": str(align), "MARK": mark, "LARGE": f"1e{digits}{mark}",
+             "SMALL": f"1e-{digits}{mark}"}
+    texts = {name: _COMPLEX, **{f"{name} & {function}": text for function, text in _COMPLEX_FUNCTIONS.items()}}
+    return {key: re.sub("|".join(words), lambda found: words[found[0]], text) for key, text in texts.items()}
 
 
 _RSQRT_NORMAL = """
@@ -202,8 +230,8 @@ CUDA = Dialect(
     {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
-     **CUDA_HELPERS, "complex64": _complex("complex64", "float", 8, "f", 37),
-     "complex128": _complex("complex128", "double", 16, "", 307), "load_evict_last": _EVICT_LAST},
+     **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
+     "load_evict_last": _EVICT_LAST},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -18,7 +18,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import MemoryInstruction, if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
-from loopkit.instructions.shuffle import lanes_of
+from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import if_affine
@@ -215,10 +215,12 @@ class _CudaFunction(FunctionText):
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
         places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
+        shuffled = comments_of_shuffles(function)
         emitter = Emitter(
             self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.places, **places}),
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
-            Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle),
+            Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
+                  comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:

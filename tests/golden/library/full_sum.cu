@@ -39,17 +39,12 @@ full_sum_0(const float *__restrict__ x, float *__restrict__ partial, const int n
             }
         }
     }
-    // partial.r_u_t_v.store
+    // partial.r_u_t_v.store ... partial.r_u_t_v.step4: shuffles combine acc_r_u_t_v of 32 lanes; the first one gets the result
     acc_r_u_t_v_warp = acc_r_u_t_v;
-    // partial.r_u_t_v.step0
     acc_r_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_r_u_t_v_warp, 16);
-    // partial.r_u_t_v.step1
     acc_r_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_r_u_t_v_warp, 8);
-    // partial.r_u_t_v.step2
     acc_r_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_r_u_t_v_warp, 4);
-    // partial.r_u_t_v.step3
     acc_r_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_r_u_t_v_warp, 2);
-    // partial.r_u_t_v.step4
     acc_r_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_r_u_t_v_warp, 1);
     if (t % 32 == 0) {
         // partial.r_u_t_v.put
@@ -86,17 +81,12 @@ full_sum_1(float *__restrict__ s, const float *__restrict__ partial)
         // total.c.update
         acc_c += partial[256*c_outer + c_inner];
     }
-    // total.c.store
+    // total.c.store ... total.c.step4: shuffles combine acc_c of 32 lanes; the first one gets the result
     acc_c_warp = acc_c;
-    // total.c.step0
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 16);
-    // total.c.step1
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 8);
-    // total.c.step2
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 4);
-    // total.c.step3
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 2);
-    // total.c.step4
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 1);
     if (c_inner % 32 == 0) {
         // total.c.put

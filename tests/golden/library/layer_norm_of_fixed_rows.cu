@@ -81,17 +81,12 @@ layer_norm(const float *__restrict__ x, float *__restrict__ y, const float *__re
             acc_u_t_v += kept[u][v];
         }
     }
-    // insn_0.u_t_v.store
+    // insn_0.u_t_v.store ... insn_0.u_t_v.step4: shuffles combine acc_u_t_v of 32 lanes; the first one gets the result
     acc_u_t_v_warp = acc_u_t_v;
-    // insn_0.u_t_v.step0
     acc_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_warp, 16);
-    // insn_0.u_t_v.step1
     acc_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_warp, 8);
-    // insn_0.u_t_v.step2
     acc_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_warp, 4);
-    // insn_0.u_t_v.step3
     acc_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_warp, 2);
-    // insn_0.u_t_v.step4
     acc_u_t_v_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_warp, 1);
     if (t % 32 == 0) {
         // insn_0.u_t_v.put
@@ -127,17 +122,12 @@ layer_norm(const float *__restrict__ x, float *__restrict__ y, const float *__re
             acc_u_t_v_0 += term[u][v]*term[u][v];
         }
     }
-    // insn_2.u_t_v.store
+    // insn_2.u_t_v.store ... insn_2.u_t_v.step4: shuffles combine acc_u_t_v_0 of 32 lanes; the first one gets the result
     acc_u_t_v_0_warp = acc_u_t_v_0;
-    // insn_2.u_t_v.step0
     acc_u_t_v_0_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_0_warp, 16);
-    // insn_2.u_t_v.step1
     acc_u_t_v_0_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_0_warp, 8);
-    // insn_2.u_t_v.step2
     acc_u_t_v_0_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_0_warp, 4);
-    // insn_2.u_t_v.step3
     acc_u_t_v_0_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_0_warp, 2);
-    // insn_2.u_t_v.step4
     acc_u_t_v_0_warp += __shfl_down_sync(0xffffffff, acc_u_t_v_0_warp, 1);
     if (t % 32 == 0) {
         // insn_2.u_t_v.put

@@ -75,15 +75,11 @@ nbody_direct_0(const float *__restrict__ q, const float *__restrict__ x, const f
     }
     #pragma unroll
     for (int i_item = 0; i_item < 8; ++i_item) {
-        // partial.t_j.store
+        // partial.t_j.store ... partial.t_j.result: shuffles combine acc_t_j[i_item] of 8 lanes; all of them get the result
         acc_t_j_warp = acc_t_j[i_item];
-        // partial.t_j.step0
         acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 4);
-        // partial.t_j.step1
         acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 2);
-        // partial.t_j.step2
         acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 1);
-        // partial.t_j.result
         acc_t_j_all = __shfl_sync(0xffffffff, acc_t_j_warp, 0, 8);
         if ((int)threadIdx.x == 0) {
             // partial

@@ -51,17 +51,12 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
         acc_i = 0.0f;
         // whole.i.update
         acc_i += own;
-        // whole.i.store
+        // whole.i.store ... whole.i.step4: shuffles combine acc_i of 32 lanes; the first one gets the result
         acc_i_warp = acc_i;
-        // whole.i.step0
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 16);
-        // whole.i.step1
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 8);
-        // whole.i.step2
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 4);
-        // whole.i.step3
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 2);
-        // whole.i.step4
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 1);
         if (i % 32 == 0) {
             // whole.i.put
@@ -91,48 +86,36 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
             // start.h.update
             acc_h += own;
         }
-        // start.h.store
+        // start.h.store ... start.h.shift: shuffles combine acc_h of the lanes before each one, among 32 lanes
         acc_h_warp = acc_h;
-        // start.h.keep0
         acc_h_warp_1 = acc_h_warp;
         acc_h_warp_other = __shfl_up_sync(0xffffffff, acc_h_warp, 1);
         if (i % 32 != 0) {
-            // start.h.step0
             acc_h_warp_1 += acc_h_warp_other;
         }
-        // start.h.keep1
         acc_h_warp_2 = acc_h_warp_1;
         acc_h_warp_1_other = __shfl_up_sync(0xffffffff, acc_h_warp_1, 2);
         if (2 <= i % 32) {
-            // start.h.step1
             acc_h_warp_2 += acc_h_warp_1_other;
         }
-        // start.h.keep2
         acc_h_warp_3 = acc_h_warp_2;
         acc_h_warp_2_other = __shfl_up_sync(0xffffffff, acc_h_warp_2, 4);
         if (4 <= i % 32) {
-            // start.h.step2
             acc_h_warp_3 += acc_h_warp_2_other;
         }
-        // start.h.keep3
         acc_h_warp_4 = acc_h_warp_3;
         acc_h_warp_3_other = __shfl_up_sync(0xffffffff, acc_h_warp_3, 8);
         if (8 <= i % 32) {
-            // start.h.step3
             acc_h_warp_4 += acc_h_warp_3_other;
         }
-        // start.h.keep4
         acc_h_warp_5 = acc_h_warp_4;
         acc_h_warp_4_other = __shfl_up_sync(0xffffffff, acc_h_warp_4, 16);
         if (16 <= i % 32) {
-            // start.h.step4
             acc_h_warp_5 += acc_h_warp_4_other;
         }
-        // start.h.none
         acc_h_warp_6 = 0.0f;
         acc_h_warp_5_other = __shfl_up_sync(0xffffffff, acc_h_warp_5, 1);
         if (i % 32 != 0) {
-            // start.h.shift
             acc_h_warp_6 = acc_h_warp_5_other;
         }
         if (i <= 223 && (i + 1) % 32 == 0) {
@@ -195,17 +178,12 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
             // whole.i.update
             acc_i += own;
         }
-        // whole.i.store
+        // whole.i.store ... whole.i.step4: shuffles combine acc_i of 32 lanes; the first one gets the result
         acc_i_warp = acc_i;
-        // whole.i.step0
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 16);
-        // whole.i.step1
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 8);
-        // whole.i.step2
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 4);
-        // whole.i.step3
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 2);
-        // whole.i.step4
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 1);
         if (i % 32 == 0) {
             // whole.i.put
@@ -231,48 +209,36 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
             // start.h.update
             acc_h += own;
         }
-        // start.h.store
+        // start.h.store ... start.h.shift: shuffles combine acc_h of the lanes before each one, among 32 lanes
         acc_h_warp = acc_h;
-        // start.h.keep0
         acc_h_warp_1 = acc_h_warp;
         acc_h_warp_other = __shfl_up_sync(0xffffffff, acc_h_warp, 1);
         if (i % 32 != 0) {
-            // start.h.step0
             acc_h_warp_1 += acc_h_warp_other;
         }
-        // start.h.keep1
         acc_h_warp_2 = acc_h_warp_1;
         acc_h_warp_1_other = __shfl_up_sync(0xffffffff, acc_h_warp_1, 2);
         if (2 <= i % 32) {
-            // start.h.step1
             acc_h_warp_2 += acc_h_warp_1_other;
         }
-        // start.h.keep2
         acc_h_warp_3 = acc_h_warp_2;
         acc_h_warp_2_other = __shfl_up_sync(0xffffffff, acc_h_warp_2, 4);
         if (4 <= i % 32) {
-            // start.h.step2
             acc_h_warp_3 += acc_h_warp_2_other;
         }
-        // start.h.keep3
         acc_h_warp_4 = acc_h_warp_3;
         acc_h_warp_3_other = __shfl_up_sync(0xffffffff, acc_h_warp_3, 8);
         if (8 <= i % 32) {
-            // start.h.step3
             acc_h_warp_4 += acc_h_warp_3_other;
         }
-        // start.h.keep4
         acc_h_warp_5 = acc_h_warp_4;
         acc_h_warp_4_other = __shfl_up_sync(0xffffffff, acc_h_warp_4, 16);
         if (16 <= i % 32) {
-            // start.h.step4
             acc_h_warp_5 += acc_h_warp_4_other;
         }
-        // start.h.none
         acc_h_warp_6 = 0.0f;
         acc_h_warp_5_other = __shfl_up_sync(0xffffffff, acc_h_warp_5, 1);
         if (i % 32 != 0) {
-            // start.h.shift
             acc_h_warp_6 = acc_h_warp_5_other;
         }
         if (i <= 223 && (i + 1) % 32 == 0) {

@@ -24,17 +24,12 @@ row_sum(float *__restrict__ s, const float *__restrict__ x, const int n)
             acc_j += x_vec[j_item];
         }
     }
-    // insn.j.store
+    // insn.j.store ... insn.j.step4: shuffles combine acc_j of 32 lanes; the first one gets the result
     acc_j_warp = acc_j;
-    // insn.j.step0
     acc_j_warp += __shfl_down_sync(0xffffffff, acc_j_warp, 16);
-    // insn.j.step1
     acc_j_warp += __shfl_down_sync(0xffffffff, acc_j_warp, 8);
-    // insn.j.step2
     acc_j_warp += __shfl_down_sync(0xffffffff, acc_j_warp, 4);
-    // insn.j.step3
     acc_j_warp += __shfl_down_sync(0xffffffff, acc_j_warp, 2);
-    // insn.j.step4
     acc_j_warp += __shfl_down_sync(0xffffffff, acc_j_warp, 1);
     if (j_vec_inner % 32 == 0) {
         // insn.j.put

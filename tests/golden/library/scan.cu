@@ -164,19 +164,13 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         // warp.r_l.update
         acc_r_l += own[r];
     }
-    // warp.r_l.store
+    // warp.r_l.store ... warp.r_l.result: shuffles combine acc_r_l of 32 lanes; all of them get the result
     acc_r_l_warp = acc_r_l;
-    // warp.r_l.step0
     acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 16);
-    // warp.r_l.step1
     acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 8);
-    // warp.r_l.step2
     acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 4);
-    // warp.r_l.step3
     acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 2);
-    // warp.r_l.step4
     acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 1);
-    // warp.r_l.result
     acc_r_l_all = __shfl_sync(0xffffffff, acc_r_l_warp, 0, 32);
     if ((int)threadIdx.x == 0) {
         // warp
@@ -216,19 +210,13 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         acc_l = 0.0f;
         // row.l.update
         acc_l += own[u];
-        // row.l.store
+        // row.l.store ... row.l.result: shuffles combine acc_l of 32 lanes; all of them get the result
         acc_l_warp = acc_l;
-        // row.l.step0
         acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 16);
-        // row.l.step1
         acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 8);
-        // row.l.step2
         acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 4);
-        // row.l.step3
         acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 2);
-        // row.l.step4
         acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 1);
-        // row.l.result
         acc_l_all = __shfl_sync(0xffffffff, acc_l_warp, 0, 32);
         // row
         row[u] = acc_l_all;
@@ -238,48 +226,36 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
             // left.h.update
             acc_h += own[u];
         }
-        // left.h.store
+        // left.h.store ... left.h.shift: shuffles combine acc_h of the lanes before each one, among 32 lanes
         acc_h_warp = acc_h;
-        // left.h.keep0
         acc_h_warp_1 = acc_h_warp;
         acc_h_warp_other = __shfl_up_sync(0xffffffff, acc_h_warp, 1);
         if (1 <= l) {
-            // left.h.step0
             acc_h_warp_1 += acc_h_warp_other;
         }
-        // left.h.keep1
         acc_h_warp_2 = acc_h_warp_1;
         acc_h_warp_1_other = __shfl_up_sync(0xffffffff, acc_h_warp_1, 2);
         if (2 <= l) {
-            // left.h.step1
             acc_h_warp_2 += acc_h_warp_1_other;
         }
-        // left.h.keep2
         acc_h_warp_3 = acc_h_warp_2;
         acc_h_warp_2_other = __shfl_up_sync(0xffffffff, acc_h_warp_2, 4);
         if (4 <= l) {
-            // left.h.step2
             acc_h_warp_3 += acc_h_warp_2_other;
         }
-        // left.h.keep3
         acc_h_warp_4 = acc_h_warp_3;
         acc_h_warp_3_other = __shfl_up_sync(0xffffffff, acc_h_warp_3, 8);
         if (8 <= l) {
-            // left.h.step3
             acc_h_warp_4 += acc_h_warp_3_other;
         }
-        // left.h.keep4
         acc_h_warp_5 = acc_h_warp_4;
         acc_h_warp_4_other = __shfl_up_sync(0xffffffff, acc_h_warp_4, 16);
         if (16 <= l) {
-            // left.h.step4
             acc_h_warp_5 += acc_h_warp_4_other;
         }
-        // left.h.none
         acc_h_warp_6 = 0.0f;
         acc_h_warp_5_other = __shfl_up_sync(0xffffffff, acc_h_warp_5, 1);
         if (1 <= l) {
-            // left.h.shift
             acc_h_warp_6 = acc_h_warp_5_other;
         }
         // left.h.result
@@ -296,22 +272,16 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         acc_q += wait_for(&sums[f*((n + 8191) / 8192) + 33*(b / 33) + q]);
     }
     if (f == 0) {
-        // near.q.store
+        // near.q.store ... near.q.result: shuffles combine acc_q of 32 lanes; all of them get the result
         acc_q_warp = acc_q;
     }
-    // near.q.step0
     acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 16);
-    // near.q.step1
     acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 8);
-    // near.q.step2
     acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 4);
-    // near.q.step3
     acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 2);
-    // near.q.step4
     acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 1);
     acc_q_warp_other = __shfl_sync(0xffffffff, acc_q_warp, 0, 32);
     if (f == 0) {
-        // near.q.result
         acc_q_all = acc_q_warp_other;
     }
     if (f == 0) {
@@ -328,22 +298,16 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
             // far.c.update
             acc_c += wait_for(&groups[33*(b / 1089) + c]);
         }
-        // far.c.store
+        // far.c.store ... far.c.result: shuffles combine acc_c of 32 lanes; all of them get the result
         acc_c_warp = acc_c;
     }
-    // far.c.step0
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 16);
-    // far.c.step1
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 8);
-    // far.c.step2
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 4);
-    // far.c.step3
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 2);
-    // far.c.step4
     acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 1);
     acc_c_warp_other = __shfl_sync(0xffffffff, acc_c_warp, 0, 32);
     if (f == 0) {
-        // far.c.result
         acc_c_all = acc_c_warp_other;
     }
     if (f == 0) {

@@ -39,17 +39,12 @@ scan_in_launches_0(const float *__restrict__ x, float *__restrict__ part, const 
             }
         }
     }
-    // part.g_u_j_e.store
+    // part.g_u_j_e.store ... part.g_u_j_e.step4: shuffles combine acc_g_u_j_e of 32 lanes; the first one gets the result
     acc_g_u_j_e_warp = acc_g_u_j_e;
-    // part.g_u_j_e.step0
     acc_g_u_j_e_warp += __shfl_down_sync(0xffffffff, acc_g_u_j_e_warp, 16);
-    // part.g_u_j_e.step1
     acc_g_u_j_e_warp += __shfl_down_sync(0xffffffff, acc_g_u_j_e_warp, 8);
-    // part.g_u_j_e.step2
     acc_g_u_j_e_warp += __shfl_down_sync(0xffffffff, acc_g_u_j_e_warp, 4);
-    // part.g_u_j_e.step3
     acc_g_u_j_e_warp += __shfl_down_sync(0xffffffff, acc_g_u_j_e_warp, 2);
-    // part.g_u_j_e.step4
     acc_g_u_j_e_warp += __shfl_down_sync(0xffffffff, acc_g_u_j_e_warp, 1);
     if (j % 32 == 0) {
         // part.g_u_j_e.put
@@ -101,17 +96,12 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
         acc_s = 0.0f;
         // above.s.update
         acc_s += part[1024*q + s];
-        // above.s.store
+        // above.s.store ... above.s.step4: shuffles combine acc_s of 32 lanes; the first one gets the result
         acc_s_warp = acc_s;
-        // above.s.step0
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 16);
-        // above.s.step1
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 8);
-        // above.s.step2
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 4);
-        // above.s.step3
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 2);
-        // above.s.step4
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 1);
         if (s % 32 == 0) {
             // above.s.put
@@ -141,48 +131,36 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
             // before.d.update
             acc_d += part[1024*q + s];
         }
-        // before.d.store
+        // before.d.store ... before.d.shift: shuffles combine acc_d of the lanes before each one, among 32 lanes
         acc_d_warp = acc_d;
-        // before.d.keep0
         acc_d_warp_1 = acc_d_warp;
         acc_d_warp_other = __shfl_up_sync(0xffffffff, acc_d_warp, 1);
         if (s % 32 != 0) {
-            // before.d.step0
             acc_d_warp_1 += acc_d_warp_other;
         }
-        // before.d.keep1
         acc_d_warp_2 = acc_d_warp_1;
         acc_d_warp_1_other = __shfl_up_sync(0xffffffff, acc_d_warp_1, 2);
         if (2 <= s % 32) {
-            // before.d.step1
             acc_d_warp_2 += acc_d_warp_1_other;
         }
-        // before.d.keep2
         acc_d_warp_3 = acc_d_warp_2;
         acc_d_warp_2_other = __shfl_up_sync(0xffffffff, acc_d_warp_2, 4);
         if (4 <= s % 32) {
-            // before.d.step2
             acc_d_warp_3 += acc_d_warp_2_other;
         }
-        // before.d.keep3
         acc_d_warp_4 = acc_d_warp_3;
         acc_d_warp_3_other = __shfl_up_sync(0xffffffff, acc_d_warp_3, 8);
         if (8 <= s % 32) {
-            // before.d.step3
             acc_d_warp_4 += acc_d_warp_3_other;
         }
-        // before.d.keep4
         acc_d_warp_5 = acc_d_warp_4;
         acc_d_warp_4_other = __shfl_up_sync(0xffffffff, acc_d_warp_4, 16);
         if (16 <= s % 32) {
-            // before.d.step4
             acc_d_warp_5 += acc_d_warp_4_other;
         }
-        // before.d.none
         acc_d_warp_6 = 0.0f;
         acc_d_warp_5_other = __shfl_up_sync(0xffffffff, acc_d_warp_5, 1);
         if (s % 32 != 0) {
-            // before.d.shift
             acc_d_warp_6 = acc_d_warp_5_other;
         }
         if (s <= 991 && (s + 1) % 32 == 0) {
@@ -215,17 +193,12 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
             // above.s.update
             acc_s += part[1024*q + s];
         }
-        // above.s.store
+        // above.s.store ... above.s.step4: shuffles combine acc_s of 32 lanes; the first one gets the result
         acc_s_warp = acc_s;
-        // above.s.step0
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 16);
-        // above.s.step1
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 8);
-        // above.s.step2
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 4);
-        // above.s.step3
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 2);
-        // above.s.step4
         acc_s_warp += __shfl_down_sync(0xffffffff, acc_s_warp, 1);
         if (s % 32 == 0) {
             // above.s.put
@@ -251,48 +224,36 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
             // before.d.update
             acc_d += part[1024*q + s];
         }
-        // before.d.store
+        // before.d.store ... before.d.shift: shuffles combine acc_d of the lanes before each one, among 32 lanes
         acc_d_warp = acc_d;
-        // before.d.keep0
         acc_d_warp_1 = acc_d_warp;
         acc_d_warp_other = __shfl_up_sync(0xffffffff, acc_d_warp, 1);
         if (s % 32 != 0) {
-            // before.d.step0
             acc_d_warp_1 += acc_d_warp_other;
         }
-        // before.d.keep1
         acc_d_warp_2 = acc_d_warp_1;
         acc_d_warp_1_other = __shfl_up_sync(0xffffffff, acc_d_warp_1, 2);
         if (2 <= s % 32) {
-            // before.d.step1
             acc_d_warp_2 += acc_d_warp_1_other;
         }
-        // before.d.keep2
         acc_d_warp_3 = acc_d_warp_2;
         acc_d_warp_2_other = __shfl_up_sync(0xffffffff, acc_d_warp_2, 4);
         if (4 <= s % 32) {
-            // before.d.step2
             acc_d_warp_3 += acc_d_warp_2_other;
         }
-        // before.d.keep3
         acc_d_warp_4 = acc_d_warp_3;
         acc_d_warp_3_other = __shfl_up_sync(0xffffffff, acc_d_warp_3, 8);
         if (8 <= s % 32) {
-            // before.d.step3
             acc_d_warp_4 += acc_d_warp_3_other;
         }
-        // before.d.keep4
         acc_d_warp_5 = acc_d_warp_4;
         acc_d_warp_4_other = __shfl_up_sync(0xffffffff, acc_d_warp_4, 16);
         if (16 <= s % 32) {
-            // before.d.step4
             acc_d_warp_5 += acc_d_warp_4_other;
         }
-        // before.d.none
         acc_d_warp_6 = 0.0f;
         acc_d_warp_5_other = __shfl_up_sync(0xffffffff, acc_d_warp_5, 1);
         if (s % 32 != 0) {
-            // before.d.shift
             acc_d_warp_6 = acc_d_warp_5_other;
         }
         if (s <= 991 && (s + 1) % 32 == 0) {
@@ -375,17 +336,12 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
         acc_i = 0.0f;
         // whole.i.update
         acc_i += own;
-        // whole.i.store
+        // whole.i.store ... whole.i.step4: shuffles combine acc_i of 32 lanes; the first one gets the result
         acc_i_warp = acc_i;
-        // whole.i.step0
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 16);
-        // whole.i.step1
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 8);
-        // whole.i.step2
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 4);
-        // whole.i.step3
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 2);
-        // whole.i.step4
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 1);
         if (i % 32 == 0) {
             // whole.i.put
@@ -415,48 +371,36 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
             // start.h.update
             acc_h += own;
         }
-        // start.h.store
+        // start.h.store ... start.h.shift: shuffles combine acc_h of the lanes before each one, among 32 lanes
         acc_h_warp = acc_h;
-        // start.h.keep0
         acc_h_warp_1 = acc_h_warp;
         acc_h_warp_other = __shfl_up_sync(0xffffffff, acc_h_warp, 1);
         if (i % 32 != 0) {
-            // start.h.step0
             acc_h_warp_1 += acc_h_warp_other;
         }
-        // start.h.keep1
         acc_h_warp_2 = acc_h_warp_1;
         acc_h_warp_1_other = __shfl_up_sync(0xffffffff, acc_h_warp_1, 2);
         if (2 <= i % 32) {
-            // start.h.step1
             acc_h_warp_2 += acc_h_warp_1_other;
         }
-        // start.h.keep2
         acc_h_warp_3 = acc_h_warp_2;
         acc_h_warp_2_other = __shfl_up_sync(0xffffffff, acc_h_warp_2, 4);
         if (4 <= i % 32) {
-            // start.h.step2
             acc_h_warp_3 += acc_h_warp_2_other;
         }
-        // start.h.keep3
         acc_h_warp_4 = acc_h_warp_3;
         acc_h_warp_3_other = __shfl_up_sync(0xffffffff, acc_h_warp_3, 8);
         if (8 <= i % 32) {
-            // start.h.step3
             acc_h_warp_4 += acc_h_warp_3_other;
         }
-        // start.h.keep4
         acc_h_warp_5 = acc_h_warp_4;
         acc_h_warp_4_other = __shfl_up_sync(0xffffffff, acc_h_warp_4, 16);
         if (16 <= i % 32) {
-            // start.h.step4
             acc_h_warp_5 += acc_h_warp_4_other;
         }
-        // start.h.none
         acc_h_warp_6 = 0.0f;
         acc_h_warp_5_other = __shfl_up_sync(0xffffffff, acc_h_warp_5, 1);
         if (i % 32 != 0) {
-            // start.h.shift
             acc_h_warp_6 = acc_h_warp_5_other;
         }
         if (i <= 223 && (i + 1) % 32 == 0) {
@@ -525,17 +469,12 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
             // whole.i.update
             acc_i += own;
         }
-        // whole.i.store
+        // whole.i.store ... whole.i.step4: shuffles combine acc_i of 32 lanes; the first one gets the result
         acc_i_warp = acc_i;
-        // whole.i.step0
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 16);
-        // whole.i.step1
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 8);
-        // whole.i.step2
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 4);
-        // whole.i.step3
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 2);
-        // whole.i.step4
         acc_i_warp += __shfl_down_sync(0xffffffff, acc_i_warp, 1);
         if (i % 32 == 0) {
             // whole.i.put
@@ -561,48 +500,36 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
             // start.h.update
             acc_h += own;
         }
-        // start.h.store
+        // start.h.store ... start.h.shift: shuffles combine acc_h of the lanes before each one, among 32 lanes
         acc_h_warp = acc_h;
-        // start.h.keep0
         acc_h_warp_1 = acc_h_warp;
         acc_h_warp_other = __shfl_up_sync(0xffffffff, acc_h_warp, 1);
         if (i % 32 != 0) {
-            // start.h.step0
             acc_h_warp_1 += acc_h_warp_other;
         }
-        // start.h.keep1
         acc_h_warp_2 = acc_h_warp_1;
         acc_h_warp_1_other = __shfl_up_sync(0xffffffff, acc_h_warp_1, 2);
         if (2 <= i % 32) {
-            // start.h.step1
             acc_h_warp_2 += acc_h_warp_1_other;
         }
-        // start.h.keep2
         acc_h_warp_3 = acc_h_warp_2;
         acc_h_warp_2_other = __shfl_up_sync(0xffffffff, acc_h_warp_2, 4);
         if (4 <= i % 32) {
-            // start.h.step2
             acc_h_warp_3 += acc_h_warp_2_other;
         }
-        // start.h.keep3
         acc_h_warp_4 = acc_h_warp_3;
         acc_h_warp_3_other = __shfl_up_sync(0xffffffff, acc_h_warp_3, 8);
         if (8 <= i % 32) {
-            // start.h.step3
             acc_h_warp_4 += acc_h_warp_3_other;
         }
-        // start.h.keep4
         acc_h_warp_5 = acc_h_warp_4;
         acc_h_warp_4_other = __shfl_up_sync(0xffffffff, acc_h_warp_4, 16);
         if (16 <= i % 32) {
-            // start.h.step4
             acc_h_warp_5 += acc_h_warp_4_other;
         }
-        // start.h.none
         acc_h_warp_6 = 0.0f;
         acc_h_warp_5_other = __shfl_up_sync(0xffffffff, acc_h_warp_5, 1);
         if (i % 32 != 0) {
-            // start.h.shift
             acc_h_warp_6 = acc_h_warp_5_other;
         }
         if (i <= 223 && (i + 1) % 32 == 0) {

@@ -31,17 +31,12 @@ softmax(const float *__restrict__ x, float *__restrict__ y, const int m, const i
         // insn.j.update
         acc_j = fmaxf(acc_j, x[i*m + 256*j_outer + j_inner]);
     }
-    // insn.j.store
+    // insn.j.store ... insn.j.step4: shuffles combine acc_j of 32 lanes; the first one gets the result
     acc_j_warp = acc_j;
-    // insn.j.step0
     acc_j_warp = fmaxf(acc_j_warp, __shfl_down_sync(0xffffffff, acc_j_warp, 16));
-    // insn.j.step1
     acc_j_warp = fmaxf(acc_j_warp, __shfl_down_sync(0xffffffff, acc_j_warp, 8));
-    // insn.j.step2
     acc_j_warp = fmaxf(acc_j_warp, __shfl_down_sync(0xffffffff, acc_j_warp, 4));
-    // insn.j.step3
     acc_j_warp = fmaxf(acc_j_warp, __shfl_down_sync(0xffffffff, acc_j_warp, 2));
-    // insn.j.step4
     acc_j_warp = fmaxf(acc_j_warp, __shfl_down_sync(0xffffffff, acc_j_warp, 1));
     if (j_inner % 32 == 0) {
         // insn.j.put
@@ -70,17 +65,12 @@ softmax(const float *__restrict__ x, float *__restrict__ y, const int m, const i
         // insn_0.j.update
         acc_j_0 += expf(x[i*m + 256*j_outer + j_inner] - top);
     }
-    // insn_0.j.store
+    // insn_0.j.store ... insn_0.j.step4: shuffles combine acc_j_0 of 32 lanes; the first one gets the result
     acc_j_0_warp = acc_j_0;
-    // insn_0.j.step0
     acc_j_0_warp += __shfl_down_sync(0xffffffff, acc_j_0_warp, 16);
-    // insn_0.j.step1
     acc_j_0_warp += __shfl_down_sync(0xffffffff, acc_j_0_warp, 8);
-    // insn_0.j.step2
     acc_j_0_warp += __shfl_down_sync(0xffffffff, acc_j_0_warp, 4);
-    // insn_0.j.step3
     acc_j_0_warp += __shfl_down_sync(0xffffffff, acc_j_0_warp, 2);
-    // insn_0.j.step4
     acc_j_0_warp += __shfl_down_sync(0xffffffff, acc_j_0_warp, 1);
     if (j_inner % 32 == 0) {
         // insn_0.j.put

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,3 +239,22 @@ def test_grids_are_checked_before_the_launch(lab: Lab, kind: str) -> None:
         with pytest.raises(lk.LimitError, match="70000 blocks along y"):
             compiled(x=x, n=70_000)
     assert read(lab, compiled(x=x, n=65_535).y).shape == (65_535,)
+
+
+def test_the_message_in_the_documentation(lab: Lab) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[at[i]]", name="gather")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": F, "at": np.int32}), "i", 64, outer_tag="g.0", inner_tag="l.0")
+    x, at = make(lab, "torch", X[:10]), make(lab, "torch", np.zeros(1000, np.int32))
+    lab.machine.faults.in_kernel = ILLEGAL_ADDRESS
+    with pytest.raises(lk.LaunchError) as caught:
+        lk.compile(knl, target="cuda", debug=True)(x=x, at=at)
+    for page in ("errors", "running"):
+        shown = (Path(__file__).parents[3] / "docs" / f"{page}.rst").read_text(encoding="utf-8")
+        (block,) = re.findall(r"^   LaunchError: (.*(?:\n    .*)*)", shown, re.MULTILINE)
+        assert anywhere(block.replace("\n   ", "\n")) == anywhere(str(caught.value))
+
+
+def anywhere(message: str) -> str:
+    """The message on any GPU, without the driver's description of the code and the addresses of the arrays."""
+    message = re.sub(r"(CUDA_ERROR_\w+): .*", r"\1", message)
+    return re.sub(r"at 0x\w+", "at 0x...", re.sub(r"GPU 0 \([^)]*\)", "GPU 0 (...)", message))
