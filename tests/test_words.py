@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_prose import OPENINGS, PERSONAL, REPLACED
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("analysis", "ast", "expr", "instructions", "kernel", "language", "library", "lowering", "poly", "transform",
             "verification")
@@ -17,12 +19,11 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / "loopkit" / pac
 
 #: A pattern for each refused form, and the plain one.
 REFUSED = {
-    r"(?:^|[.?!:] +)(?:What|Of|Who|Where|Which|Whose|Whom)\b": "open the sentence with its subject",
+    rf"(?:^|[.?!:] +)(?:{'|'.join(OPENINGS)})\b": "open the sentence with its subject",
     r":(?:arg|ivar) \w+: (?:of|what|where|who|which|whose|that) ": "open the description with a noun: 'number of ...'",
-    r"\b(?:says?|said|sees|saw|knows|knew|wants|asks|asked|thinks|believes)\b": "code is no person: declares, has, is",
+    rf"\b(?:{'|'.join(PERSONAL)})\b": "code is no person: declares, has, is",
     r"(?<!here )\b(?:is|are|was|were) (?:no(?! longer\b)|none(?= \w))\b": "write 'is not a ...' or 'is unknown'",
-    r"\b(?:shall|waived|owed|misread|overtaken|careless|handed|awaited|whole tiles?|sure writes?)\b":
-        "the glossary has another word",
+    **{rf"\b{word}\b": f"write '{term}'" for word, term in REPLACED.items()},
 }
 
 
@@ -60,7 +61,7 @@ def test_words(path: Path) -> None:
 
 @pytest.mark.parametrize("text", [
     "It is checked. What differs is kept.", "Of two loops, the first.", ":arg threads: of a block",
-    "the domain says it", "'i' is no iname", "the parts that are none of these", "a name that shall be new"])
+    "the domain says it", "'i' is no iname", "the parts that are none of these", "a value that is handed on"])
 def test_refused(text: str) -> None:
     assert len(faults(text)) == 1
 

@@ -151,7 +151,7 @@ class InstanceCheck(LaunchCheck):
                 continue
             needed = self._there(ends[1], copies).apply(
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
-            # bounds read from memory may have widened the domain
+            # bounds read from memory may have extended the domain
             own = _own_names(ends[0].statement)
             needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own))).intersect(
                 self.grid.onto((*copies, *own), self.grid.points))
