@@ -161,7 +161,7 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple
                     for s, values in (witness.source, witness.sink))
     missing = next((x for x in (source, sink) if x not in found), None)
     if missing is not None:
-        raise CallError(f"{missing.text(knl)} is no instance at these sizes.",
+        raise CallError(f"{missing.text(knl)} is not an instance at these sizes.",
                         argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
     ran = []
     for title, steps in broken_orders(knl, found, reference.sizes, source, sink):
