@@ -1,6 +1,7 @@
 """Sphinx configuration: pages by hand, the reference from the docstrings."""
 from __future__ import annotations
 
+import doctest
 import importlib.metadata
 import shutil
 from pathlib import Path
@@ -36,6 +37,7 @@ add_module_names = False
 def setup(app: Any) -> None:
     copy_notebooks()
     app.connect("autodoc-process-signature", without_constructor)
+    app.connect("source-read", with_drawings)
     app.connect("doctree-read", wrapped_messages)
 
 
@@ -44,6 +46,23 @@ def wrapped_messages(_app: Any, doctree: nodes.document) -> None:
     for block in doctree.findall(lambda node: isinstance(node, nodes.doctest_block | nodes.literal_block)):
         if "\n  hint: " in block.astext() or "\nloopkit.errors." in block.astext():
             block["classes"].append("wraps")
+
+
+def with_drawings(_app: Any, page: str, source: list[str]) -> None:
+    """Below each example of the page on pictures that prints one, its drawing."""
+    if page != "pictures":
+        return
+    lines, names = source[0].splitlines(), dict[str, Any]()
+    drawings: list[tuple[int, str]] = []
+    for example in doctest.DocTestParser().get_examples(source[0]):
+        printed: list[Any] = []
+        exec(example.source, names | {"print": printed.append}, names)
+        end = example.lineno + len(example.source.splitlines()) + len(example.want.splitlines())
+        drawings += [(end, plot.svg) for plot in printed if hasattr(plot, "svg")]
+    for end, svg in reversed(drawings):
+        box = f'<div style="overflow-x:auto;margin-bottom:1em">{svg}</div>'.replace("\n", "&#10;")
+        lines[end:end] = ["", ".. raw:: html", "", f"   {box}", ""]
+    source[0] = "\n".join(lines)
 
 
 def copy_notebooks() -> None:

@@ -148,6 +148,7 @@ ENTRY_POINTS.addresses.update({
     "html": "loopkit.show.documents:html",
     "instructions": "loopkit.kernel.printing:instructions",
     "plot": "loopkit.show.pictures:plot",
+    "plot_error": "loopkit.show.order_picture:error_plot",
     "replay": "loopkit.interpreter.replay:replay_refusal",
     "rich": "loopkit.show.documents:rich",
     "statements": "loopkit.kernel.printing:statements_text",

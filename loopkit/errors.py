@@ -51,6 +51,13 @@ class LoopkitError(Exception, Shown):
     def headline(self) -> str:
         return f"{type(self).__name__}: {self.message}"
 
+    def plot(self) -> Any:
+        """A picture of the witness: when its two instances run, before the step and after it.
+
+        :raises PreconditionError: the error does not name two instances with an order.
+        """
+        return ENTRY_POINTS["plot_error"](self)
+
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows: the caller's own line and the message, without loopkit's frames."""
         return list(ENTRY_POINTS["traceback"](self))

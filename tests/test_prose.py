@@ -74,7 +74,8 @@ def sentences(path: Path) -> Iterator[str]:
 
 def test_paragraphs_are_found() -> None:
     page = ("Title\n=====\n\nOne. Two ``a. B``.\n\n- Three\n  four.\n- Five.\n\n>>> 6\n7\n\n.. code-block:: text\n\n"
-            "   8\n\n.. glossary::\n   :sorted:\n\n   term\n      Nine. Ten.\n\n====  ====\n``a`` Xi\n      xii\n====  ====\n")
+            "   8\n\n.. glossary::\n   :sorted:\n\n   term\n      Nine. Ten.\n\n====  ====\n``a`` Xi\n"
+            "      xii\n====  ====\n")
     assert [" ".join(part.split()) for part in paragraphs(page, markdown=False) if part.strip()] == [
         "One. Two ``a. B``.", "Three four.", "Five.", "term", "Nine. Ten.", "Xi xii"]
 

@@ -161,16 +161,18 @@ def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
                            for order in (isl.Map.order_lt, isl.Map.order_gt)])
 
 
-def distances(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[tuple[int | None, int | None]]:
+def distances(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[tuple[int | None, int | None]] | None:
     """For each of the *shared* loops the least and the greatest distance from source to sink, where it is bounded.
+
+    ``None``: isl gave up.
 
     >>> distances(isl.Map("[n] -> { [i, j] -> [i + 1, k] : 0 <= i < n and k >= j }"), [(0, 0), (1, 1)])
     [(1, 1), (0, None)]
     """
-    def found() -> list[tuple[int | None, int | None]]:
+    def found() -> list[tuple[int | None, int | None]] | None:
         apart = only_dims(pairs, [a for a, _ in shared], [b for _, b in shared]).deltas()
         return [constant_range(apart, i) for i in range(len(shared))]
-    return affordable(found, otherwise=[(None, None)]*len(shared))
+    return affordable(found, otherwise=None)
 
 
 def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:

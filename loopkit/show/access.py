@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from loopkit.errors import PreconditionError, values_text
+from loopkit.errors import PreconditionError, require_known, values_text
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
@@ -11,7 +11,7 @@ from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
 from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, box, label, moved, quiet_lines, svg, widest
-from loopkit.show.launches import chosen_launch, launch_at, place_text, ranges_text
+from loopkit.show.launches import Coordinates, LaunchAt, chosen_launch, launch_at, place_text, ranges_text
 from loopkit.show.plot import Plot
 from loopkit.show.warp_access import (
     BANK_BYTES,
@@ -26,6 +26,9 @@ from loopkit.show.warp_access import (
 #: The most accesses of one statement in a picture, rows of a drawing, and lines of words about one access.
 _MOST_ACCESSES, _MOST_ACCESS_ROWS, _MOST_ACCESS_LINES = 4, 32, 6
 
+#: The most warps of a block among which one is chosen.
+_MOST_WARPS_TRIED = 8
+
 #: Sizes by default: large, as of real arrays.
 _USUAL_ACCESS_SIZES = (1024,)
 
@@ -35,8 +38,8 @@ _ROW_WIDTH, _ROW_HEIGHT = 768, 18
 
 @checked
 def access_picture(knl: LoopKernel, *, statement: str | None = None, array: str | None = None,
-                   parameters: Mapping[str, int] | None = None, block: Sequence[int] = (0, 0, 0), warp: int = 0,
-                   fixed: Mapping[str, int] | None = None) -> Plot:
+                   parameters: Mapping[str, int] | None = None, block: Sequence[int] | None = None,
+                   warp: int | None = None, fixed: Mapping[str, int] | None = None) -> Plot:
     """The addresses of one access in a warp; see :meth:`loopkit.LoopKernel.plot`."""
     with bounded(f"drawing kernel '{knl.name}'"):
         lowered = lowered_once(knl)
@@ -45,18 +48,43 @@ def access_picture(knl: LoopKernel, *, statement: str | None = None, array: str 
                       if name in x.statements)
         at = launch_at(lowered, *chosen_launch(lowered, launch, "a picture of a warp"), parameters or {},
                        _USUAL_ACCESS_SIZES)
-        place = at.require_block(block)
-        if not 0 <= warp < at.warps:
-            raise PreconditionError(f"A block of launch '{launch}' has no warp {warp}.", subject="warp",
-                                    hint=f"warp= is from 0 to {at.warps - 1}")
-        found = accesses_at(at, name, accessed, place, warp, fixed or {})
+        inames = lowered.kernel.statement_by_id[name].inames
+        require_known("iname", fixed or {}, inames, where=f"the statement '{name}'")
+        place, number, found = max(
+            ((place, number, accesses_at(at, name, accessed, place, number, fixed or {}))
+             for place, number in _warps_to_try(at, block, warp)),
+            key=lambda x: max((len(access.elements) for access in x[2]), default=0))      # the first of the best
+        if not found:
+            raise _not_run(at, name, fixed or {}, block, warp)
         shown = found[:_MOST_ACCESSES]
         parts = [tuple(_access_lines(access)) for access in shown]
         notes = _access_notes(shown, len(found))
         words = "\n".join([*(line for lines in parts for line in lines), *notes])
         drawing = _accesses_drawing(shown, [lines[:2] for lines in parts], notes, words)
-        title = f"{accessed} in {name}: warp {warp} of block {place_text(place, at.grid)}{at.where}"
+        title = f"{accessed} in {name}: warp {number} of block {place_text(place, at.grid)}{at.where}"
         return Plot(title, Picture(drawing, words))
+
+
+def _warps_to_try(at: LaunchAt, block: Sequence[int] | None, warp: int | None) -> Iterator[tuple[Coordinates, int]]:
+    """The places of warps, as given, or of the first block and of one that is not at its borders."""
+    if warp is not None and not 0 <= warp < at.warps:
+        raise PreconditionError(f"A block of launch '{at.function.name}' has no warp {warp}.", subject="warp",
+                                hint=f"warp= is from 0 to {at.warps - 1}")
+    x, y, z = at.grid
+    inner = min(1, x - 1), min(1, y - 1), min(1, z - 1)
+    blocks = dict.fromkeys(((0, 0, 0), inner)) if block is None else [at.require_block(block)]
+    warps = range(min(at.warps, _MOST_WARPS_TRIED)) if warp is None else (warp,)
+    yield from ((place, number) for place in blocks for number in warps)
+
+
+def _not_run(at: LaunchAt, statement: str, fixed: Mapping[str, int], block: Sequence[int] | None, warp: int | None
+             ) -> PreconditionError:
+    where = " and ".join([*([f"warp {warp}"] if warp is not None else []),
+                          *([f"block {tuple(block)}"] if block is not None else [])])
+    return PreconditionError(
+        f"No thread{f' of {where}' if where else ' of the blocks tried'} runs '{statement}'"
+        f"{values_text(fixed, ' with {}')}{values_text(at.known, ' at {}')}.", subject=statement,
+        hint="choose another block=, warp= or fixed=, or pass larger sizes (parameters=)")
 
 
 def _access_notes(shown: Sequence[WarpAccess], number: int) -> list[str]:
@@ -92,7 +120,7 @@ def _efficiency_text(access: WarpAccess) -> str:
     lines, sectors, used = len(access.units(LINE_BYTES)), len(access.units(SECTOR_BYTES)), access.bytes_used
     moved_bytes = sectors*SECTOR_BYTES
     return (f"{_several(lines, 'line')} of {LINE_BYTES} bytes, {_several(sectors, 'sector')} of {SECTOR_BYTES} bytes: "
-            f"{used} of {moved_bytes} bytes are used, {100*used//moved_bytes} %")
+            f"{used} of {moved_bytes} bytes are used, {100*used/moved_bytes:.3g} %")
 
 
 def _conflict_text(access: WarpAccess) -> str:
@@ -125,8 +153,8 @@ def _bank_lines(access: WarpAccess) -> Iterator[str]:
     for bank, own in words.items():
         by_count.setdefault(len(own), []).append(bank)
     for most, banks in sorted(by_count.items(), reverse=True)[:_MOST_ACCESS_LINES]:
-        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {_several(most, 'element')}"
-               f"{'' if len(banks) == 1 else ' each'}, in bank {banks[0]} "
+        each = "" if len(banks) == 1 else f" each, in bank {banks[0]}"
+        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {_several(most, 'element')}{each}: "
                f"{_elements_text(access, words[banks[0]])}")
 
 

@@ -49,7 +49,7 @@ def dependences_picture(knl: LoopKernel, *, statements: Sequence[str] | None = N
 def dependences_plot(knl: LoopKernel, order: Sequence[str]) -> Plot:
     """The dependences between the statements *order*, which are in the reference order."""
     found = arcs(knl, order)
-    words = "\n".join(_arc_lines(order, found))
+    words = "\n".join(_arc_lines(knl, order, found))
     shown = order[:MOST_NODES]
     drawn = [arc for arc in found if arc.source in shown and arc.sink in shown][:MOST_EDGES]
     notes = ["dashed: to a statement that is not later in the reference order"] if any(
@@ -91,7 +91,10 @@ def _distance_texts(knl: LoopKernel, d: Dependence) -> Iterator[str]:
     """The distance in each iname of both statements, unless it is 0."""
     a, b = (knl.statement_by_id[x].inames for x in (d.source, d.sink))
     both = [x for x in a if x in b]
-    for iname, (low, high) in zip(both, distances(d.relation, shared_dims(a, b, both)), strict=True):
+    found = distances(d.relation, shared_dims(a, b, both))
+    if found is None:
+        yield "distances unknown"
+    for iname, (low, high) in zip(both, found, strict=True) if found is not None else ():
         if low is not None and low == high:
             if low:
                 yield f"{iname} {low:+d}"
@@ -105,12 +108,14 @@ def _distance_texts(knl: LoopKernel, d: Dependence) -> Iterator[str]:
             yield f"{iname} any"
 
 
-def _arc_lines(order: Sequence[str], found: Sequence[Arc]) -> Iterator[str]:
+def _arc_lines(knl: LoopKernel, order: Sequence[str], found: Sequence[Arc]) -> Iterator[str]:
     between = sum(arc.source != arc.sink for arc in found)
     yield (f"{len(order)} statement{'' if len(order) == 1 else 's'}, {between} dependent pairs, "
            f"{len(found) - between} dependent on themselves; distances are 0 where none is named")
     for arc in found:
         yield f"{arc.source} -> {arc.sink}: {'; '.join(arc.texts)}"
+    if knl.obligations:
+        yield "without the pairs that an obligation of the kernel covers, except for those of temporaries"
     apart = [x for x in order if not any(x in (arc.source, arc.sink) for arc in found)]
     if apart:
         yield f"without dependences: {', '.join(apart)}"

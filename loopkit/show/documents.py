@@ -20,19 +20,24 @@ from loopkit.runtime.comparison import EquivalenceReport
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
+from loopkit.show.cards import with_pictures
 from loopkit.show.code import code_document
 from loopkit.show.diff import Diff, diff_document
-from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
+from loopkit.show.document import Code, Document, Fold, Paragraph, Picture, Span, Table, table
 from loopkit.show.equivalence import equivalence_document
 from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
+from loopkit.show.order_picture import error_plot, ordered_witness
 from loopkit.show.plot import Plot
 from loopkit.show.steps import Steps, steps_document
 from loopkit.show.text import as_rich, as_text
 from loopkit.shown import Shown
 from loopkit.target.code import GeneratedCode
 from loopkit.verification.report import Report
+
+#: The most characters of an order of instances in a traceback.
+_LONGEST_ORDER = 160
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -44,7 +49,8 @@ def text(value: Shown) -> str:
 
 def html(value: Shown) -> str:
     """*value* as HTML: what a notebook shows."""
-    return as_html(document(value))
+    shown, knl = document(value), value.kernel if isinstance(value, CompiledKernel) else value
+    return as_html(with_pictures(shown, knl) if isinstance(knl, LoopKernel) else shown)
 
 
 def rich(value: Shown) -> Any:
@@ -81,7 +87,13 @@ def _history_document(history: History) -> Document:
 
 def _error_document(error: LoopkitError) -> Document:
     hints = tuple(Span(f"hint: {hint}", "good") for hint in error.hints)
-    return Document(type(error).__name__, (Paragraph((Span(error.message, "bad"), *error.details(), *hints)),))
+    lines = Paragraph((Span(error.message, "bad"), *error.details(), *hints))
+    return Document(type(error).__name__, (lines, *_order_pictures(error)))
+
+
+def _order_pictures(error: LoopkitError) -> tuple[Picture, ...]:
+    """The picture of the two instances of *error*, if it names two."""
+    return () if ordered_witness(error) is None else (error_plot(error).picture,)
 
 
 def _outputs_document(outputs: Outputs) -> Document:
@@ -122,7 +134,8 @@ _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
 # Errors in IPython
 
 def traceback(error: LoopkitError) -> Iterator[str]:
-    """The lines that IPython shows of *error*: the caller's line and the message, without loopkit's own frames."""
+    """The lines that IPython shows of *error*: the caller's line, the message, and the orders of its instances if they
+    are short, without loopkit's own frames."""
     frames = [frame for frame in python_traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith((_PACKAGE, sys.prefix, sys.base_prefix)) and frame.lineno is not None]
     for frame in frames[-1:]:
@@ -135,3 +148,6 @@ def traceback(error: LoopkitError) -> Iterator[str]:
     first_line, *rest = str(error).splitlines()
     yield f"{type(error).__name__}: {first_line}"
     yield from rest
+    orders = [line for picture in _order_pictures(error) for line in picture.text.splitlines()]
+    if all(len(line) <= _LONGEST_ORDER for line in orders):
+        yield from (f"  {line}" for line in orders)

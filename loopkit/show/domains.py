@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from loopkit.analysis.dependences import dependences
 from loopkit.errors import values_text
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -21,7 +23,9 @@ from loopkit.show.drawing import (
     box,
     label,
     moved,
+    quiet_lines,
     svg,
+    widest,
     width_of,
 )
 from loopkit.show.plot import Plot
@@ -101,16 +105,31 @@ def _notes(grid: PointGrid, shown: Sequence[Links]) -> Iterator[str]:
     outer = [", ".join(axis[:-1]) for axis in grid.axes[:2] if len(axis) > 1]
     if outer:
         yield f"outlined: one tile for each {', '.join(outer)}"
+    for condition in grid.statement.predicates:
+        yield f"the condition {to_text(condition)} depends on data: not all of these points may run"
     for found in shown:
         d = found.dependence
-        yield f"arrows: {d.kind} dependence{f' of {d.array}' if d.array else ''}, {_distances(grid, found)}"
-    total = sum(len(found.pairs) for found in shown)
-    if total > _MOST_ARROWS:
-        yield f"not drawn: the {total - _MOST_ARROWS} longest arrows"
+        colour, between = ("", "") if d.source == d.sink else ("red ", f" from {d.source} to {d.sink}")
+        of = f" of {d.array}" if d.array else ""
+        yield f"{colour}arrows: {d.kind} dependence{of}{between}, {_distances(grid, found)}"
+    others = _others_not_drawn(grid, shown)
+    if others and len(grid.points) <= MOST_LINKED:
+        yield f"not drawn: dependences on {', '.join(others)}, which join no two of these points"
+    hidden = sum(len(found.pairs) for found in shown) - len(_drawn_arrows(shown))
+    if hidden:
+        yield f"not drawn: the {hidden} longest arrows"
     if len(grid.points) > MOST_LINKED:
         yield f"dependences are drawn between up to {MOST_LINKED} points: pass smaller sizes (parameters=)"
     if grid.left_out:
         yield f"not drawn: {grid.left_out} more points; pass smaller sizes (parameters=)"
+
+
+def _others_not_drawn(grid: PointGrid, shown: Sequence[Links]) -> list[str]:
+    """The other statements with dependences, none of which is drawn."""
+    own = grid.statement.id
+    drawn = {x for found in shown for x in (found.dependence.source, found.dependence.sink)}
+    ends = [(d.source, d.sink) for d in dependences(grid.knl) if own in (d.source, d.sink)]
+    return [x for x in dict.fromkeys(x for pair in ends for x in pair) if x != own and x not in drawn]
 
 
 def _distances(grid: PointGrid, found: Links) -> str:
@@ -126,6 +145,16 @@ def _distances(grid: PointGrid, found: Links) -> str:
 
 # As a drawing
 
+def _drawn_arrows(shown: Sequence[Links]) -> list[tuple[tuple[Point, Point], str]]:
+    """The arrows and their colours, the short ones first: all of one length or none, if they are too many."""
+    arrows = sorted(((pair, TEXT if d.dependence.source == d.dependence.sink else KINDS[5])
+                     for d in shown for pair in d.pairs), key=lambda x: _length(*x[0]))
+    if len(arrows) <= _MOST_ARROWS:
+        return arrows
+    end, _ = _length(*arrows[_MOST_ARROWS][0])
+    return [x for x in arrows if _length(*x[0])[0] < end] or arrows[:_MOST_ARROWS]
+
+
 def _drawing(grid: PointGrid, colours: Colouring, shown: Sequence[Links], words: str) -> str:
     rows, columns, panels = (len(places) for places in grid.places)
     longest = len(str(len(colours.names) - 1))
@@ -135,18 +164,18 @@ def _drawing(grid: PointGrid, colours: Colouring, shown: Sequence[Links], words:
     top = LINE*(2 + bool(grid.axes[2])) + 4
     wide, high = left + max(columns*cell, width_of(", ".join(grid.axes[1]))) + 24, top + rows*cell + 14
     notes = [_legend(colours), *_notes(grid, shown)]
-    width = max(wide*min(panels, 3), *(width_of(note) + 30 for note in (_picture_title(grid), *notes)))
-    parts = [label(4, 10, _picture_title(grid), colour=QUIET)]
-    arrows = sorted(((pair, d.dependence.kind) for d in shown for pair in d.pairs), key=lambda x: _length(*x[0]))
+    width = max(wide*min(panels, 3), widest(notes) + 30)
+    parts: list[str] = []
+    arrows = _drawn_arrows(shown)
     for panel in range(panels):
         inside = [x for x in grid.points if grid.place(x)[2] == panel]
-        own = [pair for pair, _ in arrows[:_MOST_ARROWS] if grid.place(pair[0])[2] == panel]
-        parts.append(moved(panel % 3*wide, LINE + panel//3*high, (
+        own = [(pair, colour) for pair, colour in arrows if grid.place(pair[0])[2] == panel]
+        parts.append(moved(panel % 3*wide, panel//3*high, (
             *_sides(grid, left, top, cell, panel), *_point_cells(grid, colours, inside, (left, top, cell)),
             *_tiles(grid, inside, (left, top, cell)), *_arrows(grid, own, (left, top, cell)))))
-    below = LINE + (panels + 2)//3*high + 10
+    below = (panels + 2)//3*high + 10
     parts += _key(colours, below)
-    parts += [label(4, below + LINE*(i + 1), note, colour=QUIET) for i, note in enumerate(notes[1:])]
+    parts += quiet_lines(below + LINE/2, notes[1:])
     return svg(width, below + LINE*len(notes), parts, words)
 
 
@@ -213,9 +242,9 @@ def _tiles(grid: PointGrid, points: Sequence[Point], frame: Frame) -> Iterator[s
                   (max(rows) - min(rows) + 1)*cell, stroke=TEXT)
 
 
-def _arrows(grid: PointGrid, pairs: Sequence[tuple[Point, Point]], frame: Frame) -> Iterator[str]:
-    for source, sink in pairs:
-        yield arrow(*_centre(grid, source, frame), *_centre(grid, sink, frame), short=frame[2]*.12)
+def _arrows(grid: PointGrid, pairs: Sequence[tuple[tuple[Point, Point], str]], frame: Frame) -> Iterator[str]:
+    for (source, sink), colour in pairs:
+        yield arrow(*_centre(grid, source, frame), *_centre(grid, sink, frame), colour=colour, short=frame[2]*.12)
 
 
 def _key(colours: Colouring, y: float) -> Iterator[str]:

@@ -85,7 +85,8 @@ def svg(width: float, height: float, parts: Iterable[str], words: str) -> str:
             f'<desc>{escape(words)}</desc>{"".join(parts)}</svg>')
 
 
-def write_svg(picture: str, path: str | Path) -> None:
-    """Write *picture* to a file of its own, with a colour of text for light and for dark surroundings."""
+def write_svg(picture: str, title: str, path: str | Path) -> None:
+    """Write *picture* to a file of its own, with its *title*, in colours for light and for dark surroundings."""
     start, desc, rest = picture.partition("<desc>")
-    Path(path).write_text(f"{start}{_ALONE}{desc}{rest}\n", encoding="utf-8", newline="\n")
+    whole = f"{start}<title>{escape(title)}</title>{_ALONE}{desc}{rest}\n"
+    Path(path).write_text(whole, encoding="utf-8", newline="\n")

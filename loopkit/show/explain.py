@@ -17,10 +17,10 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
 from loopkit.show.kernels import full_tile_conditions, launch_shape, values_table
-from loopkit.show.launches import lowered_or_refused
 from loopkit.show.remarks import Remark, remarks_on
 from loopkit.shown import Shown
 
@@ -75,7 +75,7 @@ def explain(knl: LoopKernel) -> Explanation:
     :raises LoopkitError: *knl* cannot be lowered; the error is that of :func:`loopkit.lower`.
     """
     with bounded(f"explaining kernel '{knl.name}'"):
-        lowered = lowered_or_refused(knl)
+        lowered = lowered_in_one_version(knl)
         pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
         scratch = [x for x, storage in lowered.storages.items() if storage.space is AddressSpace.GLOBAL]
         sentences = {launch.name: tuple(_launch_sentences(launch, function, scratch,

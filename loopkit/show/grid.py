@@ -12,6 +12,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID
+from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
 from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, TEXT, box, label, quiet_lines, svg, widest
@@ -21,7 +22,6 @@ from loopkit.show.launches import (
     chosen_launch,
     extents_text,
     launch_at,
-    lowered_or_refused,
     place_text,
     ranges_text,
 )
@@ -39,7 +39,7 @@ def grid_picture(knl: LoopKernel, *, launch: str | None = None, parameters: Mapp
                  block: Sequence[int] = (0, 0, 0)) -> Plot:
     """Blocks and threads of a launch, with the values of their inames; see :meth:`loopkit.LoopKernel.plot`."""
     with bounded(f"drawing kernel '{knl.name}'"):
-        lowered = lowered_or_refused(knl)
+        lowered = lowered_in_one_version(knl)
         at = launch_at(lowered, *chosen_launch(lowered, launch, "a picture of its grid"), parameters or {})
         opened = at.require_block(block)
         words = "\n".join(_mapping_lines(at, opened))

@@ -102,7 +102,7 @@ def _block_html(block: Block) -> str:
             body = "".join(f"<tr>{''.join(f'<td>{_line_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
             return f'<div class="box"><table>{top}{body}</table></div>'
         case Picture():
-            return f'<div class="box" title="{escape(block.text)}">{block.svg}</div>'
+            return f'<div class="box">{block.svg}</div>'      # which has the words in itself
         case Fold():
             mark = " open" if block.is_open else ""
             return (f"<details{mark}><summary>{escape(block.title)}</summary>"

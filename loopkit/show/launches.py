@@ -7,12 +7,10 @@ from math import prod
 
 from loopkit.ast.nodes import Function
 from loopkit.ast.walk import calls
-from loopkit.errors import LoopkitError, PreconditionError, require_known, values_text
+from loopkit.errors import PreconditionError, require_known, values_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.interpreter.instances import usual_sizes
-from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
-from loopkit.show.kernels import if_lowered
 
 #: Sizes that a picture of a grid tries.
 _USUAL_GRID_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -62,7 +60,7 @@ class LaunchAt:
         x, y, z = (*block, 0, 0, 0)[:3]
         given = x, y, z
         if len(block) > 3 or not all(0 <= at < most for at, most in zip(given, self.grid, strict=True)):
-            raise PreconditionError(f"{tuple(block)} is no block of a grid of {extents_text(self.grid)} blocks.",
+            raise PreconditionError(f"{tuple(block)} is no block of the grid {extents_text(self.grid)}.",
                                     subject="block", hint="block= has the coordinates g.0, g.1, g.2, each from 0")
         return given
 
@@ -82,14 +80,6 @@ def place_text(place: Coordinates, extents: Coordinates) -> str:
     """The coordinates along the axes that are in use."""
     used = max((i for i, extent in enumerate(extents) if extent > 1), default=0) + 1
     return f"({', '.join(map(str, place[:used]))})" if used > 1 else str(place[0])
-
-
-def lowered_or_refused(knl: LoopKernel) -> Lowered:
-    """*knl* in the generic version that cards show; :raises LoopkitError: it cannot be lowered."""
-    lowered = if_lowered(knl)
-    if isinstance(lowered, LoopkitError):
-        raise lowered
-    return lowered
 
 
 def chosen_launch(lowered: Lowered, name: str | None, what: str) -> tuple[Launch, Function]:

@@ -18,15 +18,15 @@ from loopkit.ast.nodes import (
     block_text,
     own_instructions,
 )
-from loopkit.errors import LoopkitError
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
 from loopkit.show.drawing import KINDS, LINE, QUIET, box, label, quiet_lines, rule, svg, widest, width_of
-from loopkit.show.kernels import if_lowered, launch_shape
+from loopkit.show.kernels import launch_shape
 from loopkit.show.plot import Plot
 
 Kind = Literal["host", "launch", "blocks", "threads", "loop", "together", "barrier", "statement"]
@@ -59,10 +59,7 @@ class TreeRow:
 def loops_picture(knl: LoopKernel) -> Plot:
     """The loop tree of *knl* as it will run; see :meth:`loopkit.LoopKernel.plot`."""
     with bounded(f"drawing kernel '{knl.name}'"):
-        lowered = if_lowered(knl)
-        if isinstance(lowered, LoopkitError):
-            raise lowered
-        return loops_plot(lowered)
+        return loops_plot(lowered_in_one_version(knl))
 
 
 def loops_plot(lowered: Lowered) -> Plot:

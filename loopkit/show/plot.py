@@ -34,4 +34,4 @@ class Plot(Shown):
 
         :raises OSError: the file cannot be written.
         """
-        write_svg(self.svg, path)
+        write_svg(self.svg, self.title, path)

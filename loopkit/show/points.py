@@ -218,17 +218,28 @@ class Links:
 
 
 def links(grid: PointGrid) -> Iterator[Links]:
-    """The dependences between the points of each panel, without those whose order is free."""
+    """The dependences between the points of each panel, without those whose order is free.
+
+    An instance of another statement is at the point with its values, if that statement has all inames of the axes.
+    """
     knl, s, inside = grid.knl, grid.statement, set(grid.points)
+    shown = {x for axis in grid.axes for x in axis}
     for d in dependences(knl):
-        if d.source == d.sink == s.id and not is_reorderable(knl, d):
-            pairs = [(source, sink) for sink in grid.points for source in _sources(grid, d, sink)
-                     if source in inside and source != sink and grid.place(source)[2] == grid.place(sink)[2]]
+        other = knl.statement_by_id[d.source if d.sink == s.id else d.sink]
+        if s.id in (d.source, d.sink) and not is_reorderable(knl, d) and shown <= {*other.inames}:
+            pairs = [pair for point in grid.points for pair in _pairs_at(grid, d, other, point)
+                     if inside.issuperset(pair) and len({*pair}) == 2 and len({grid.place(x)[2] for x in pair}) == 1]
             if pairs:
-                yield Links(d, tuple(pairs))
+                yield Links(d, tuple(dict.fromkeys(pairs)))
 
 
-def _sources(grid: PointGrid, d: Dependence, sink: Point) -> Sequence[Point]:
-    domain = grid.statement.domain
-    points = domain.named(at_sink(d.relation, grid.sizes, sink).domain())
-    return all_points(_value_at(points, grid.fixed), grid.sizes, MOST) or ()
+def _pairs_at(grid: PointGrid, d: Dependence, other: Statement, point: Point) -> Iterator[tuple[Point, Point]]:
+    """The pairs of *d* of which *point* is an end, the other end as a point of the grid."""
+    is_sink = d.sink == grid.statement.id
+    relation = d.relation if is_sink else d.relation.reverse()
+    fixed = {x: v for x, v in grid.fixed.items() if x in other.inames}
+    ends = other.domain.named(at_sink(relation, grid.sizes, point).domain())
+    for values in all_points(_value_at(ends, fixed), grid.sizes, MOST) or ():
+        at = {**grid.fixed, **dict(zip(other.inames, values, strict=True))}
+        end = tuple(at[x] for x in grid.statement.inames)
+        yield (end, point) if is_sink else (point, end)

@@ -147,7 +147,7 @@ def _bank_remarks(knl: LoopKernel, launch: Launch, function: Function, lowered: 
                 found = accesses_at(at, statement, name, at.require_block(inner), 0, {})
                 accesses.setdefault(name, []).extend(found)
     for name, own in accesses.items():
-        worst = max(x.worst_conflict for x in own)
+        worst = max((x.worst_conflict for x in own), default=1)        # no thread may run it
         if worst == 1:
             continue
         where = [f"{x.statement} {'writes' if x.is_write else 'reads'}" for x in own if x.worst_conflict > 1]

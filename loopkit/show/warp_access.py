@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Scope, Swizzle, Sync
 from loopkit.ast.walk import expressions_of, mentioned, nodes_in
-from loopkit.errors import PreconditionError, cell_text, require_known, values_text
+from loopkit.errors import PreconditionError, cell_text, require_known
 from loopkit.expr.evaluate import evaluate, known_value
 from loopkit.expr.mappers import array_of, elements_of
 from loopkit.expr.nodes import to_text
@@ -142,7 +142,9 @@ def accesses_at(at: LaunchAt, statement: str, array: str, block: Coordinates, wa
                 ) -> tuple[WarpAccess, ...]:
     """Each access of *statement* to *array*: where the *warp* of *block* runs it first with the *fixed* loops.
 
-    :raises PreconditionError: no thread runs it then, or the addresses are not known.
+    There is none if no thread runs it then.
+
+    :raises PreconditionError: the addresses are not known.
     """
     memory = memory_of(at, array)
     size = at.launch.machine.warp
@@ -152,10 +154,7 @@ def accesses_at(at: LaunchAt, statement: str, array: str, block: Coordinates, wa
     reached = {id(node) for own in runs.values() for node, _ in own}
     chosen = next((node for node in nodes_in(at.function.body) if id(node) in reached), None)
     if not isinstance(chosen, Assign):
-        raise PreconditionError(
-            f"No thread of warp {warp} of block {block} runs '{statement}'{values_text(fixed, ' with {}')}"
-            f"{values_text(at.known, ' at {}')}.", subject=statement,
-            hint="choose another block=, warp= or fixed=, or pass larger sizes (parameters=)")
+        return ()
     found: dict[tuple[Expression, bool], WarpAccess] = {}
     for expr in expressions_of(chosen):
         for element in elements_of(expr, [array]):

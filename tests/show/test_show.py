@@ -23,6 +23,7 @@ from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.show.document import Code, CodeFold, Document, Fold, Paragraph, Picture, Span, Table, plain
 from loopkit.show.documents import _DOCUMENTS, document
 from loopkit.show.html import as_html
+from loopkit.show.pictures import PICTURES
 from loopkit.show.text import as_text
 from loopkit.shown import Declared, Shown
 from tests.cases import CASES
@@ -105,7 +106,8 @@ def samples() -> dict[str, Any]:
     return {type(x).__name__: x for x in found} | {f"stage {s.name}": lk.lower(kernel("transpose"), stop=s.name)
                                                    for s in STAGES} | {
         "storage": lk.lower(kernel("transpose")).storages["a_fetch"], "launch": lk.lower(knl).launches[0],
-        "schedule": lk.lower(knl).scheduled}
+        "schedule": lk.lower(knl).scheduled} | {
+        f"picture {name}": kernel("matmul_tiled").plot(name) for name in PICTURES} | {"picture error": error.plot()}
 
 
 NAMES = list(samples())
@@ -334,7 +336,8 @@ def test_a_traceback_is_the_line_and_the_message() -> None:
     lines = own_lines(found.value)
     assert lines[0].startswith(__file__)
     assert lines[1] == '    lk.tag_inames(knl, {"i": "g.0"})'
-    assert lines[3:] == f"IllegalTransformError: {found.value}".splitlines()
+    orders = str(found.value.plot()).splitlines()[1:]
+    assert lines[3:] == [*f"IllegalTransformError: {found.value}".splitlines(), *(f"  {line}" for line in orders)]
     assert not [line for line in lines if "loopkit/transform" in line]
 
 
