@@ -275,11 +275,22 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def plot(self, what: str = "domain", **options: Any) -> Any:
         """A picture of the kernel. It prints as text, a notebook draws it, and ``.save("k.svg")`` writes a file.
 
-        - ``"domain"``: the points of one statement, tiles, and dependences between them as arrows.
+        The pictures and their options:
+
+        - ``"domain"``: the points of one statement, tiles, and dependences between them as arrows. *statement* is an id
+          (default: the first). *inames* are down, across and from panel to panel; ``"i_outer, i_inner"`` share a side
+          (default: the first two, with those of one split together). *fixed* has values of other inames (default: the
+          least), *parameters* sizes (default: small ones). *colour* is ``"block"``, ``"thread"`` or ``"time"``
+          (default: the first that differs).
         - ``"loops"``: launches, the host's loops, blocks, threads, loops, barriers and statements.
-        - ``"dependences"``: the dependences between statements, with kinds, arrays and distances.
-        - ``"grid"``: the blocks of a launch, and one of them opened into warps and threads.
+        - ``"dependences"``: the dependences between statements, with kinds, arrays and distances. *statements* are ids
+          (default: all).
+        - ``"grid"``: the blocks of a launch, and one of them opened into warps and threads. *launch* is a name
+          (default: the first with several threads), *block* has the coordinates of the opened block; *parameters*.
         - ``"access"``: the addresses that the threads of a warp access at once, with sectors or bank conflicts.
+          *statement* and *array* select the access (default: the first). *block* and *warp* (its number in the block)
+          select the warp (default: the first with most threads). *fixed* has values of the loops (default: the first
+          iteration); *parameters* (default: large sizes).
 
         >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<m}", "a[i, j] = 2*a[i-1, j]", name="down")
         >>> print(knl.plot("domain", parameters={"n": 4, "m": 3}))
@@ -292,16 +303,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
           i=3  6 7 8
         arrows: flow dependence of a, distance (i +1) 6 times
 
-        :arg what: the picture.
-        :arg options: of ``"domain"``: *statement* (an id; default: the first), *inames* (what is down, across and from
-            panel to panel; ``"i_outer, i_inner"`` share a side; default: the first two, with those of one split
-            together), *fixed* (values of other inames; default: their least), *parameters* (sizes; default: small
-            ones) and *colour* (``"block"``, ``"thread"`` or ``"time"``; default: the first that differs).
-            Of ``"dependences"``: *statements* (ids; default: all). Of ``"grid"``: *launch* (a name; default: the first
-            with several threads), *parameters* and *block* (the coordinates of the one that is opened).
-            Of ``"access"``: *statement* and *array* (default: the first access), *parameters* (default: large ones),
-            *block* and *warp* (its number in the block; default: the first with most threads) and *fixed* (values of
-            the loops; default: the first iteration).
+        :arg what: the name of the picture.
+        :arg options: the options of the picture, as above.
         :returns: an object with the methods above and the text ``svg``.
         :raises UnknownNameError: there is no such picture, option, statement, array, launch, iname or size.
         :raises PreconditionError: the points or addresses depend on data, are too many, or there are none; no iname is
