@@ -17,7 +17,7 @@ from loopkit.show.document import Document
 from loopkit.show.html import as_page
 from loopkit.show.text import as_rich, as_text
 
-#: Of the form of the JSON texts. A new version is for what a reader of the old one would misread; others may be added.
+#: The version of the form of the JSON texts. New keys do not change it; new meanings of old keys do.
 JSON_VERSION = 1
 
 _STATUSES = """exit status:

@@ -253,7 +253,7 @@ class IllegalTransformError(LoopkitError):
         cells that differ, of 2 written (seed 0):
           a[2] is 6.0, and would be 3.0
 
-        :arg seed: of the random data. Each element is drawn on its own, so no array needs a shape.
+        :arg seed: the seed of the random data. Each element is drawn on its own, so no array needs a shape.
         :arg given: arrays and scalars by name in place of random ones; sizes in place of the witness's.
         :returns: a :class:`loopkit.Replay`.
         :raises PreconditionError: the error was raised before a step had made an order, or the kernel computes its own

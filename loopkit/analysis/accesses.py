@@ -30,8 +30,8 @@ class Access:
 
     :ivar subscripts: ``()`` for a scalar.
     :ivar domain: the instances that make the access, without bounds that depend on data.
-    :ivar known: for each subscript, whether it is quasi-affine in the inames and value arguments; all are if each is
-        so at least for each value of an iname.
+    :ivar known: for each subscript, whether it is quasi-affine in the inames and value arguments. All count as such if
+        each of them is quasi-affine for each value of an iname.
     :ivar doubt: the condition or bound because of which an instance of *domain* may not make the access; ``None``:
         each does.
     :ivar update: the operation of the atomic update that this access is a part of; ``None``: it is not part of one.
@@ -77,7 +77,7 @@ def commute(a: Access, b: Access) -> bool:
 
 
 def declared(knl: LoopKernel, name: str) -> Type | None:
-    """The type of a name as *knl* declares it: inames and value arguments are weak."""
+    """The type of a name as declared in *knl*: inames and value arguments have weak types."""
     if name in knl.data:
         return knl.data[name].dtype
     argument = knl.argument_by_name.get(name)
@@ -125,7 +125,7 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
     def marked(expr: Expression) -> Expression:
-        args = is_use(expr)     # with a further one: without subscripts, a name is no access
+        args = is_use(expr)     # with a further one: without subscripts, a name is not an access
         return map_children(expr, marked) if args is None else p.Subscript(p.Variable(_USE), (*args, 0))
     uses = replace(statement, expression=marked(statement.expression),
                    assignee=element(statement.written, tuple(map(marked, statement.subscripts))))
@@ -203,7 +203,7 @@ def reached(start: Iterable[str], further: Callable[[str], Iterable[str]]) -> se
 
 
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
-    """The reason why no analysis knows the values of *expr*."""
+    """The reason why the values of *expr* are unknown to analyses."""
     names = variables(expr)
     if data := names & knl.data.keys():
         return f"is {origin(knl, data)}"

@@ -24,12 +24,12 @@ from loopkit.poly.sets import Map, lexmin_point
 
 
 def require_one_write(knl: LoopKernel, name: str) -> None:
-    """Each element of the temporary *name* that is read has exactly one write, and that one is a must-write.
+    """Check that each read element of the temporary *name* has exactly one write, and that the write is a must-write.
 
     A waiting reader may find the value of any write of its element, whatever the order: that is the found flow. Two
     writes of an element are refused even if nothing reads it, which is a question about writes and not about a flow.
 
-    :raises StorageError: an element has no write, or several, or is read before its write.
+    :raises StorageError: an element has no write or several writes, or is read before its write.
     :raises UndecidedError: that depends on data.
     """
     accesses = accesses_by_array(knl).get(name, ())
@@ -56,10 +56,10 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-    """All accesses to the temporary *name*, which carries values between blocks, are in one launch.
+    """Check that all accesses to the temporary *name*, which carries values between blocks, are in one launch.
 
     :arg launches: for each access, the launch and the loops of the host around it.
-    :raises StorageError: they are not, or the host makes that launch more than once.
+    :raises StorageError: the accesses are in several launches, or the host runs the launch more than once.
     """
     if len(set(launches)) <= 1 and not any(hosts for _, hosts in launches):
         return
@@ -67,31 +67,31 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
         if d.array == name and is_between_blocks(knl, d) and (apart := across_blocks(knl, d)) is not None:
             params, source, sink = BrokenPairs(knl, d.source, d.sink, apart, name, "flow").smallest
             raise StorageError(
-                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(d.source, source)} "
+                f"Readers of '{name}' may wait only for earlier blocks, but {instance_text(d.source, source)} "
                 f"runs in no such block for {instance_text(d.sink, sink)}{values_text(params, ' (with {})')}.",
-                subject=name, hint="write it in a block before the reader's, or let a launch end between the two")
-    raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
-                       "of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
+                subject=name, hint="write it in an earlier block than the reader's, or end the launch between the two")
+    raise StorageError(f"Readers of '{name}' wait within one launch, but its statements are in several, or in a "
+                       "loop of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
 
 
 def _require_plain_access(knl: LoopKernel, a: Access) -> None:
-    """:raises UndecidedError, StorageError: elements depend on data; *a* is no plain read or write of a value."""
+    """:raises UndecidedError, StorageError: elements depend on data; *a* is not a plain read or write of a value."""
     s = knl.statement_by_id[a.statement]
     if a.is_write and (s.combine is not None or accesses_to(knl, s.id, a.array, is_write=False)):
-        raise StorageError(f"Readers of '{a.array}' wait for one value, and '{s.id}' updates it.", subject=a.array,
+        raise StorageError(f"Readers of '{a.array}' wait for a single write, but '{s.id}' updates it.", subject=a.array,
                            hint="compute the value in another temporary, and write it once")
     if not a.is_write and (a.array in set().union(*map(variables, s.predicates)) or a.array in s.domain.params):
-        raise StorageError(f"'{s.id}' has a condition or a bound of '{a.array}', for which readers wait.",
+        raise StorageError(f"Readers wait for '{a.array}', but a condition or a bound of '{s.id}' reads it.",
                            subject=a.array, hint="read it into a temporary first")
     if not a.is_write and s.completion is not Completion.IMMEDIATE:
         noun = ", ".join(i.noun for i in s.instructions)
-        raise StorageError(f"'{s.id}' reads '{a.array}', for which readers wait, by {noun}.", subject=a.array,
+        raise StorageError(f"Readers wait for '{a.array}', but '{s.id}' reads it by {noun}.", subject=a.array,
                            hint="read it by a plain load")
     if not a.affine or (a.is_write and not is_must_write(a)):
         raise UndecidedError(
             f"Readers of '{a.array}' may wait forever: its written and read elements depend on data.",
             f"'{s.id}' {'writes' if a.is_write else 'reads'} it, and "
-            + (a.doubt or "a subscript is not affine"), hint="write each element, whatever the data")
+            + (a.doubt or "a subscript is not affine"), hint="write each element independently of the data")
 
 
 def _require_none(knl: LoopKernel, name: str, statements: Pair, pairs: Map, what: str, hint: str) -> None:
@@ -99,5 +99,5 @@ def _require_none(knl: LoopKernel, name: str, statements: Pair, pairs: Map, what
     if not pairs.is_empty():
         params, *instances = BrokenPairs(knl, *statements, pairs, name, "value").smallest
         texts = map(instance_text, statements, instances)
-        raise StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}"
+        raise StorageError(f"Readers of '{name}' wait for a single write, but {what.format(*texts)}"
                            f"{values_text(params, ' (with {})')}.", subject=name, hint=hint)

@@ -95,7 +95,7 @@ def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]
     """
     _require_parts(annotations, Annotations)
     if {*leaves(tree)} != {*leaves(kernel.tree)}:
-        raise InternalError("Another order has other statements.")
+        raise InternalError("The new order has other statements.")
     return with_dependences(kernel, _unchanged, tree=tree, **annotations)
 
 
@@ -145,7 +145,7 @@ def in_own_order(kernel: LoopKernel, **contents: Unpack[Contents]) -> LoopKernel
 
 
 def _require_parts(given: Annotations, parts: type) -> None:
-    """:raises TypeError: some of *given* are none of *parts*."""
+    """:raises TypeError: some of *given* are not among *parts*."""
     if wrong := given.keys() - parts.__annotations__.keys():
         raise TypeError(f"not in {parts.__name__}: {', '.join(sorted(wrong))}")
 

@@ -100,7 +100,7 @@ class _Buffering:
         return Refusal(
             BrokenPairs(self.after, w.source, w.sink, w.pairs, self.array, "flow" if w.is_lost else "value",
                         shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None),
-            f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way through the "
+            f"{self.name} would {'lose' if w.is_lost else 'replace'} a value of '{self.array}' that passes through the "
             "buffer.", after=self.after, doubt=doubt)
 
     def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
@@ -120,7 +120,7 @@ class _Buffering:
                 yield Refusal(
                     BrokenPairs(self.after, d.source, d.sink, moved.origin(lost), self.array, d.kind,
                                 shared_element(self.before, self.array, d.kind, d.source, d.sink)),
-                    f"{self.name} would not keep '{pair[0]}' before '{pair[1]}', which stand for '{d.source}' and "
+                    f"{self.name} would not order '{pair[0]}' before '{pair[1]}', which replace '{d.source}' and "
                     f"'{d.sink}'.", after=self.after, doubt=doubt_of(self.before, *accesses))
 
 
@@ -198,8 +198,8 @@ def _unbound(taken: _Buffering, copy_out: Access) -> Iterator[Refusal]:
             pairs = without(same_element(copy_in.relation, w.relation), known, ends_of)
             pairs = without(pairs.reverse(), known, ends_of[::-1]).reverse()
             yield Refusal(BrokenPairs.on_one_element(after, taken.array, "anti", *ends_of, pairs),
-                          f"{taken.name}: nothing would keep '{w.statement}' from writing what '{copy_in.statement}' "
-                          "reads at that moment.", after=after, doubt=doubt_of(after, copy_in, w))
+                          f"{taken.name}: no dependence would stop '{w.statement}' from writing the element that "
+                          f"'{copy_in.statement}' reads at that time.", after=after, doubt=doubt_of(after, copy_in, w))
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
         own = [taken.elements(a) for a in taken.accesses if a.statement == statement and a.is_write == is_write]
@@ -235,7 +235,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         arrived = stored.apply_range(elements)
         found += [Refusal(
             BrokenPairs.of_points(after, u.id, u.id, instances.intersect_domain(wrong.pairs.domain()).range(), array),
-            f"{step}: what '{u.id}' adds to '{array}' would {'not be stored' if wrong.is_lost else 'go elsewhere'}.",
+            f"{step}: the update of '{array}' by '{u.id}' would {'be lost' if wrong.is_lost else 'go elsewhere'}.",
             after=after) for wrong in wrong_values({(u.id, array): updated}, {(u.id, array): arrived})]
         stores[u.id] = instances.reverse().apply_range(stored)
 

@@ -211,7 +211,7 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
 
 
 def is_reorderable(knl: LoopKernel, d: Dependence) -> bool:
-    """Is the order among the pairs of *d* free, though not their atomicity? They are updates of one reduction."""
+    """May the pairs of *d* run in any order, but not concurrently? They are updates of one reduction."""
     node = knl.reduction_of.get(d.source)
     return node is not None and d.array == node.accumulator and {d.source, d.sink} <= {*node.updates} \
         and knl.operation(node.operation).reorderable
@@ -260,7 +260,7 @@ def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[P
 
 
 def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
-    """The statements that would read the value of a further access *write* of *knl*, each with the pairs of instances.
+    """The statements that would read the value of *write*, an access added to *knl*, each with the pairs of instances.
     """
     accesses = (*accesses_by_array(knl)[write.array], write)
     for source, sink, _, relation in _value_flow(knl, accesses, knl.paths):
@@ -294,7 +294,7 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
-    """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
+    """Do the *sources* of *read* write every element of the array before *read*, which may read any element?"""
     written = [flow.reverse().apply_range(write.relation) for write, flow in sources]
     return bool(sources and if_affine(lambda: reaches_all(
         written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)))

@@ -87,7 +87,7 @@ def _axes(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> tu
 
 def _places_on(knl: LoopKernel, source: OnAxes, sink: OnAxes, axes: Sequence[int]
                ) -> list[tuple[Expression, ...]] | None:
-    """Pairs of coordinates of both statements' places, on those of *axes* that both have; ``None``: not known."""
+    """Pairs of coordinates of both statements, on those of *axes* that both have; ``None``: unknown."""
     found = [places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink]
     known = [pair for places in found if places is not None for pair in places]
     return None if None in found else known
@@ -166,7 +166,7 @@ def packing_order(knl: LoopKernel) -> Mapping[str, int]:
 
 
 def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Expression, ...]] | None:
-    """Coordinates on one axis for several statements: instances share a place if all coordinates are equal.
+    """Coordinates of several statements on one axis: instances share a block or thread if all coordinates are equal.
 
     Each tuple has one coordinate for each statement. ``None`` if the statements pack different inames with extents
     that depend on sizes: the number of a place is then a product of sizes and inames, and not affine.
@@ -199,7 +199,7 @@ def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
 
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """*knl*, if its order after *step* keeps all dependences, or if the caller allows the broken ones.
+    """*knl*, after a check that its order after *step* keeps all dependences, except those that the caller allows.
 
     Allowed pairs become assumed dependences with an obligation.
 
@@ -222,7 +222,7 @@ def proven(knl: LoopKernel) -> LoopKernel:
 def require_reason(step: str, assume: str | None) -> None:
     """:raises PreconditionError: *assume* gives no reason."""
     if assume is not None and not assume.strip():
-        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal.",
+        raise PreconditionError(f"{step}: assume= must be a text with the reason why the step is legal.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
 
 
@@ -307,7 +307,7 @@ def _sentence(step: str, v: Violation) -> str:
                 "needs the first.")
     what = {"flow": "a value's reader before its writer", "anti": "a write before a read of the old value",
             "output": "two writes of one element in the wrong order",
-            "explicit": "two statements against the order that dep= asks for"}[d.kind]
+            "explicit": "two statements against the order that dep= requires"}[d.kind]
     return f"{step} would run {what}, or both at once."
 
 

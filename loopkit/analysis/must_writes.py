@@ -20,7 +20,7 @@ from loopkit.poly.flow import JointMustWrite
 
 
 def is_must_write(access: Access) -> bool:
-    """Does *access* replace the value of its element, whatever the data? An atomic update does not."""
+    """Does *access* replace the value of its element, independently of the data? An atomic update does not."""
     return access.is_write and access.exact and access.update is None
 
 

@@ -74,7 +74,7 @@ class Moves:
         return bool(self.sunk or self.distributed)
 
     def beside(self, given: Collection[tuple[str, str]]) -> Moves:
-        """These without the pairs that now nest as in *given*, the outer iname first."""
+        """These changes without the pairs that now nest as in *given*, the outer iname first."""
         return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
 
     def __str__(self) -> str:
@@ -136,19 +136,19 @@ def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | Non
 
 
 def require_barriers_in_place(knl: LoopKernel) -> None:
-    """Each barrier of *knl* is between its two statements, and at each global one a launch can end.
+    """Check that each barrier of *knl* is between its two statements, and that a launch can end at each global barrier.
 
-    :raises ScheduleError: one is not; or the host cannot run the loops around a global one.
+    :raises ScheduleError: a barrier is not; or the host cannot run the loops around a global barrier.
     """
     for barrier in knl.barriers:
         for s in (barrier.first, barrier.second):
             if s not in knl.statement_by_id:
-                raise ScheduleError(f"'{s}', next to which a barrier was added, is not a statement any more.",
-                                    subject=s, hint="add the barrier after the steps that give statements new names")
+                raise ScheduleError(f"A barrier was added next to '{s}', which is no longer a statement.",
+                                    subject=s, hint="add the barrier after the steps that rename statements")
         where = meeting_of(execution_paths(knl), barrier.first, barrier.second)
         if not where.before:
             raise ScheduleError(f"'{barrier.second}' does not follow '{barrier.first}', so no barrier can be between "
-                                "the two.", subject=barrier.second, hint="name the two in their order")
+                                "the two.", subject=barrier.second, hint="pass the two statements in their order")
         why = obstacle(knl, barrier.first, where.loops) if barrier.kind == "global" else None
         if why is not None:
             raise ScheduleError(

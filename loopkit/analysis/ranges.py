@@ -1,4 +1,4 @@
-"""Value ranges and extents of inames; of the assumptions on sizes, constant ranges use only equalities."""
+"""Value ranges and extents of inames. A constant range uses only those assumptions on sizes that are equalities."""
 from __future__ import annotations
 
 from functools import reduce
@@ -16,8 +16,8 @@ from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:
     """The least and the greatest value of *iname* in *domain* for all sizes; ``None`` if unbounded.
 
-    A size counts as a number if the assumptions fix it, and not if they only bound it: an iname below an *n* of at
-    most 8 has *n* values, and a step that needs a constant extent refuses it.
+    A size counts as a number only if the assumptions fix it, not if they bound it. With ``n <= 8``, an iname below *n*
+    has *n* values, which is not a constant extent.
     """
     return with_known_sizes(knl, domain).constant_range(iname)
 

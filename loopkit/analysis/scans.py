@@ -1,4 +1,4 @@
-"""Scans: reductions of which each instance along an iname adds at most one operand to those of the one before."""
+"""Scans: reductions in which each instance along an iname has at most one operand more than the previous instance."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -43,21 +43,21 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
     :raises UndecidedError: its bounds or operands depend on data.
     """
     if len(node.inames) != 1 or node.others:
-        raise PreconditionError(f"The reduction of '{node.final}' runs over {', '.join(node.inames)} in several parts, "
-                                "which is not a scan.", subject=node.name,
+        raise PreconditionError(f"The reduction of '{node.final}' has several parts, over {', '.join(node.inames)}, "
+                                "so it is not a scan.", subject=node.name,
                                 hint="make the scan before its inames are split or peeled")
     iname, = node.inames
     init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
     require_known("iname", [sweep], init.inames, where=f"'{node.final}'")
     if isinstance(init.assignee, p.Subscript):
         raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
-                                "of some loops, between which a scan carries it.", subject=node.accumulator,
+                                "of loops between whose iterations a scan must carry it.", subject=node.accumulator,
                                 hint="make the scan before privatize and expand")
     parts = (expanded_expression(knl, update), *(expand_rules(e, knl.substitutions) for e in update.predicates))
     if any(sweep in variables(e) for e in parts):
-        raise PreconditionError(f"The reduction of '{node.final}' is no scan along '{sweep}': its operand depends on "
-                                f"'{sweep}' itself, so that no result holds the one before it.", subject=node.name,
-                                hint=f"take what depends on '{sweep}' out of the reduction")
+        raise PreconditionError(f"The reduction of '{node.final}' is not a scan along '{sweep}': its operand depends "
+                                f"on '{sweep}' itself, so no result contains the previous one.", subject=node.name,
+                                hint=f"move the part that depends on '{sweep}' out of the reduction")
     if data_params(knl, update.domain) or data_params(knl, init.domain):
         raise UndecidedError(f"Whether the reduction of '{node.final}' is a scan along '{sweep}' cannot be decided.",
                              "its bounds are read from memory", hint="bound it by inames and parameters")
@@ -77,7 +77,7 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
     """:raises ScheduleError: the loop over the iname of *scan* has other statements than the update."""
     for loop in loops_in(knl.tree):
         if loop.iname == scan.iname and scan.node.update in leaves(loop) and loop.body != Leaf(scan.node.update):
-            raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' has other statements too.",
+            raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' also encloses other statements.",
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
 
 
@@ -91,9 +91,9 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
     own = {x: v for x, v in at.items() if x in knl.statement_by_id[node.init].inames}
     what = why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
     return PreconditionError(
-        f"The reduction of '{node.final}' is no scan along '{sweep}': {values_text(sizes, 'with {}, ')}{what}.",
+        f"The reduction of '{node.final}' is not a scan along '{sweep}': {values_text(sizes, 'with {}, ')}{what}.",
         subject=node.name,
-        hint=f"a scan's lower bound is fixed and its upper one moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
+        hint=f"in a scan only the upper bound moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
 
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
@@ -103,7 +103,7 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
-    """The operands of each instance that the instance before it does not have."""
+    """The operands of each instance that the previous instance does not have."""
     before = _one_further(terms, sweep)
     lost = before.intersect(sums.onto(terms.inames)).subtract(terms)
     iname, = node.inames
@@ -139,15 +139,15 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
             if d.sink == update.id and d.source != update.id and d.array not in ("", update.written)]
     for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
         if not d.exact:
-            raise UndecidedError(f"Whether the operands of '{update.id}' stay as they are along '{sweep}' cannot be "
+            raise UndecidedError(f"Whether the operands of '{update.id}' keep their values along '{sweep}' cannot be "
                                  "decided.", f"they are read from '{d.array}', and "
                                  f"{why_undecided(knl, d.array, d.source, d.sink)}",
                                  hint="compute them before the loop, into a separate array")
         sizes, source, sink = BrokenPairs(knl, d.source, d.sink, d.relation, d.array, d.kind).smallest
         raise PreconditionError(
-            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {values_text(sizes, 'with {}, ')}"
-            f"{instance_text(d.source, source)} writes to '{d.array}' what {instance_text(d.sink, sink)} reads, and "
-            "others read another value there.", subject=d.array,
+            f"The operands of '{update.id}' change along '{sweep}': {values_text(sizes, 'with {}, ')}"
+            f"{instance_text(d.source, source)} writes an element of '{d.array}' that "
+            f"{instance_text(d.sink, sink)} reads, and other instances read another value there.", subject=d.array,
             hint="write to an array that the reduction does not read")
 
 

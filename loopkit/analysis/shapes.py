@@ -1,4 +1,4 @@
-"""Shapes of arrays: as declared, or as the accesses need them."""
+"""Shapes of arrays: the declared shapes, or the smallest that contain all accesses."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
         ranks = {len(a.subscripts) for a in accesses} | ({len(declared)} if declared is not None else set())
         if len(ranks) > 1:
             raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
-                             subject=name, hint="an array has one number of axes, the same wherever it is used")
+                             subject=name, hint="use an array with the same number of subscripts everywhere")
         if declared is not None:
             shapes[name] = declared if name not in knl.temporaries else tuple(_known_extent(knl, e) for e in declared)
         elif accesses:
@@ -97,7 +97,7 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
 def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 
-    Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
+    An array is left out if isl's budget ends before the question is decided. Such an output is initialized with zeros.
     """
     return frozenset(name for name in knl.array_args if name in knl.written_names and _is_fully_written(knl, name))
 
@@ -112,7 +112,7 @@ def _is_fully_written(knl: LoopKernel, name: str) -> bool:
 def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
     """The elements that *accesses* to one array access within its shape.
 
-    A transformed kernel's accesses may have a form from which the shape no longer follows.
+    Accesses of a transformed kernel may have a form from which the shape cannot be inferred.
     """
     name = accesses[0].array
     shape = array_shapes(knl)[name] if knl.data[name].shape is None else (None,)

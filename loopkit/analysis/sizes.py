@@ -57,9 +57,9 @@ def ragged_sizes(knl: LoopKernel, assumptions: Set, known: Mapping[str, int], na
                  ) -> list[dict[str, int]]:
     """A few small sets of sizes, each with the *known* ones, that are likely to show a fault of *knl*.
 
-    Each of *names* is 0, 1, a prime, one less than a tile, a whole tile, one more, and two tiles and a bit, as far as
-    *assumptions* allow it. Each of the first names is also 0 alone. A size that divides an integer is not 0. Sets with
-    too many elements are left out, except for the first.
+    Each of *names* is 0, 1, a prime, one less than a tile, a full tile, one more, and a little more than two tiles, as
+    far as *assumptions* allow it. Each of the first names is also 0 alone. A size that divides an integer is not 0.
+    Sets with too many elements are left out, except for the first.
 
     :raises CallError: the known sizes are not allowed.
     """

@@ -1,4 +1,4 @@
-"""The proof that a step preserves values: each read gets the value of the same write as before.
+"""The proof that a step preserves values: each read gets the value of the same write as before the step.
 
 A write instance identifies a value. The *wanted* flow relates each write instance to the instances that must read its
 value; the *found* flow is the one after the step. A wanted pair that is not found is a lost value; a found pair that
@@ -55,7 +55,7 @@ def wrong_values(wanted: Flow, found: Flow, continued: Collection[str] = ()) -> 
 
 
 def beyond(first: Flow, second: Flow) -> Iterator[tuple[Pair, Map]]:
-    """The pairs of *first* that are none of *second*."""
+    """The pairs of *first* that are not in *second*."""
     for pair, relation in first.items():
         if pair not in second or not relation.is_subset(second[pair]):
             rest = without(relation, second, pair)
@@ -64,7 +64,7 @@ def beyond(first: Flow, second: Flow) -> Iterator[tuple[Pair, Map]]:
 
 
 def without(pairs: Map, flow: Flow, statements: Pair) -> Map:
-    """The *pairs* of instances of two *statements* that are none of *flow*."""
+    """The *pairs* of instances of two *statements* that are not in *flow*."""
     return pairs.subtract(flow[statements]) if statements in flow else pairs
 
 

@@ -63,7 +63,7 @@ def _in_words(cause: If | For | Region | None) -> str:
 
 
 def noun_of(node: Sync | Region | For) -> str:
-    """A barrier or an instruction of several threads in messages."""
+    """The noun for a barrier or an instruction of several threads in messages."""
     if not isinstance(node, Sync) and node.instruction is not None:
         return node.instruction.noun
     return "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"

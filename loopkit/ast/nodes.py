@@ -46,8 +46,8 @@ class Completion(Enum):
 class Instruction:
     """A hardware instruction, which replaces the node that it belongs to.
 
-    The node is its meaning and its emulation: a target without the instruction runs the node itself, and the checks
-    compare the instruction with the node. A new instruction is one file of :mod:`loopkit.instructions`.
+    The node defines the result of the instruction: a target without the instruction runs the node itself, and the
+    checks compare the two. A new instruction is one file of :mod:`loopkit.instructions`.
 
     :cvar noun: its name in messages.
     :cvar scope: the threads that execute it together; all of them must reach it.
@@ -80,7 +80,7 @@ class Instruction:
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
-        """Its assumptions about the arguments of a call."""
+        """The assumptions of the instruction about the arguments of a call."""
         return ()
 
     @property
@@ -89,13 +89,13 @@ class Instruction:
         return frozenset()
 
     def claims(self, element: Expression, target: Expression) -> bool:
-        """Does it access *element* in an assignment to *target*, so that no other instruction may?"""
+        """Does the instruction access *element* in an assignment to *target*? No other instruction may then."""
         return False
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
         """The elements of arrays in warp registers that it reads from other lanes in *region*, which it executes.
 
-        :raises InternalError: the code of *region* is not what it does.
+        :raises InternalError: *region* has another result than the instruction.
         """
         return ()
 
@@ -329,14 +329,14 @@ class Program:
         return None if all(isinstance(node, Call) for node in self.order.children) else self.order
 
 
-# What print(lk.lower(knl)) shows
+# The text that print(lk.lower(knl)) prints
 
 #: Operations that C has an assignment for; the others print by name: ``max=``.
 _OPERATORS = {"sum": "+", "product": "*"}
 
 
 def program_text(program: Program) -> str:
-    """*program* as text, a launch after the other; before them what the host does, if it is more than that.
+    """*program* as text: its launches one after another, after the host's loops, if there are any.
 
     >>> import pymbolic.primitives as p
     >>> body = Block((For("i", 0, p.Variable("n"), 1, Block((Assign(p.Variable("s"), 1, "sum", "insn"),))),))

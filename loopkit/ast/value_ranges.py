@@ -22,7 +22,7 @@ from loopkit.expr.mappers import children, variables
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """The least value of each integer variable that has a known one."""
+    """The known least values of integer variables."""
 
     lower: Mapping[str, int] = field(default_factory=dict)
 

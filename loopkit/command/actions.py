@@ -1,4 +1,4 @@
-"""What ``show``, ``diff``, ``review`` and ``check`` find out about a kernel, and the exit status that it means."""
+"""The results of ``show``, ``diff``, ``review`` and ``check`` for a kernel, and their exit statuses."""
 from __future__ import annotations
 
 from argparse import Namespace
@@ -34,7 +34,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an action found.
+    """The result of an action.
 
     :ivar kernel: the name of the kernel.
     :ivar data: for JSON; empty: that of the document.

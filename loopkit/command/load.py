@@ -50,7 +50,7 @@ def load_kernel(address: KernelAddress) -> LoopKernel:
     """Run the file of *address* and take its kernel.
 
     The file runs as an imported module: its ``__name__`` is its stem, and it imports its neighbours, as it does under
-    ``python FILE.py``. A second file may have neighbours of the same names. What the file prints goes to stderr.
+    ``python FILE.py``. A second file may have neighbours of the same names. The output of the file goes to stderr.
 
     :raises UsageError: there is no such file, it raises an exception, or the name is not that of a kernel.
     :raises UnknownNameError: the file does not have this name.

@@ -42,7 +42,7 @@ class Weak:
     """The type of an operand that adapts to its surroundings.
 
     :ivar rank: 1, 2 or 3 for an integer, a real or a complex number.
-    :ivar dtype: what it is where nothing else decides; ``None`` for a literal.
+    :ivar dtype: the dtype if nothing else determines it; ``None`` for a literal.
     """
 
     rank: int
@@ -101,7 +101,7 @@ def literal_type(value: object) -> Type:
         case complex():
             return WEAK_COMPLEX
         case _:
-            raise TypeError(f"{value!r} is no number of the kernel language")
+            raise TypeError(f"{value!r} is not a number of the kernel language")
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ _OF_INTEGERS: Mapping[str, Callable[[int], int]] = {
 
 
 class NoValueError(Exception):
-    """An expression that has no value: it is no integer arithmetic, or a name of it has none."""
+    """An expression has no value: it is not integer arithmetic, or one of its names has no value."""
 
 
 class _KnownValues(dict[str, int]):
@@ -41,13 +41,13 @@ def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
     7
 
     :raises KeyError: a name of *expr* has no value in *values*.
-    :raises NoValueError: the value depends on a node that is no integer arithmetic.
+    :raises NoValueError: the value depends on a node that is not integer arithmetic.
     """
     return evaluator(expr)(values)
 
 
 def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
-    """:func:`evaluate`; ``None`` where a name has no value in *values*, or *expr* is no integer arithmetic."""
+    """:func:`evaluate`; ``None`` where a name has no value in *values*, or *expr* is not integer arithmetic."""
     try:
         return int(evaluator(expr)(_KnownValues(values)))
     except NoValueError:
@@ -56,7 +56,7 @@ def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
 
 @lru_cache(maxsize=4096)
 def evaluator(expr: Expression) -> Evaluator:
-    """*expr* as a function of parameter values, which raises NoValueError at a node that is no integer arithmetic."""
+    """*expr* as a function of parameter values, which raises NoValueError at a node that is not integer arithmetic."""
     shifted = parameter_plus_constant(expr)
     if shifted is not None:
         name, constant = shifted
@@ -83,7 +83,7 @@ def evaluator(expr: Expression) -> Evaluator:
         case _:
             # a branch that is not taken needs no value
             def no_value(values: Mapping[str, int]) -> int:
-                raise NoValueError(f"{expr!r} is no integer arithmetic")
+                raise NoValueError(f"{expr!r} is not integer arithmetic")
             return no_value
 
 

@@ -148,7 +148,7 @@ class Bounds:
                 return 0.0 if min(self._each(factors)) >= 0 else -math.inf
             case p.Quotient(numerator=a, denominator=b):
                 low, divisor = self._each((a, b))
-                # -0.0 is no negative number, but divides like one; an integer has no such zero
+                # -0.0 is not negative, but divides like a negative number; an integer has no such zero
                 return 0.0 if low >= 0 and (divisor > 0 or (divisor == 0 and not self._is_real(b))) else -math.inf
             case p.Power(base=base, exponent=int(exponent)) if exponent % 2 == 0 and self._is_real(base):
                 return 0.0

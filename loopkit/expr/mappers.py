@@ -30,7 +30,7 @@ class _Fields(dict[type, tuple[tuple[str, ...], tuple[str, ...]]]):
     def __missing__(self, node: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
         operands = next((held for known, held in _OPERANDS.items() if issubclass(node, known)), None)
         if operands is None:
-            raise TypeError(f"{node.__name__} is no node of the kernel language")
+            raise TypeError(f"{node.__name__} is not a node of the kernel language")
         self[node] = operands, tuple(f.name for f in fields(node))
         return self[node]
 

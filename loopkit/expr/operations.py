@@ -26,22 +26,22 @@ _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReductionOperation(Operation, Declared):
-    """An operation that ``make_kernel(..., reductions=[...])`` adds to the language.
+    """A user's reduction operation: ``make_kernel(..., reductions=[...])`` adds it to the language.
 
-    Its reductions run upwards, as a loop would, unless it is *reorderable*: only then may a reduction iname be spread
-    over threads, or its loops change their order.
+    Its reductions combine the operands in the order of the loop. If the operation is *reorderable*, they may run in any
+    order, and a reduction iname may be distributed over threads.
 
     >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0)
     >>> largest.expression == largest.apply(*map(parse_expression, "ab"))
     True
 
-    :arg name: its name in the language.
-    :arg combine: an expression in ``a``, what was combined so far, and ``b``, the next operand.
-    :arg neutral: the number that a reduction starts from.
-    :arg reorderable: operands may be combined in any order and grouping. The kernel carries it as an obligation.
-    :raises ParseError: *combine* is no expression.
-    :raises PreconditionError: *combine* names something else or subscripts, *neutral* is no number, or small integers
-        show that the operation is not reorderable.
+    :arg name: the name of the operation in the language: ``name(k, operand)``.
+    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand.
+    :arg neutral: the first value of ``a``, a number.
+    :arg reorderable: operands may be combined in any order and grouping. This claim is an obligation of the kernel.
+    :raises ParseError: *combine* is not an expression.
+    :raises PreconditionError: *combine* has other names or subscripts, *neutral* is not a number, or small
+        integers show that the operation is not reorderable.
     """
 
     neutral: complex = 0
@@ -49,19 +49,20 @@ class ReductionOperation(Operation, Declared):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and isinstance(self.combine, str)):
-            raise PreconditionError("A reduction operation takes its name and what combines two operands as texts.",
+            raise PreconditionError("The name and the combination of a reduction operation must be texts.",
                                     subject=str(self.name))
         strangers = variables(self.expression) - {"a", "b"}
         if strangers:
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
-                subject=self.name, hint="write what varies into the operand: f(k, w[k]*x[k])")
+                subject=self.name, hint="write other names into the operand: f(k, w[k]*x[k])")
         subscripts = any(isinstance(part, p.Subscript) for part in subexpressions(self.expression))
         for is_wrong, text in (
-                (subscripts, f" combines two numbers, and '{self.combine}' takes one of them for an array"),
-                (not isinstance(self.reorderable, bool), f": reorderable= is True or False, not {self.reorderable!r}"),
+                (subscripts, f" combines two numbers, but '{self.combine}' subscripts one of them"),
+                (not isinstance(self.reorderable, bool),
+                 f": reorderable= must be True or False, not {self.reorderable!r}"),
                 (not isinstance(self.neutral, int | float | complex | np.number),
-                 f" starts from a number, not from {self.neutral!r}")):
+                 f": neutral= must be a number, not {self.neutral!r}")):
             if is_wrong:
                 raise PreconditionError(f"The reduction '{self.name}'{text}.", subject=self.name)
         if self.reorderable:
@@ -83,7 +84,7 @@ class ReductionOperation(Operation, Declared):
     def neutral_of(self, dtype: np.dtype) -> object:
         """:raises PreconditionError: *dtype* has no such number."""
         fits = False
-        # each number says in its own way that it has no place in a dtype
+        # each kind of number has its own error for a dtype that cannot hold it
         with suppress(TypeError, ValueError, OverflowError), np.errstate(over="ignore"):
             whole = complex(self.neutral)
             if dtype.kind == "c" or not whole.imag:
@@ -93,7 +94,7 @@ class ReductionOperation(Operation, Declared):
                     else bool(np.isfinite(complex(value)) == np.isfinite(whole))
         if not fits:
             raise PreconditionError(
-                f"The reduction '{self.name}' starts from {self.neutral}, which is no number of its dtype {dtype}.",
+                f"The reduction '{self.name}' starts from {self.neutral}, which its dtype {dtype} cannot hold.",
                 subject=self.name, hint=f"another neutral=, or operands of another dtype: "
                                         f"{self.name}(k, cast(float64, x[k]))")
         return value

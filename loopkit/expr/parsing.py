@@ -1,9 +1,8 @@
-"""Text to expressions: a Pratt parser over the tokens of a source, with Python's precedence.
+"""The parser of expressions: a Pratt parser over the tokens of a source, with the precedence of Python.
 
-``min``, ``max``, ``sum``, ``product``, ``any`` and ``all`` are reductions where they have exactly two
-arguments of which the first is an iname, a list of inames (``[i, j]`` or ``(i, j)``) or a domain
-(``{[k]: 0<=k<n}``). ``min`` and ``max`` of two or more other values are values; so the larger of the iname
-``i`` and 3 is written ``max(3, i)``.
+``min``, ``max``, ``sum``, ``product``, ``any`` and ``all`` are reductions if they have exactly two arguments and the
+first is an iname, a list of inames (``[i, j]`` or ``(i, j)``) or a domain (``{[k]: 0<=k<n}``). Other calls of ``min``
+and ``max`` are values: the larger of the iname ``i`` and 3 is written ``max(3, i)``.
 """
 from __future__ import annotations
 
@@ -369,7 +368,7 @@ def parse_expression(text: str, what: str = "the expression", known: KnownNames 
     >>> print(parse_expression("2*x[i, j] - 1"))
     2*x[i, j] + -1
 
-    :raises ParseError: *text* is no expression.
+    :raises ParseError: *text* is not an expression.
     :raises UnknownNameError: it calls an unknown function.
     """
     source = Source(text, what)

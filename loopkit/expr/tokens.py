@@ -140,7 +140,7 @@ class Cursor:
         return found
 
     def name(self, expected: str) -> str:
-        """Step over a name that is no keyword."""
+        """Step over a name other than a keyword."""
         word = self.text
         if self.kind != "name" or word in KEYWORDS:
             raise self.error(expected)

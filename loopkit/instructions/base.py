@@ -20,10 +20,10 @@ from loopkit.kernel.statement import Statement
 class MemoryInstruction(Instruction):
     """An instruction that makes the accesses of a statement.
 
-    :cvar memories: the address spaces on which it works; a statement that writes elsewhere uses plain loads and
+    :cvar memories: the address spaces that it can access; a statement that writes to others uses plain loads and
         stores.
     :cvar capability: the first architecture that has it: 80 for sm_80.
-    :cvar alternative: what a user can do on an earlier one, as a part of a hint.
+    :cvar alternative: a way out on earlier architectures, as a part of a hint.
     """
 
     memories: ClassVar[frozenset[AddressSpace]] = frozenset()
@@ -31,15 +31,15 @@ class MemoryInstruction(Instruction):
     alternative: ClassVar[str] = ""
 
     def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
-        """Called if the assignee of *statement* is in a *memory* on which the instruction does not work.
+        """Called if the assignee of *statement* is in a *memory* that the instruction cannot access.
 
         :raises PreconditionError: plain loads and stores cannot replace the instruction.
         """
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
-        """Check that it can execute *statement*, whose *expression* has no calls of rules.
+        """Check that the instruction can execute *statement*, whose *expression* has no calls of rules.
 
-        :raises PreconditionError: it cannot.
+        :raises PreconditionError: the instruction cannot execute it.
         """
 
 
@@ -101,7 +101,7 @@ class ElementText:
 
 @dataclass(frozen=True)
 class InstructionText:
-    """The text of a language for one class of instructions.
+    """The code of one class of instructions in one language.
 
     :ivar helpers: the texts of the functions that it calls, by name.
     :ivar assignment: the lines of an assignment by the instruction.
@@ -109,7 +109,7 @@ class InstructionText:
     :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
     :ivar loop: the lines of a loop that the instruction executes.
     :ivar sync: the lines at a synchronisation of threads.
-    :ivar assumes_layout: it is right only if arrays have the layout that the instruction assumes.
+    :ivar assumes_layout: the text is correct only if arrays have the layout that the instruction assumes.
     :ivar element: a temporary's element in global memory; ``None``: that of its values.
     """
 

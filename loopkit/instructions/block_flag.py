@@ -55,7 +55,7 @@ def _storing(printer: Printer, node: Assign, flag: BlockFlag, bounds: LowerBound
 #: In the order in which the functions need each other.
 CUDA = InstructionText({
     "flagged": """
-// a value that one block passes to another: 4 bytes of it in each word, below a flag that says they are there
+// a value that one block passes to another: 4 bytes of it in each word, below a flag that is set once they are there
 template <typename T> struct flagged {
     using type = T;
     static constexpr int count = (sizeof(T) + 3) / 4;

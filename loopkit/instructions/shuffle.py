@@ -73,10 +73,10 @@ def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[As
         case [*guards, Assign() as node] if all(isinstance(g, If) and g.otherwise is None for g in guards):
             pass
         case _:
-            raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
+            raise InternalError("A shuffle must be one assignment, perhaps under a guard.")
     reads = {e for e in elements_of(node.value, warp_arrays) if e != node.target}
     if len(reads) != 1:
-        raise InternalError(f"The shuffle of '{node.statement}' should read one element of another lane.")
+        raise InternalError(f"The shuffle of '{node.statement}' must read one element of another lane.")
     return node, reads.pop()
 
 
@@ -196,6 +196,6 @@ def _purpose(parts: Mapping[str, Assign], shuffles: Collection[Shuffle]) -> str:
 
 
 def _is_guarded(region: Region) -> bool:
-    """Must lanes read that must not write? Then a guard is between the two."""
+    """Must lanes read that must not write? Then a guard separates the two."""
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))

@@ -27,7 +27,7 @@ WIDEST = 16
 class Vector:
     """The elements that a loop accesses by one subscript of its body, *loaded* before and *stored* after the loop.
 
-    :ivar name: of the registers that hold them.
+    :ivar name: the name of the registers that hold them.
     :ivar element: the access in the body, whose subscript grows by 1 with the loop's variable.
     :ivar length: elements of one access; the first element of the loop is a multiple of it.
     :ivar assumed: the assumptions about the arguments of a call that do not follow from the kernel.
@@ -157,7 +157,7 @@ def _condition_at(expr: Expression, iname: str, value: Expression) -> Expression
 
 
 def must_read_elements(expr: Expression) -> Iterator[p.Subscript]:
-    """The elements that *expr* reads whatever their values, the inner ones first."""
+    """The elements that *expr* reads independently of their values, the inner ones first."""
     match expr:
         case p.If():
             yield from must_read_elements(expr.condition)
@@ -183,9 +183,9 @@ _BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 def in_registers(loop: For) -> For:
     """*loop* with the elements of its vectors in registers, indexed from the first iteration.
 
-    Neighbours of elements that are loaded and not written come from registers too, as far as these hold them; not if
-    the vector may be loaded element by element. An excluded iteration is computed into registers if it has no effect,
-    so that there is no branch.
+    Neighbours of loaded elements also come from registers if these hold them and no iteration writes them. This does
+    not apply to a vector that may be loaded element by element. An excluded iteration is computed into registers if it
+    has no effect, so that there is no branch.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -211,7 +211,7 @@ def in_registers(loop: For) -> For:
 
 
 def _stored_by_elements(loop: For, vector: Vector) -> For:
-    """The loop that stores the elements of *vector* in the iterations of *loop* that run, if not all of them do.
+    """The loop that stores the elements of *vector* in the executed iterations of *loop*, if some are not executed.
 
     Each store has the full condition: so it is predicated, and no branch delays later loads.
     """
@@ -224,7 +224,7 @@ def _stored_by_elements(loop: For, vector: Vector) -> For:
 
 
 def loaded_by_elements(loop: For, vector: Vector) -> For:
-    """The loop that loads the elements of *vector* that the iterations of *loop* that run need.
+    """The loop that loads the elements of *vector* for the executed iterations of *loop*.
 
     An iteration may need the neighbour of its element, which an excluded iteration would have loaded.
     """
@@ -248,7 +248,7 @@ def must_reads(assign: Assign) -> dict[p.Subscript, None]:
 
 
 def distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
-    """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is none of them."""
+    """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is not among them."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
@@ -268,7 +268,7 @@ def _is_held(loop: For, by: int) -> p.Comparison:
 
 def in_steps(printer: Printer, loop: For, length: int, bounds: LowerBounds,
              move: Callable[[Expression, LowerBounds], str]) -> Iterator[str]:
-    """The lines that *move* gives for each *length* iterations of *loop*, by the first of them."""
+    """The lines of *move* for each *length* iterations of *loop*; its argument is the first of these iterations."""
     x, every = loop.iname, iterations(loop)
     if len(every) == length:
         yield move(every.start, bounds)

@@ -48,16 +48,16 @@ class CellDifference(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Replay(Shown):
-    """Both orders of a refused step, run on the same data; it prints.
+    """The results of both orders of a refused step, run on the same data. It prints as text.
 
     :ivar witness: the two instances that the step swaps.
     :ivar parameters: the sizes.
-    :ivar order: how the refused order swaps them, as text.
+    :ivar order: the order of the two in the refused kernel, as text.
     :ivar expected: the value that passes between the two instances in the reference order; *got*: in the refused order.
         ``None``: unknown.
     :ivar differing: the elements that differ in the end.
-    :ivar cells: number of written elements.
-    :ivar seed: of the random data.
+    :ivar cells: the number of written elements.
+    :ivar seed: the seed of the random data.
     """
 
     witness: Witness
@@ -161,7 +161,7 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple
                     for s, values in (witness.source, witness.sink))
     missing = next((x for x in (source, sink) if x not in found), None)
     if missing is not None:
-        raise CallError(f"{missing.text(knl)} is no instance at these sizes.",
+        raise CallError(f"{missing.text(knl)} is not an instance at these sizes.",
                         argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
     ran = []
     for title, steps in broken_orders(knl, found, reference.sizes, source, sink):

@@ -20,7 +20,7 @@ R = TypeVar("R")
 _WORDS: Mapping[object, tuple[str, str]] = {
     str: ("a text", "texts"), bool: ("True or False", "truth values"), int: ("an integer", "integers"),
     float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
-    npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("a set of isl's", "sets of isl's"))}
+    npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
 
 #: The classes of numbers; True and False do not count.
 _NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}
@@ -51,7 +51,7 @@ def require_kinds(function: Callable[..., object], args: Sequence[object], kwarg
         if not kind.has(value):
             text = " ".join(repr(value).split())
             raise PreconditionError(
-                f"{function.__name__}: {parameter.name}= is {kind.one}, not "
+                f"{function.__name__}: {parameter.name}= must be {kind.one}, not "
                 f"{text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}.", subject=parameter.name,
                 hint=_example(function) if parameter.default is parameter.empty else
                 f"the default is {parameter.name}={parameter.default!r}")

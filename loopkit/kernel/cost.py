@@ -63,7 +63,7 @@ class Cells(Shown):
         return f"{size} {what}{'' if size == '1' else 's'} a {OWNERS[self.space]}"
 
     def more_than(self, other: Cells) -> bool:
-        """Is the address space larger, or the same with more bytes for some of the sample sizes?"""
+        """Is the address space larger than that of *other*, or the same with more bytes for some sample sizes?"""
         mine, theirs = SPACES.index(self.space), SPACES.index(other.space)
         if mine != theirs:
             return mine > theirs

@@ -19,10 +19,10 @@ class _Named(Enum):
 
 
 class AddressSpace(_Named):
-    """The memory of a temporary: of a thread, of a block (loopy calls it local), or of the device.
+    """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), or global.
 
-    WARP: each thread of a block holds its element in a register, and only warp instructions read those of other
-    threads. Lowering chooses it for values that threads combine.
+    WARP: each thread of a block holds its element in a register, and warp instructions read the elements of other
+    threads. Lowering chooses WARP for values that threads combine.
     """
 
     PRIVATE = "private"
@@ -35,20 +35,20 @@ class AddressSpace(_Named):
 def named_space(space: object, temporary: str) -> AddressSpace:
     """The address space of *temporary*, by its name (``"local"`` is ``"shared"``) or as it is.
 
-    :raises PreconditionError: there is none of this name that users may choose.
+    :raises PreconditionError: users cannot choose an address space of this name.
     """
     try:
         found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
         found = AddressSpace.WARP
     if found is AddressSpace.WARP:
-        raise PreconditionError(f"'{temporary}' has the address space {space!r}.", subject=str(space),
+        raise PreconditionError(f"'{temporary}' cannot have the address space {space!r}.", subject=str(space),
                                 hint="the address spaces are private, shared (or local) and global")
     return found
 
 
 class CachePolicy(_Named):
-    """The cache policy of an array, by PTX's names.
+    """The cache policy of an array, by the names of PTX.
 
     EVICT_LAST: caches evict elements loaded from the array last. STREAMING: caches evict elements stored to it first.
     """
@@ -61,12 +61,13 @@ class CachePolicy(_Named):
 class GlobalArg(Declared):
     """An array argument in global memory.
 
-    :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
-    :ivar shape_like: an input whose size a call takes to allocate this output (of a stencil, for example); set by
-        ``make_kernel``.
-    :ivar inferred: without *shape*: the smallest shape that holds all accesses, found by ``make_kernel``; no
-        transformation changes it. ``None``: to be inferred from the current accesses.
-    :ivar cache_policy: ``None``: the default one.
+    :ivar shape: one extent (number of elements) for each axis, an integer or an expression of the kernel's parameters;
+        ``None``: inferred from the accesses.
+    :ivar shape_like: the input with the shape of this output (of a stencil, for example): a call allocates the output
+        with that shape. ``make_kernel`` sets it.
+    :ivar inferred: if *shape* is ``None``, the smallest shape that contains all accesses, computed by ``make_kernel``;
+        no transformation changes it. ``None``: to be inferred from the current accesses.
+    :ivar cache_policy: the cache policy of its loads or stores; ``None``: the default policy.
     """
 
     name: str
@@ -103,7 +104,7 @@ class MemoryLayout(Declared):
         return self.order.index(axis) if self.order else axis
 
     def in_memory(self, values: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        """*values* of the axes, reordered as the axes lie in memory."""
+        """*values* of the axes, in the order of the axes in memory."""
         return tuple(values[axis] for axis in self.order) if values and self.order else values
 
     def __str__(self) -> str:
@@ -115,10 +116,10 @@ class MemoryLayout(Declared):
 class TemporaryVariable(Declared):
     """A temporary: a value carried between statements.
 
-    :ivar shape: ``None``: inferred from the accesses, ``()``: a scalar.
-    :ivar address_space: ``None``: storage allocation chooses it from the writers and readers. ``make_kernel`` takes
-        names, too.
-    :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
+    :ivar shape: one extent for each axis; ``()``: a scalar; ``None``: inferred from the accesses.
+    :ivar address_space: the memory of its cells; ``None``: storage allocation chooses it from the writers and readers.
+        ``make_kernel`` also accepts its name (``"shared"``).
+    :ivar fixed: the user declared the shape and the address space; lowering uses exactly these, or raises an error.
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
     """
@@ -140,7 +141,7 @@ class TemporaryVariable(Declared):
 
 @dataclass(frozen=True, repr=False)
 class SubstitutionRule(Declared):
-    """``name(arguments) := expr``."""
+    """A substitution rule ``name(arguments) := expr``: each use ``name(...)`` in a statement stands for *expr*."""
 
     name: str
     arguments: tuple[str, ...]
@@ -155,10 +156,10 @@ VERIFY = ("off", "on", "full")
 class Options(Declared):
     """Choices of code generation, set by :func:`loopkit.set_options`.
 
-    :ivar full_tiles: emit a version without guards for full tiles beside the generic one.
-    :ivar annotate: emit comments with statement ids, the combination of partial reduction results between threads, and
-        the dependence that each barrier serves.
-    :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
+    :ivar full_tiles: emit two versions of the code: one without guards for full tiles, and the generic one.
+    :ivar annotate: emit comments: statement ids, the combination of partial reduction results between threads, and the
+        dependence that each barrier enforces.
+    :ivar textual_unroll: write the iterations of ``unr`` loops as text instead of a loop under ``#pragma unroll``.
     :ivar min_blocks: the number of blocks that fit on a multiprocessor at once; the CUDA compiler limits the registers
         of a thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's
         threads, blocks and shared memory allow.
@@ -177,17 +178,17 @@ class Options(Declared):
         require_kinds(Options, (), vars(self))
         if self.min_blocks != "max" if isinstance(self.min_blocks, str) else self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks!r}.", subject="min_blocks",
-                                    hint="give the number of blocks that shall fit, 'max', or 0 for no limit")
+                                    hint="pass a number of blocks, 'max', or 0 for no limit")
         if self.verify not in VERIFY:
             raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
-                                    hint=f"it is one of {', '.join(VERIFY)}")
+                                    hint=f"pass one of {', '.join(VERIFY)}")
 
 
 def extent_of_checks(verify: object) -> str:
-    """The extent of checks, one of :data:`VERIFY` or a truth value; :raises PreconditionError: it is none of them."""
+    """The extent of checks, one of :data:`VERIFY`, for *verify*; :raises PreconditionError: there is none."""
     if isinstance(verify, bool):
         return "on" if verify else "off"
     if isinstance(verify, str) and verify in VERIFY:
         return verify
-    raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
-                            hint=f"give True, False, or one of {', '.join(VERIFY)}")
+    raise PreconditionError(f"verify={verify!r} is not an extent of checks.", subject="verify",
+                            hint=f"pass True, False, or one of {', '.join(VERIFY)}")

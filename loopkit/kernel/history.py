@@ -1,4 +1,4 @@
-"""The history of a kernel as a value: it prints as a script, replays on another kernel, and compares."""
+"""The history of a kernel is a value: it prints as a script, can be replayed on another kernel, and can be compared."""
 from __future__ import annotations
 
 import ast
@@ -31,12 +31,12 @@ Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOp
 
 
 def literal(value: object) -> str:
-    """*value* as Python text that makes it again; only recognized values have one, functions and open files have none.
+    """Python text that evaluates to *value*; numbers, texts, dtypes and their lists have one, functions and files not.
 
     >>> print(literal({"x": np.dtype("float32"), "shape": (4, None)}))
     {'x': np.float32, 'shape': (4, None)}
 
-    :raises PreconditionError: it is no value that text could make again.
+    :raises PreconditionError: *value* has no such text.
     """
     match value:
         case None | bool() | range():
@@ -100,7 +100,7 @@ def call_text(function: str, *args: str, **kwargs: str) -> str:
 
 def _no_value(value: object) -> PreconditionError:
     what = getattr(value, "__qualname__", type(value).__qualname__)
-    return PreconditionError(f"There is no text that makes {what!r} again.", subject=what,
+    return PreconditionError(f"{what!r} cannot be written as Python text.", subject=what,
                              hint="pass numbers, text, dtypes, and lists or mappings of them")
 
 
@@ -179,7 +179,7 @@ class HistoryStep(Shown):
         and loops of the host.
         """
         lines = self.found_effects if isinstance(self.found_effects, tuple) else self.found_effects()
-        object.__setattr__(self, "found_effects", lines)    # the function holds two kernels, the lines do not
+        object.__setattr__(self, "found_effects", lines)    # the function refers to two kernels, the lines do not
         return lines
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class HistoryStep(Shown):
         return self.line(shown)
 
     def line(self, text: Callable[[object], str] = literal) -> str:
-        """The step as a line of a script; :raises PreconditionError: an argument is no value (a function, say)."""
+        """The step as a line of a script; :raises PreconditionError: an argument (a function) has no text form."""
         start = () if self.name == "make_kernel" else ("knl",)
         call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
         return f"knl = {call}"
@@ -211,7 +211,7 @@ class HistoryStep(Shown):
 
 @dataclass(frozen=True, repr=False)
 class History(Sequence[HistoryStep], Shown):
-    """The transformations that made a kernel, in order: an immutable sequence of :class:`HistoryStep`.
+    """The transformations that produced a kernel, in order: an immutable sequence of :class:`HistoryStep`.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> knl = lk.split_iname(knl, "i", 16)
@@ -223,8 +223,8 @@ class History(Sequence[HistoryStep], Shown):
     knl = lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = 2*x[i]')
     knl = lk.split_iname(knl, 'i', 16)
 
-    :ivar made: the call of ``make_kernel`` before them; ``None``: the kernel was made in another way.
-    :ivar proven: the step that is being made took a proof of legality; ``False`` on every kernel that a user gets.
+    :ivar made: the call of ``make_kernel`` before the steps; ``None``: the kernel was made in another way.
+    :ivar proven: the current step needed a proof of legality; ``False`` for every kernel outside of a step.
     """
 
     steps: tuple[HistoryStep, ...] = ()
@@ -259,17 +259,17 @@ class History(Sequence[HistoryStep], Shown):
         return f"of {len(self.steps)} steps: {', '.join(step.name for step in self.steps)}" if self else "of no steps"
 
     def script(self) -> str:
-        """A Python script that makes the kernel again, as ``knl``.
+        """A Python script that makes the kernel, as ``knl``.
 
-        It holds the arguments as they were given, so that each step is checked again when it runs. Its comments list
-        the side effects of the steps (:attr:`HistoryStep.effects`).
+        The script has the arguments of the original calls. Each step is checked again when the script runs. Comments
+        list the side effects of the steps (:attr:`HistoryStep.effects`).
 
         :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument of a step has no text
             form; the message names the step.
         """
         if self.made is None:
-            raise PreconditionError("The kernel was not made by make_kernel, so that no script can make it again.",
-                                    subject="history", hint="history.replay(knl) makes its steps on a kernel")
+            raise PreconditionError("The kernel was not made by make_kernel, so it has no script.",
+                                    subject="history", hint="history.replay(knl) applies its steps to a kernel")
         lines: list[str] = []
         for number, step in enumerate((self.made, *self.steps)):
             try:
@@ -281,26 +281,26 @@ class History(Sequence[HistoryStep], Shown):
         return "\n".join([*_imports(body), "", body])
 
     def replay(self, kernel: K) -> K:
-        """Make the steps on *kernel*; see :func:`loopkit.replay`."""
+        """Apply the steps to *kernel*; see :func:`loopkit.replay`."""
         for number, step in enumerate(self.steps, 1):
             transformation = TRANSFORMATIONS.get(step.name)
             if transformation is None:
-                raise ReplayError(f"Step {number} of the history is no transformation that is known here.",
+                raise ReplayError(f"Step {number} of the history is not a transformation of loopkit.",
                                   number=number, step=str(step))
             try:
                 kernel = transformation(kernel, *step.args, **dict(step.kwargs))
             except LoopkitError as err:
-                raise ReplayError(f"Step {number} of the history cannot be made on this kernel.", number=number,
+                raise ReplayError(f"Step {number} of the history cannot be applied to this kernel.", number=number,
                                   step=str(step), cause=err) from err
         return kernel
 
     def show(self) -> Shown:
-        """The steps one after another, made once more: the verdict, what each changed, the kernel and its CUDA.
+        """A document of the steps, each applied again: its verdict, its changes, the kernel and the CUDA code.
 
         A table lists the cost after each step: launches, threads, barriers, shared memory, and temporaries in global
-        memory (scratch). Sizes are those of the kernel's text; registers are known after compilation only
-        (``lk.compile(knl).resources``). In a notebook, the kernel and the CUDA of each step are folded away; ``print``
-        names them only.
+        memory (scratch). Sizes are those of the kernel's text. The number of registers is known only after compilation
+        (``lk.compile(knl).resources``). A notebook folds the kernel and the CUDA code of each step; ``print`` only
+        names them.
 
         >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
         >>> print(lk.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0").history.show())  # doctest: +ELLIPSIS
@@ -326,13 +326,13 @@ class History(Sequence[HistoryStep], Shown):
           ...
 
         :raises PreconditionError: the kernel was not made by ``make_kernel``.
-        :raises ReplayError: a step cannot be made once more.
+        :raises ReplayError: a step cannot be applied again.
         """
         shown_steps: Shown = ENTRY_POINTS["steps"](self)
         return shown_steps
 
     def diff(self, other: History) -> HistoryDiff:
-        """The changes from this history to *other*.
+        """The differences between this history and *other*, step by step.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> first = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 16)
@@ -369,8 +369,8 @@ class Change(Shown):
     """One line of a comparison of two histories.
 
     :ivar kind: ``"kept"``, ``"changed"``, ``"removed"`` or ``"added"``.
-    :ivar old: the step of the first history; ``None`` where it was added. Step 0 is the making of the kernel.
-    :ivar new: the step of the second one; ``None`` where it was removed.
+    :ivar old: the step of the first history; ``None`` if it was added. Step 0 is the call of ``make_kernel``.
+    :ivar new: the step of the second history; ``None`` if it was removed.
     """
 
     kind: str
@@ -392,9 +392,9 @@ class Change(Shown):
 
 @dataclass(frozen=True, repr=False)
 class HistoryDiff(Shown):
-    """The differences between two histories; it prints, and is false if they are equal.
+    """The differences between two histories. It prints as lines, and is false if the histories are equal.
 
-    :ivar common: how many steps the two share before the first that differs.
+    :ivar common: the number of steps that the two share before the first difference.
     """
 
     changes: tuple[Change, ...]

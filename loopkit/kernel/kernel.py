@@ -1,4 +1,4 @@
-"""LoopKernel: a frozen program with an order."""
+"""LoopKernel: an immutable program, its order of execution, and its data."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,15 +84,16 @@ class KernelBody:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LoopKernel(KernelBody, KernelData, Shown):
-    """Statements, the tree that orders them, and the data that they access.
+    """A kernel: statements, the tree that orders them, and the data that they access. It is immutable.
 
-    A kernel derived from another one inherits its dependences, through the constructors in
-    :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone is refused.
+    :func:`loopkit.make_kernel` makes a kernel, and transformations make kernels from kernels. A derived kernel inherits
+    the dependences through the constructors in :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone
+    is refused.
 
     :ivar name: the name of the generated function.
-    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference.
-        The field has no default, so that each caller states the reference order of its dependences.
-    :ivar obligations: assumptions in place of proofs.
+    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference
+        order. The field has no default, so each caller states the reference order of the dependences.
+    :ivar obligations: claims of the user (``assume=``, ``unsafe=``) in place of proofs.
     :ivar whole: for a launch in a loop of the host, the facts of the whole kernel; ``None`` for other kernels.
     :ivar memo: results of analyses of this kernel object, by name: a cache that may be emptied at any time.
     """
@@ -215,7 +216,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     @property
     def domains(self) -> tuple[InstanceSet, ...]:
-        """The distinct instance sets of the statements; those of a sum are among them.
+        """The distinct instance sets of the statements, including those of the statements of reductions.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
         >>> [d.inames for d in knl.domains]
@@ -229,7 +230,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     @property
     def instructions(self) -> tuple[Statement, ...]:
-        """The statements as they are printed: in the order of the text, with whole reductions as expressions.
+        """The statements as printed: in the order of the text, with complete reductions as expressions.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
         >>> [s.id for s in knl.instructions]
@@ -258,7 +259,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return self.temporaries
 
     def all_inames(self) -> frozenset[str]:
-        """Every iname of a statement.
+        """The inames of all statements.
 
         >>> sorted(lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), "i", 4).all_inames())
         ['i_inner', 'i_outer']
@@ -272,13 +273,24 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 
     def plot(self, what: str = "domain", **options: Any) -> Any:
-        """A picture of the kernel: it prints in words, a notebook draws it, ``.save("k.svg")`` writes it to a file.
+        """A picture of the kernel. It prints as text, a notebook draws it, and ``.save("k.svg")`` writes a file.
 
-        - ``"domain"``: the points of one statement, tiles, and dependences between them as arrows.
+        The pictures and their options:
+
+        - ``"domain"``: the points of one statement, tiles, and dependences between them as arrows. *statement* is an id
+          (default: the first). *inames* are down, across and from panel to panel; ``"i_outer, i_inner"`` share a side
+          (default: the first two, with those of one split together). *fixed* has values of other inames (default: the
+          least), *parameters* sizes (default: small ones). *colour* is ``"block"``, ``"thread"`` or ``"time"``
+          (default: the first that differs).
         - ``"loops"``: launches, the host's loops, blocks, threads, loops, barriers and statements.
-        - ``"dependences"``: the dependences between statements, with kinds, arrays and distances.
-        - ``"grid"``: the blocks of a launch, and one of them opened into warps and threads.
+        - ``"dependences"``: the dependences between statements, with kinds, arrays and distances. *statements* are ids
+          (default: all).
+        - ``"grid"``: the blocks of a launch, and one of them opened into warps and threads. *launch* is a name
+          (default: the first with several threads), *block* has the coordinates of the opened block; *parameters*.
         - ``"access"``: the addresses that the threads of a warp access at once, with sectors or bank conflicts.
+          *statement* and *array* select the access (default: the first). *block* and *warp* (its number in the block)
+          select the warp (default: the first with most threads). *fixed* has values of the loops (default: the first
+          iteration); *parameters* (default: large sizes).
 
         >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<m}", "a[i, j] = 2*a[i-1, j]", name="down")
         >>> print(knl.plot("domain", parameters={"n": 4, "m": 3}))
@@ -291,16 +303,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
           i=3  6 7 8
         arrows: flow dependence of a, distance (i +1) 6 times
 
-        :arg what: the picture.
-        :arg options: of ``"domain"``: *statement* (an id; default: the first), *inames* (what is down, across and from
-            panel to panel; ``"i_outer, i_inner"`` share a side; default: the first two, with those of one split
-            together), *fixed* (values of other inames; default: their least), *parameters* (sizes; default: small
-            ones) and *colour* (``"block"``, ``"thread"`` or ``"time"``; default: the first that differs).
-            Of ``"dependences"``: *statements* (ids; default: all). Of ``"grid"``: *launch* (a name; default: the first
-            with several threads), *parameters* and *block* (the coordinates of the one that is opened).
-            Of ``"access"``: *statement* and *array* (default: the first access), *parameters* (default: large ones),
-            *block* and *warp* (its number in the block; default: the first with most threads) and *fixed* (values of
-            the loops; default: the first iteration).
+        :arg what: the name of the picture.
+        :arg options: the options of the picture, as above.
         :returns: an object with the methods above and the text ``svg``.
         :raises UnknownNameError: there is no such picture, option, statement, array, launch, iname or size.
         :raises PreconditionError: the points or addresses depend on data, are too many, or there are none; no iname is

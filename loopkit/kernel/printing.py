@@ -1,7 +1,7 @@
-"""The printed kernel: a text for people, in the kernel language.
+"""The printed kernel: a text in the kernel language.
 
-As long as nothing was transformed, ``make_kernel`` accepts the printed statements: reductions are folded back into
-``sum(k, ...)``, and conditions in a statement's instance set are printed as ``if=``.
+``make_kernel`` accepts the printed statements of a kernel that was not transformed: reductions are printed as ``sum(k,
+...)``, and conditions in a statement's instance set as ``if=``.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRODUCT = re.compile(r"(?<![\w.])(\d+)([A-Za-z_])")          # isl writes 16i f
 
 
 def kernel_text(knl: LoopKernel) -> str:
-    """*knl* in the kernel language: what was written and transformed, without anything that lowering finds.
+    """*knl* as text in the kernel language, without any result of lowering.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])", name="matvec")
     >>> print(kernel_text(lk.add_dtypes(knl, {"a,x": np.float32})))
@@ -129,7 +129,7 @@ def _domains(knl: LoopKernel) -> tuple[list[InstanceSet], dict[int, str]]:
     order = {key: i for i, key in enumerate(distinct)}
     printed: list[InstanceSet] = []
     conditions: dict[int, str] = {}
-    # a set can only follow from one with as many dimensions, and from the larger of two
+    # only a set with all dimensions of a set can imply it, so sets with more dimensions come first
     for domain in sorted(distinct.values(), key=lambda d: -len(d.inames)):
         for i, other in enumerate(printed):
             if not set(domain.inames) <= set(other.inames):

@@ -15,7 +15,7 @@ class InameTag:
 
 @dataclass(frozen=True)
 class ForTag(InameTag):
-    """A sequential loop, also where another choice could be made for it."""
+    """``for``: a sequential loop."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class VecTag(InameTag):
 
 @dataclass(frozen=True)
 class MmaTag(InameTag):
-    """Like ``ilp``, in a small matrix product that the threads of a warp compute together.
+    """Like ``ilp``, for a small matrix product that the threads of a warp compute together.
 
     The iname is the reduction iname of the product, or counts the rows of one thread.
     """
@@ -48,21 +48,21 @@ class MmaTag(InameTag):
 
 @dataclass(frozen=True)
 class GroupTag(InameTag):
-    """``g.N``: along axis *axis* of the grid of blocks."""
+    """``g.N``: distributes the instances over axis *axis* of the grid of blocks."""
 
     axis: int
 
 
 @dataclass(frozen=True)
 class LocalTag(InameTag):
-    """``l.N``: along axis *axis* of the threads of a block."""
+    """``l.N``: distributes the instances over axis *axis* of the threads of a block."""
 
     axis: int
 
 
 @dataclass(frozen=True)
 class AutoLocalTag(InameTag):
-    """Over the block's threads; lowering chooses the thread distribution."""
+    """``l.auto``: distributes the instances over the threads of a block; lowering chooses the axes."""
 
 
 #: The tags by name.

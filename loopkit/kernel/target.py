@@ -14,7 +14,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a target that lowering uses; lowered kernels are kept by their machine.
+    """The properties of a target that lowering uses; lowered kernels are cached by machine.
 
     Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
     """
@@ -52,6 +52,6 @@ def resolve_target(target: object) -> Target:
     if isinstance(name, str) and name in TARGETS:
         return TARGETS[name]()
     raise PreconditionError(
-        f"{target!r} is no target.", subject=str(target),
+        f"{target!r} is not a target.", subject=str(target),
         hint=f"the targets are {', '.join(f'{known!r}' for known in TARGETS)}, and objects with options, such as "
              f"{', '.join(f'lk.{cls.__name__}(...)' for cls in TARGETS.values())}")

@@ -1,4 +1,4 @@
-"""The order of a kernel: a frozen tree of loops and sequences over its statements, and the part that the user gave."""
+"""The order of a kernel: an immutable tree of loops and sequences of statements, and the order that the user gave."""
 from __future__ import annotations
 
 from collections import Counter
@@ -87,7 +87,7 @@ def require_once(statements: Iterable[str]) -> None:
     """:raises InternalError: *statements*, the leaves of an order, contain one statement twice."""
     for s, count in Counter(statements).items():
         if count > 1:
-            raise InternalError(f"'{s}' is in the order twice.")
+            raise InternalError(f"The order contains '{s}' twice.")
 
 
 #: A loop of a tree: its iname, of which there may be several loops, and the first statement in it.

@@ -1,4 +1,4 @@
-"""Arguments and temporaries of a kernel: as declared, the others as the text uses them."""
+"""Arguments and temporaries of a kernel: from their declarations, or from their uses in the text."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ _REST = "..."
 def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterable[TemporaryVariable]) -> Declared:
     """kernel_data with dtypes and shapes in normal form.
 
-    :raises PreconditionError: an item is none of the kinds allowed, or its dtype is.
+    :raises PreconditionError: an item is of a kind that is not allowed, or has such a dtype.
     :raises NameConflictError: a name is reserved or declared twice.
     """
     given = [_REST] if kernel_data is None else name_list(kernel_data) if isinstance(kernel_data, str) else kernel_data
@@ -40,12 +40,12 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
     for datum in [*given, *temporaries]:
         if datum is ... or datum == _REST:
             if _REST in items:
-                raise PreconditionError("kernel_data says '...' twice.", subject=_REST)
+                raise PreconditionError("kernel_data contains '...' twice.", subject=_REST)
             items[_REST] = _REST
             continue
         if not isinstance(datum, GlobalArg | ValueArg | TemporaryVariable | str):
-            raise PreconditionError(f"kernel_data holds {datum!r}.", subject=repr(datum), hint=(
-                "its items are GlobalArg, ValueArg, TemporaryVariable, names, or '...' for those not listed"))
+            raise PreconditionError(f"kernel_data contains {datum!r}.", subject=repr(datum), hint=(
+                "its items are GlobalArg, ValueArg, TemporaryVariable, names, or '...' for the other arguments"))
         if not isinstance(datum, str):
             require_kinds(type(datum), (datum.name,), {})
         for name in map(str.strip, (datum if isinstance(datum, str) else datum.name).split(",")):
@@ -57,7 +57,7 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     name, dtype = datum.name, dtype_of(datum.dtype)
     if dtype is None and datum.dtype is not None:
-        raise PreconditionError(f"'{name}' has the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
+        raise PreconditionError(f"'{name}' cannot have the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
@@ -80,7 +80,7 @@ def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
     listed = () if isinstance(shape, str) else shape if isinstance(shape, tuple | list) else (shape,)
     for extent in listed:
         if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
-            raise PreconditionError(f"{what[:1].upper()}{what[1:]} has the extent {extent!r}.", subject=name,
+            raise PreconditionError(f"{what[:1].upper()}{what[1:]} cannot have the extent {extent!r}.", subject=name,
                                     hint='an extent is an integer of at least 0 or an expression: shape=(4, "n + 1")')
     return tuple(parse_expression(a, what=what) if isinstance(a, str) else
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
@@ -197,7 +197,7 @@ class _Uses:
         for name in rest if _REST not in known else ():
             if name not in self.sizes:
                 raise self.source.unknown(self.ranks[name].start, "argument", name, known,
-                                          hint="end kernel_data with '...' to have it found")
+                                          hint="end kernel_data with '...' to add the arguments of the text")
         found: list[Argument] = []
         for d in {**self.declared, _REST: _REST}.values():
             if isinstance(d, str):
@@ -221,8 +221,8 @@ class _Uses:
         name = argument.name
         if isinstance(argument, ValueArg):
             if name in self.sizes and not _may_be_integer(argument.dtype):
-                raise PreconditionError(f"The size parameter '{name}' has the dtype {argument.dtype}.", subject=name,
-                                        hint="sizes are integers")
+                raise PreconditionError(f"The size parameter '{name}' cannot have the dtype {argument.dtype}.",
+                                        subject=name, hint="declare an integer dtype")
             return argument
         if name in self.sizes:
             raise PreconditionError(f"The size parameter '{name}' is declared as an array.", subject=name,
@@ -233,11 +233,11 @@ class _Uses:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""
         name = temporary.name
         if name not in self.written and (name in self.ranks or is_bound):
-            raise PreconditionError(f"The temporary '{name}' is read and never written.", subject=name)
+            raise PreconditionError(f"The temporary '{name}' is read but never written.", subject=name)
         shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):
-            raise PreconditionError(f"The temporary '{name}' bounds a domain and is no integer scalar.", subject=name,
-                                    hint=f"<int32> {name} = ...")
+            raise PreconditionError(f"The temporary '{name}' bounds a domain, but is not an integer scalar.",
+                                    subject=name, hint=f"<int32> {name} = ...")
         return replace(temporary, shape=shape)
 
     def _shape(self, declared: GlobalArg | TemporaryVariable) -> tuple[Expression, ...] | None:

@@ -1,7 +1,7 @@
-"""The domains of a kernel, in isl's notation with the parameters left out, their instance sets, and assumptions.
+"""The domains of a kernel, their instance sets, and assumptions; a domain is in isl's notation without parameters.
 
-isl names no place at which it refuses a text. So the form around the conditions is read here; in a refused condition,
-the fault is at the first token after which no ending makes a condition that isl reads.
+isl gives no position for a text that it refuses. So this module parses the brackets and braces itself. In a condition
+that isl refuses, it finds the first token for which no continuation makes a condition that isl accepts.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_domain(source: Source, text: str, start: int) -> InstanceSet:
             raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
     if points.is_empty() and "," in (condition := body.partition(":")[2]):
         raise source.error(start + text.index(condition) + condition.index(","),
-                           "The domain has no point for any size: ',' lists forms, as in 0 <= i, j < n.", "'and'")
+                           "The domain has no point for any size: a comma in 0 <= i, j < n separates forms.", "'and'")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
         raise source.error(start + _place(text, open_iname), f"The iname '{open_iname}' has no end.",
@@ -97,7 +97,7 @@ class Domains:
         return self.inline[text].inames
 
     def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
-        """The domains of *inames*, among them those that reductions declare by the texts *inline*."""
+        """The domains of *inames*, including those that reductions declare by the texts *inline*."""
         every = (*self.domains, *(self.inline[text] for text in inline))
         return [d for d in every if not set(inames).isdisjoint(d.inames)]
 
@@ -283,7 +283,7 @@ class _DomainParser(Cursor):
             raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):
             word = "".join(takewhile(lambda text: text not in (",", "]"), (t.text for t in self.tokens[first:])))
-            raise self.error(f"the name of {what}", at=first, message=f"'{word}' is no name for {what}.")
+            raise self.error(f"the name of {what}", at=first, message=f"'{word}' cannot be the name of {what}.")
         return name
 
     def fault(self, *conditions: int) -> ParseError:
@@ -354,7 +354,7 @@ class _DomainParser(Cursor):
             word = self.tokens[i].text
             if word.lower() in _WORDS_OF_ISL and (
                     word not in KEYWORDS or (word == "mod" and not self._ends_operand(i - 1))):
-                return self.error("another name", at=i, message=f"'{word}' is a word of isl's notation.")
+                return self.error("another name", at=i, message=f"'{word}' is a keyword of isl's notation.")
         if before.kind == "name" and ended and text in (".", "[", "("):
             return self._fault_of_name(before.text)
         if text == "==":

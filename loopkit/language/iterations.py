@@ -1,4 +1,4 @@
-"""Values of temporaries by iteration: a reader has the loops of the value's writer, or gets the value of its iteration.
+"""The values that reads of temporaries get: a reader shares the writer's loops, or reads the value of its iteration.
 
 A statement inherits the inames of the values that it reads, unless it is in a ``for`` block or mentions them. In
 another loop over such an iname, it reads the value of the same iteration.
@@ -94,7 +94,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
             open_ended = next((part for part in readers if _UNBOUND in gained[part]), None)
             if open_ended is None:
                 return gained
-            # it computes its value from nothing but itself
+            # its value depends only on itself
             readers.remove(open_ended)
             gained[open_ended] = _NONE
 
@@ -104,7 +104,7 @@ def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> 
     name, reducing = read
     each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
-    # after the end of a block the last value is meant; only loops that no block shows leave it open
+    # a reader after the end of a block gets the last value; without a block, the value is ambiguous
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
 
 
@@ -146,7 +146,7 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
             hint="for the last value: {inames=} after the statement")
     first, last = sorted((line, source.line_of(part.node.start)))
     return source.error(
-        part.node.start, f"{value}, and no loop over '{iname}' is in this block: '{read[0]}' may mean each of "
+        part.node.start, f"{value}, and this block has no loop over '{iname}': '{read[0]}' may mean each of "
         "these values here, or the last one.", f"a loop over '{iname}' that shows which",
         hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} after this line")
@@ -210,7 +210,7 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]
     through updates. An iname that not all writers have is ambiguous at a read in two cases:
 
     - The reader has it in another loop than the writer of the value. Either all writers whose values reach the reader
-      have it, or the writer is no update and has it outside of ``for`` blocks.
+      have it, or the writer is not an update and has it outside of ``for`` blocks.
     - The reader lacks it, and all writers whose values reach the reader have it. A ``for`` block over it around the
       writer, or ``{inames=}`` after the reader, shows that the last value is meant.
 
@@ -246,10 +246,10 @@ def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, w
     statements = [kernel.statement_by_id[w] for w in writers]
     other = next(s.id for s in statements if iname not in s.inames or iname in variables(s.assignee))
     return PreconditionError(
-        f"'{owner}' reads '{name}' of '{source}', which has a value for each '{iname}', in no loop over '{iname}' that "
-        f"both share, and '{other}' writes '{name}' without '{iname}': '{name}' may mean each of these values, or the "
-        "last one.", subject=name,
-        hint=f"call the value that '{other}' writes otherwise; or put '{source}' and '{owner}' into one 'for {iname}' "
+        f"'{owner}' reads an ambiguous value of '{name}'. '{source}' writes a value for each '{iname}', in a loop "
+        f"that '{owner}' does not share, and '{other}' writes '{name}' without '{iname}'. So '{name}' may mean each of "
+        "these values, or the last one.", subject=name,
+        hint=f"rename the temporary that '{other}' writes; or put '{source}' and '{owner}' into one 'for {iname}' "
              f"block, or '{source}' alone and {{inames=}} after '{owner}'")
 
 
@@ -275,8 +275,8 @@ def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], decla
         together = f"for each value: put '{writer}' and '{reader}' into one loop over '{x}'"
         for reason, hint in _obstacles(kernel, name, x, declared, together):
             raise PreconditionError(
-                f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so needs "
-                f"its value of each '{x}'; {reason}.", subject=name, hint=hint)
+                f"'{reader}' reads '{name}' in another loop over '{x}' than its writer '{writer}', so it needs the "
+                f"value of each '{x}', but {reason}.", subject=name, hint=hint)
 
 
 def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[str], together: str
@@ -295,7 +295,7 @@ def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[s
     for s in kernel.statements:
         if s.written == name and (data := data_params(kernel, s.domain)) and unbounded_iname(
                 s.domain.without_params(data).onto((iname,))):
-            yield (f"how many these are '{data[0]}' says, which is read from memory",
+            yield (f"the number of values depends on '{data[0]}', which is read from memory",
                    f"{together}, or write the value where it is read")
     for a in accesses_by_array(kernel)[name]:
         if iname not in a.domain.inames:
@@ -304,4 +304,4 @@ def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[s
     for d in flow_of_values(kernel, name):
         if not _apart(kernel, d.source, d.sink, [iname]) and between_iterations(kernel, d, [iname]) is not None:
             yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
-                   f"write a temporary of its own for the reader in the other loop, after '{d.source}'")
+                   f"write a separate temporary for the reader in the other loop, after '{d.source}'")

@@ -36,7 +36,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
                 reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
-    """Read a kernel in loopy's text language.
+    """Make a kernel from text: its domains in isl's notation, and its statements in loopy's language.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> [a.name for a in knl.arguments]
@@ -44,23 +44,24 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     >>> knl.statement("insn").domain.text
     '[n] -> { [i] : 0 <= i < n }'
 
-    :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. A
-        parameter that is an iname of another domain nests its domain in that one; a parameter that is an integer
-        temporary of the kernel is a bound read from memory.
-    :arg instructions: statements, blocks and substitution rules, one a line.
-    :arg kernel_data: the arguments in order: ``GlobalArg``, ``ValueArg``, names, and ``TemporaryVariable`` for
-        temporaries. ``"..."`` (the default) stands for all arguments found in the text, sorted by name. Size
+    :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. If a
+        parameter of a domain is an iname of another domain, the loops of the first nest in those of the second. If a
+        parameter is an integer temporary of the kernel, the bound is read from memory.
+    :arg instructions: statements, blocks and substitution rules, one per line; a text or a sequence of texts.
+    :arg kernel_data: the arguments in order, each a ``GlobalArg``, a ``ValueArg`` or a name, and temporaries as
+        ``TemporaryVariable``. ``"..."`` (the default) stands for all other arguments of the text, sorted by name. Size
         parameters that are not listed are added.
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
+    :arg name: the name of the kernel, and of the generated function.
     :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument does not exist.
     :raises NameConflictError: a name is reserved, or has two meanings.
-    :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value
-        and as one for each iteration.
+    :raises PreconditionError: a declaration in *kernel_data* does not fit the text, or the value that a read of a
+        temporary gets is ambiguous.
 
-    It warns (:class:`loopkit.LoopkitWarning`) of inames that no statement uses, and of scalar arguments that are
-    declared nowhere and resemble another name.
+    :class:`loopkit.LoopkitWarning` is issued for inames that no statement uses, and for scalar arguments that are not
+    declared and resemble another name.
     """
     require_kernel_name(name)
     # isl's sets print in isl's notation
@@ -80,7 +81,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
                                 operations.keys())
         if not program.body:
-            raise source.error(0, "The instructions hold no statement.", "a statement")
+            raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function

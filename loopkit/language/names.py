@@ -1,4 +1,4 @@
-"""Names that a user may give to arrays, inames, rules and kernels: those that every target can print."""
+"""The names that a user may give to arrays, inames, rules and kernels: those that are valid in every target."""
 from __future__ import annotations
 
 import re
@@ -75,16 +75,16 @@ def fault(name: str, *, called: bool = False) -> str | None:
     ('is a reserved word of the kernel language, C or CUDA', None)
     """
     if not _IDENTIFIER.fullmatch(name):
-        return "is no name: letters, digits and underscores, not beginning with a digit"
+        return "is not a name: a name has letters, digits and underscores, and does not begin with a digit"
     if name in FUNCTIONS or (name in REDUCTIONS and name not in _CALLED) or (called and name in _CALLED):
         return "is a function of the kernel language"
     if name in RESERVED:
         return "is a reserved word of the kernel language, C or CUDA"
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
-        return "begins with underscores as only the compiler's own names may"
+        return "begins with underscores, as only the compiler's own names may"
     if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
-        return "is what the generated code calls an axis, a loop, memory or a function of its own"
-    # numpy's short codes (i1, f4) are inames as well as any: where they mean a dtype, no name can be
+        return "is used in generated code for an axis, a loop, memory or a helper function"
+    # numpy's short codes (i1, f4) may be names: where they mean a dtype, no name can occur
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None
@@ -109,7 +109,7 @@ def is_id(name: str) -> bool:
 
 
 def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names, as a tuple. All functions read lists of names by it.
+    """``"i, j"`` or an iterable of names, as a tuple; every public function that takes names uses this.
 
     >>> name_list("i, j"), name_list(["i"])
     (('i', 'j'), ('i',))

@@ -23,9 +23,9 @@ from loopkit.language.names import fresh_names
 
 @dataclass(frozen=True)
 class InstructionOptions:
-    """The options in the braces after an assignment; with *inames*, even empty, it inherits no others.
+    """The options in the braces after an assignment; with *inames*, even if empty, the statement inherits no inames.
 
-    :ivar dep: globs of statement ids, as *nosync*.
+    :ivar dep: globs of statement ids; so is *nosync*.
     """
 
     id: str | None = None
@@ -174,7 +174,7 @@ def number_statements(program: ParsedProgram) -> Ids:
     for node in every:
         given = node.options.id
         if given in taken:
-            raise program.source.error(node.start, f"The id '{given}' is given to two statements.", "another id")
+            raise program.source.error(node.start, f"Two statements have the id '{given}'.", "another id")
         if given is not None:
             taken.add(given)
     unused = fresh_names("insn", taken)
@@ -232,7 +232,7 @@ class Rules:
 
     def free_inames(self, mentions: Iterable[Mention]) -> frozenset[str]:
         """The inames among *mentions*, those left out that a reduction around them binds."""
-        # an inline iname of a reduction is no iname of the kernel
+        # an inline iname of a reduction is not an iname of the kernel
         return frozenset(x for x, around in mentions if x in self.domains.parents and x not in around)
 
 
@@ -247,7 +247,7 @@ def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
         at = cycle.index(min(cycle, key=list(by_name).index))
         chain = [*cycle[at:], *cycle[:at + 1]]
         raise program.source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
-                                   f"({' -> '.join(chain)}).", "a rule that ends") from None
+                                   f"({' -> '.join(chain)}).", "a rule that does not call itself") from None
     rules = Rules(program.source, domains)
     for name in order:
         start, rule = by_name[name].start, by_name[name].rule

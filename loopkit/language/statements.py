@@ -1,6 +1,6 @@
-"""From the tree of the text to statements, their instance sets and the order tree.
+"""Makes statements, their instance sets and the order tree from the tree of the text.
 
-Reductions become statements: init, update, and the statement that uses the result.
+A reduction becomes three statements: init, update, and the statement that uses the result.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class StatementMaker:
 
     :ivar inames: those of each part of the program, by its place.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
-    :ivar blocks: these inames for each ``for`` block.
+    :ivar blocks: the inames of the loops around each ``for`` block.
     """
 
     rules: Rules
@@ -121,7 +121,7 @@ class StatementMaker:
         for token in node.inames:
             iname = token.text
             if iname in order:
-                raise self.rules.source.error(token.start, f"A loop over '{iname}' is around this one already.",
+                raise self.rules.source.error(token.start, f"This loop is already inside a loop over '{iname}'.",
                                         "another iname")
             missing = self.rules.domains.sorted(self.rules.domains.parents[iname].difference(order))
             if missing:
@@ -148,7 +148,7 @@ class StatementMaker:
         flag, owner = self.reductions.flag()
         around = replace(around, owner=owner, inames=self._shared_loops(node, around),
                          conditions=around.conditions + affine)
-        # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
+        # the flag is set in each iteration, so no old value is read; it begins with the conditions around the block
         first = self._add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
         then = replace(around, predicates=(flag,))
         otherwise = replace(around, predicates=(*around.predicates, p.LogicalNot(flag)))
@@ -158,7 +158,7 @@ class StatementMaker:
         """The loops in which the value of a condition is computed and used.
 
         They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
-        its statements share, as loops over these may compute values that the condition reads.
+        its statements share, because loops over these inames may compute values that the condition reads.
         """
         own = self._nest(node, around)
         inner = list(walk((*node.then, *node.otherwise)))
@@ -250,7 +250,7 @@ class ReductionMaker:
         """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
         if not any(map(has_reduction, (*place.predicates, statement.assignee, statement.expression))):
             return statement, Leaf(statement.id)
-        # evaluated as one expression would be, if(predicate, if(predicate, assignee == expression))
+        # in the order of evaluation of one expression, if(predicate, if(predicate, assignee == expression))
         whole: Expression = p.Comparison(statement.assignee, "==", statement.expression)
         for predicate in reversed(place.predicates):
             whole = p.If(predicate, whole, False)
@@ -286,7 +286,7 @@ class ReductionMaker:
                     trees.append(tree)
                 else:
                     condition = walk(e.condition, here)
-                # a branch is evaluated where its condition holds: its subscripts may rely on that
+                # a branch is evaluated only if its condition holds: its subscripts may depend on that
                 then = walk(e.then, here.under(condition, names))
                 otherwise = walk(e.else_, here.under(opposite(condition, names), names))
                 return with_children(e, (condition, then, otherwise))
@@ -295,7 +295,7 @@ class ReductionMaker:
                 for child in e.children:
                     part = walk(child, here)
                     parts += (part,)
-                    # later operands are evaluated if it does not decide the value
+                    # later operands are evaluated only if this one does not decide the value
                     here = here.under(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names,
                                       only_affine=True)
                 return with_children(e, parts)

@@ -27,7 +27,7 @@ def suspicions(knl: LoopKernel, inames: Collection[str], declared: Collection[st
     scalars = {a.name for a in knl.arguments if isinstance(a, ValueArg)} - sizes - set(declared)
     known = {*knl.all_names, *inames} - scalars
     for name in sorted(scalars):
-        # "alpha_1" beside "alpha_2" is meant
+        # names that differ in digits only ("alpha_1", "alpha_2") are not suspicious
         alike = [x for x in get_close_matches(name, known, cutoff=_ALIKE) if _letters(x) != _letters(name)]
         if alike and len(name) >= _SHORTEST:
             user = next((s.id for s in knl.statements if name in variables(s.expression) | variables(s.assignee)), "")

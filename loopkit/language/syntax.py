@@ -1,6 +1,18 @@
 """The parser of programs: text to a tree of assignments, blocks and substitution rules.
 
-The grammar; a line ends at its newline, but for one within brackets or after a backslash, and ``#`` begins a comment::
+Each line has one statement. A newline ends a line, except inside brackets and after a backslash. ``#`` begins a
+comment. An example with each kind of line::
+
+    twice(s) := 2*x[s]                  # a substitution rule: twice(i) stands for 2*x[i]
+    for i                               # a block: the lines up to "end" are in a loop over i
+        <float32> t = twice(i)          # an assignment that declares the temporary t
+        if i > 0                        # a block whose statements run only if the condition holds
+            y[i] += t {id=add}          # an assignment that updates y[i], with an option in braces
+        end
+    end
+
+In the grammar, ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``, ``x | y`` is ``x`` or ``y``, and a
+quoted text is itself. Expressions and conditions are those of :mod:`loopkit.expr.parsing`. ::
 
     program    = { line }
     line       = assignment | rule | for | if
@@ -13,7 +25,7 @@ The grammar; a line ends at its newline, but for one within brackets or after a 
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" [ names ] | "tags" "=" names
                | "if" "=" condition | "atomic" | "async"
-    globs, names = one or several, with ":" between them
+    globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
 """
 from __future__ import annotations
 
@@ -45,12 +57,12 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
                   operations: Collection[str]) -> ParsedProgram:
-    """Read the instructions.
+    """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations.
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
-    :raises ParseError: at the first place that cannot be read.
+    :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
     parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
@@ -60,7 +72,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 @dataclass
 class _StatementParser(ExpressionParser):
-    """Statements from the parser's place on, and the rules read so far, which begin at the tokens *rule_starts*."""
+    """Parses statements; *rules* are the rules read so far, which begin at the tokens *rule_starts*."""
 
     rules: list[Rule] = field(default_factory=list)
     rule_starts: set[int] = field(default_factory=set)
@@ -76,13 +88,13 @@ class _StatementParser(ExpressionParser):
                 name = self.tokens[start].text
                 if name in found:
                     raise self.error("another name", at=start,
-                                     message=f"The substitution rule '{name}' is given twice.")
+                                     message=f"The substitution rule '{name}' is defined twice.")
                 found[name] = sum(t.kind == "name" for t in self.tokens[start + 1:i])
                 self.rule_starts.add(start)
         return found
 
     def block(self, opened_at: int | None) -> tuple[ProgramNode, ...]:
-        """Statements up to the keyword that ends the block (not over it), or to the end of the text."""
+        """Parse statements up to the keyword that ends the block, or to the end of the text; the keyword stays."""
         nodes: list[ProgramNode] = []
         while True:
             while self.kind == "newline":
@@ -90,7 +102,7 @@ class _StatementParser(ExpressionParser):
             if self.kind == "end":
                 if opened_at is not None:
                     raise self.error("'end' after it", at=opened_at,
-                                     message=f"'{self.tokens[opened_at].text}' is never ended.")
+                                     message=f"This '{self.tokens[opened_at].text}' has no 'end'.")
                 return tuple(nodes)
             if self.text in _BLOCK_ENDS and self.kind == "name":
                 if opened_at is None:
@@ -106,11 +118,11 @@ class _StatementParser(ExpressionParser):
                 nodes.append(self._assignment())
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
-        """The end of a line, in place of which *expected* is allowed, and the statements after it."""
+        """Parse the end of a line and the statements after it; *expected* describes this end in messages."""
         self._line_end(expected)
         body = self.block(opened_at)
         if not body:
-            raise self.error("a statement", message=f"Nothing is before this '{self.text}'.")
+            raise self.error("a statement", message=f"There is no statement before this '{self.text}'.")
         return body
 
     def _line_end(self, expected: str) -> None:
@@ -126,7 +138,7 @@ class _StatementParser(ExpressionParser):
         return ForBlock(self.tokens[start].start, inames, body)
 
     def _if(self) -> IfBlock:
-        """``if`` or ``elif`` with all that follows, over the ``end``."""
+        """Parse ``if`` or ``elif`` and the rest of the block, including its ``end``."""
         start = self.at
         self.at += 1
         self.uses = []
@@ -149,7 +161,7 @@ class _StatementParser(ExpressionParser):
         self._line_end("the end of the line")
 
     def names(self, expected: str, separator: str) -> tuple[Token, ...]:
-        """Names with *separator* between them."""
+        """Parse names with *separator* between them."""
         first = self.at
         self.separated(lambda: self.name(expected), separator)
         return tuple(self.tokens[first:self.at:2])
@@ -224,7 +236,7 @@ class _StatementParser(ExpressionParser):
             if key not in _OPTION_READERS and key not in STATEMENT_INSTRUCTIONS:
                 raise self.error("one of " + ", ".join((*_OPTION_READERS, *STATEMENT_INSTRUCTIONS)))
             if key in found:
-                raise self.error("each option once", message=f"The option '{key}' is given twice.")
+                raise self.error("each option once", message=f"The option '{key}' is repeated.")
             self.at += 1
             if key in STATEMENT_INSTRUCTIONS:
                 found[key] = STATEMENT_INSTRUCTIONS[key]
@@ -238,7 +250,7 @@ class _StatementParser(ExpressionParser):
         return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
 
     def read_glob(self) -> Token:
-        """``b_*`` up to the ``:``, ``,`` or ``}`` that ends it."""
+        """Parse a glob such as ``b_*`` up to the ``:``, ``,`` or ``}`` after it."""
         first, start, depth = self.at, self.tokens[self.at].start, 0
         while depth or self.text not in (",", "}", ":"):
             depth += {"[": 1, "]": -1}.get(self.text, 0)
@@ -265,5 +277,5 @@ def _assignment_hint(name: str, operator: str) -> str | None:
     if operator in _UPDATES:
         return "a temporary is declared with '='"
     if operator == "(":
-        return f"a substitution rule is written {name}(x) := ..., an array is subscripted with [ ]"
+        return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None

@@ -1,4 +1,4 @@
-"""Ready pipelines: kernels written as formulas and mapped to a GPU by public transformations, to use and to read."""
+"""Ready pipelines: kernels written as formulas and mapped to a GPU by public transformations."""
 from __future__ import annotations
 
 from loopkit.library.elementwise import add as add

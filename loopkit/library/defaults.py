@@ -1,6 +1,6 @@
-"""Sizes of the pipelines: those that follow from a dtype and from properties of every GPU, and the measured ones.
+"""Default sizes of the pipelines: some follow from a dtype and from properties of every GPU, others are measured.
 
-A matrix product has the tiles that take fewest cycles, by costs that were measured too.
+A matrix product gets the tiles with the fewest cycles, by measured costs.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measured(pipeline: str, dtype: np.dtype | None = None, /, **given: Any) -> t
 
 
 def _of_dtype(size: Any, dtype: np.dtype | None) -> Any:
-    """*size*; that for *dtype* if it depends on the bytes of an element."""
+    """*size*, or the entry for *dtype* if *size* depends on the bytes of an element."""
     if isinstance(size, dict) and dtype is not None:
         size = size[max((least for least in size if int(least) <= dtype.itemsize), key=int)]
     return tuple(size) if isinstance(size, list) else size
@@ -68,7 +68,7 @@ def vector(items: int) -> str:
 
 
 def before_row(i: str, columns: int, multiple: int) -> str:
-    """The start of row *i*, of *columns* elements each, modulo *multiple* elements, negated, as text: ``- i % 4``."""
+    """Text that subtracts the start of row *i* modulo *multiple*: ``- i % 4``; each row has *columns* elements."""
     shift = columns % multiple
     return "" if shift == 0 else f"- {i} % {multiple}" if shift == 1 else f"- ({shift}*{i}) % {multiple}"
 
@@ -114,8 +114,9 @@ class Plan:
 def best_plan(shape: tuple[int, int, int], multiprocessors: int | None = None) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
-    :arg shape: the lengths ``n, m, l``.
-    :raises PreconditionError: a length is no positive integer.
+    :arg shape: the lengths ``(n, m, l)``.
+    :arg multiprocessors: the number of multiprocessors of the GPU; default: that of the measured GPU.
+    :raises PreconditionError: a length is not a positive integer.
 
     >>> from loopkit.library.defaults import best_plan
     >>> best_plan((6144, 5632, 4000)).tile.tile        # 8 blocks for each of 132 multiprocessors

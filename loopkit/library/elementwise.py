@@ -15,13 +15,13 @@ from loopkit.transform.step import require_positive
 
 @checked
 def copy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
-    """``y[i] = x[i]``.
+    """A kernel for ``y[i] = x[i]``.
 
-    The kernel uses each element once, so memory bandwidth bounds its speed. Each thread starts *items* loads before its
+    The kernel uses each element once, so memory bandwidth limits its speed. Each thread starts *items* loads before its
     first store.
 
-    :arg threads: of a block.
-    :arg items: elements per thread; default: 16 bytes of them.
+    :arg threads: the number of threads of a block.
+    :arg items: the number of elements per thread; default: as many as have 16 bytes.
 
     >>> knl = lk.library.copy(np.float64)
     >>> print(knl.statements_text)
@@ -36,7 +36,7 @@ def copy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items
 
 @checked
 def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
-    """``z[i] = alpha*x[i] + y[i]``, mapped like :func:`copy`.
+    """A kernel for ``z[i] = alpha*x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.axpy()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32), alpha=3).z
     array([3., 4.], dtype=float32)
@@ -46,7 +46,7 @@ def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items
 
 @checked
 def add(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
-    """``z[i] = x[i] + y[i]``, mapped like :func:`copy`.
+    """A kernel for ``z[i] = x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.add()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32)).z
     array([1., 2.], dtype=float32)
@@ -56,7 +56,7 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items:
 
 def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int | None,
                  items: int | None) -> lk.LoopKernel:
-    """Each load of a warp reads one piece of memory. The items of a thread are *threads* elements apart."""
+    """Each load of a warp reads contiguous memory. The items of a thread are *threads* elements apart."""
     known = known_dtype(dtype)
     threads, = measured(name, threads=threads)
     items = items_a_thread(known) if items is None else items
@@ -70,18 +70,19 @@ def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, th
 @checked
 def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
               tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> lk.LoopKernel:
-    """``b[j, i] = a[i, j]``.
+    """A kernel for ``b[j, i] = a[i, j]``.
 
-    A block reads a tile by rows of *a*, and writes it by rows of *b*: a warp then accesses one piece of memory, not 32.
+    A block reads a tile row by row of *a*, and writes it row by row of *b*. A warp then accesses one contiguous piece
+    of memory instead of 32.
 
-    Memory is written in sectors of 32 bytes. If a row of *b* starts within one, two blocks write each sector at the
-    ends of their pieces. *rows* fixes the length of the rows of *b*: pieces then begin at sectors. A block reads a few
-    more rows of *a* for this, from the cache, except for elements of one byte.
+    Memory is written in sectors of 32 bytes. If a row of *b* starts inside a sector, two blocks write the sectors at
+    the ends of their pieces. *rows* fixes the length of the rows of *b*, so that pieces begin at sectors. For this a
+    block reads a few more rows of *a* from the cache, except for elements of one byte.
 
-    :arg rows: of *a*; default: any, given by the arrays of a call.
-    :arg tile: rows and columns of a tile, or one number for both. More rows make longer pieces of writes; more columns
-        make longer pieces of reads.
-    :arg threads: of a block, along the rows and across them.
+    :arg rows: the number of rows of *a*; default: any, taken from the arrays of a call.
+    :arg tile: the rows and columns of a tile, or one number for both. With more rows, a block writes longer contiguous
+        pieces; with more columns, it reads longer ones.
+    :arg threads: the number of threads of a block along the rows and across them.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))

@@ -16,20 +16,22 @@ from loopkit.transform.step import require_positive
 @checked
 def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int | None = None,
           warps: int | None = None, unroll: int | None = None) -> lk.LoopKernel:
-    """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
+    """A kernel for the potential ``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))`` of bodies.
 
-    The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
+    The bodies have the positions ``r[i] = (x[i], y[i], z[i])`` and the charges ``q[i]``.
+
+    The distance of two bodies is symmetric to the last bit, so the root for a pair is computed once and added to the
     sums of both bodies. Each body is paired with the bodies of its own tile and of all later tiles.
 
-    All lanes of a warp keep the same *bodies* bodies, with a part of their sums in registers. Each lane takes one other
-    body at a time. It sums the terms of that body over the kept bodies, so that one atomic update of *phi* serves many
-    pairs. A first launch stores position and charge of each body side by side, so one vector load reads both.
-    Atomic updates run in any order, so last bits may differ from run to run. :func:`nbody_direct` is deterministic.
+    All lanes of a warp keep the same *bodies* bodies in registers, with a part of their sums. Each lane takes one other
+    body at a time and sums its terms over the kept bodies. One atomic update of *phi* then serves many pairs. A first
+    launch stores the position and the charge of each body in adjacent cells, so that one vector load reads them. Atomic
+    updates run in any order, so last bits may differ from run to run. :func:`nbody_direct` is deterministic.
 
     :arg softening: keeps a body's own term finite.
-    :arg bodies: kept by a warp.
-    :arg warps: of a block.
-    :arg unroll: bodies that a lane takes at once.
+    :arg bodies: the number of bodies that a warp keeps.
+    :arg warps: the number of warps of a block.
+    :arg unroll: the number of bodies that a lane takes at once.
 
     >>> x, zeros, q = np.array([0, 3], np.float32), np.zeros(2, np.float32), np.array([1, 6], np.float32)
     >>> lk.library.nbody(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
@@ -85,22 +87,23 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
 def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int | None = None,
                  bodies: int | None = None, lanes: int | None = None, unroll: int | None = None,
                  tile: int | None = None, parts: int | None = None) -> lk.LoopKernel:
-    """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
+    """A kernel for the potential of :func:`nbody` that gives the same bits in each run: it computes each pair twice.
 
-    A block copies the bodies tile by tile to shared memory, position and charge of a body side by side. A thread loads
-    each body from there once for all the bodies that it keeps in registers. As there are often too few bodies for one
-    thread each, several lanes share their bodies: each takes a part of each tile, and shuffles add up the sums.
+    A block copies the bodies tile by tile to shared memory, with the position and the charge of a body in adjacent
+    cells. A thread loads each body from there once for all the bodies that it keeps in registers. There are often too
+    few bodies for one thread each. So several lanes share their bodies: each takes a part of each tile, and shuffles
+    add up the sums.
 
-    A block takes only some of the tiles: many blocks balance the load, and a second launch adds up the parts. Blocks
-    and tiles are padded with bodies of zero charge, so no pair has a guard.
+    A block takes only some of the tiles, so that many blocks balance the load, and a second launch adds up the parts.
+    Blocks and tiles are padded with bodies of zero charge, so no pair has a guard.
 
     :arg softening: keeps a body's own term finite.
-    :arg threads: of a block.
-    :arg bodies: kept by a thread.
-    :arg lanes: threads that keep the same bodies.
-    :arg unroll: bodies of a tile in one unrolled piece of code.
-    :arg tile: bodies that are copied to shared memory at once, a multiple of *lanes* times *unroll*.
-    :arg parts: blocks that share the tiles.
+    :arg threads: the number of threads of a block.
+    :arg bodies: the number of bodies that a thread keeps.
+    :arg lanes: the number of threads that keep the same bodies.
+    :arg unroll: the number of bodies of a tile in one unrolled piece of code.
+    :arg tile: the number of bodies copied to shared memory at once, a multiple of *lanes* times *unroll*.
+    :arg parts: the number of blocks that share the tiles.
 
     >>> x, zeros, q = np.array([0, 3], np.float32), np.zeros(2, np.float32), np.array([1, 6], np.float32)
     >>> lk.library.nbody_direct(softening=16)(x=x, y=zeros, z=zeros, q=q).phi

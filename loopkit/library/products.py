@@ -26,35 +26,38 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
            mma: bool | None = None) -> lk.LoopKernel:
-    """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
+    """A kernel for the matrix product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
-    A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp has a part of the tile, and
-    each of its threads a tile in registers. Vectors of 16 bytes load and read the strips, and the loads of the next
-    strips run concurrently. Partial tiles compute with zeros beyond the edge, and store only the elements inside.
+    A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp computes a part of the tile,
+    and each of its threads a part of that in registers. Vectors of 16 bytes load and read the strips, and the loads of
+    the next strips run concurrently. Partial tiles compute with zeros beyond the edge, and store only the elements
+    inside.
 
-    If *c* has few tiles, multiprocessors would be idle. With *depth* a block computes only a part of the sums over *k*,
-    and a second launch adds up the parts in a fixed order: the same bits in each run.
+    If *c* has few tiles, multiprocessors would be idle. With *depth*, a block computes only a part of the sums over
+    *k*, and a second launch adds up the parts in a fixed order, so that each run gives the same bits.
 
-    If vectors do not divide their rows, strips are loaded element by element. With *whole*, a first launch copies *a*
-    and *b*, padded to full tiles, so that all strips are loaded in vectors and without conditions.
+    If vectors do not divide the rows of *a* or *b*, strips are loaded element by element. With *whole*, a first launch
+    copies *a* and *b* with padding to full tiles, so that all strips are loaded in vectors and without conditions.
 
-    :arg shape: ``n``, ``m`` and ``l``, if they are known. Vectors that divide the rows then load the strips, and for
-        float32 :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
-    :arg multiprocessors: of the GPU, for that choice.
-    :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
-    :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four
-        bytes, half as many for larger ones.
-    :arg depth: steps of *k* that a block adds up; default: all, in one launch.
+    :arg shape: the lengths ``(n, m, l)`` of ``c[n, m]``, ``a[n, l]`` and ``b[l, m]``; default: any, taken from the
+        arrays of a call. With a shape, vectors that divide the rows load the strips, and for float32
+        :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
+    :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
+    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
+    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread if an element
+        has four bytes, half as many for larger elements.
+    :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
-    :arg group: rows of blocks that run column by column, so that concurrent blocks share strips of *b* in the cache;
-        default: as many as are measured, or fewer for groups of equal size.
-    :arg min_blocks: least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no limit;
-        default: two if a thread's products then take half of its 128 registers, else one.
-    :arg stages: strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
-    :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 16x8 results; default: for
-        float64, where their throughput is twice that of a thread's own products. GPUs before sm_80 need ``False``.
-    :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a tile is not a
-        multiple of its parts, or *mma* is given for another dtype than float64.
+    :arg group: the number of rows of blocks that run column by column, so that concurrent blocks share strips of *b* in
+        the cache; default: the measured number, or fewer for groups of equal size.
+    :arg min_blocks: the least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no
+        limit; default: two if the results of a thread then take half of its 128 registers, else one.
+    :arg stages: the number of strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no
+        prefetch.
+    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results; default: only
+        for float64, where they have twice the throughput of single products. GPUs before sm_80 need ``False``.
+    :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
+        of its parts, or *mma* is given for a dtype other than float64.
 
     >>> knl = lk.library.matmul()
     >>> inames = ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg")
@@ -181,19 +184,19 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
                    mma: bool | None = None) -> lk.LoopKernel:
-    """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
+    """A kernel for ``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])``, products of many small square matrices.
 
-    A block computes one product, whose result is one tile of :func:`matmul`. Asynchronous copies move strips of
-    four-byte elements to shared memory, two strips ahead of the one in use. They keep the layout of the matrix.
+    A block computes one product, as :func:`matmul` computes one tile. Asynchronous copies move strips of four-byte
+    elements to shared memory, two strips ahead of the strip in use. The strips keep the layout of the matrix.
 
-    :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once.
-    :arg warp: rows and columns of each warp's part of a product; default: 64 products per thread, or 16 for elements
-        of more than eight bytes; with *mma* at most 32 that divide the product.
-    :arg stages: as of :func:`matmul`; default: more with *asynchronous* and without *mma*.
+    :arg size: the number of rows and of columns of each matrix.
+    :arg steps: the number of steps of *k* copied at once.
+    :arg warp: the rows and columns of each warp's part of a product; default: 64 elements of *c* per thread, or 16 for
+        elements of more than eight bytes; with *mma* at most 32 rows and columns that divide the product.
+    :arg stages: as for :func:`matmul`; default: more with *asynchronous* and without *mma*.
     :arg asynchronous: copy strips by ``cp.async`` (sm_80 and later) instead of through registers; default: for
         four-byte elements, and with *mma*.
-    :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
+    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
         for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
@@ -245,26 +248,26 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
     if mma and dtype != np.float64:
-        raise lk.PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
+        raise lk.PreconditionError(f"Matrix instructions need float64, not {dtype}.", subject="mma",
                                    hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
     if min(rows, columns, steps) < 2:
         raise lk.PreconditionError(
-            f"Of a tile of {rows} by {columns} with {steps} steps a strip has less than two rows or columns.",
-            hint="give at least two of each")
+            f"A tile of {rows} by {columns} with {steps} steps has a strip with fewer than two rows or columns.",
+            hint="use at least two of each")
 
 
 def _shares(length: int, part: int, what: str) -> int:
     if require_positive(length, what) % require_positive(part, what):
-        raise lk.PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
-                                   hint=f"let {part} divide them")
+        raise lk.PreconditionError(f"{length} {what} are not a multiple of {part}.", subject=what,
+                                   hint=f"use a multiple of {part}")
     return length // part
 
 
 def _largest_part(size: int) -> tuple[int, int]:
-    """Rows and columns, in units of eight, of a warp's part: the largest one, then the most square, then the highest,
+    """Rows and columns of a warp's part, in units of eight: the largest part, then the most square, then the highest,
     with at most 32 results per lane."""
     sides = [n for n in range(8, size + 1, 8) if size % n == 0]
     return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP),

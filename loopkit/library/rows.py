@@ -26,14 +26,16 @@ from loopkit.transform.step import require_positive
 @checked
 def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None,
             rows: int | None = None) -> lk.LoopKernel:
-    """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
+    """A kernel for the softmax of each row, ``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
-    A block has a row, and each of its threads a strided part of it. With *columns* each element is read once, in
-    aligned vectors of 16 bytes, and stays in a register; otherwise three times, twice from the caches.
+    A block computes a row, and each of its threads a strided part of the row. With *columns*, each element is read
+    once, in aligned vectors of 16 bytes, and stays in a register. Without *columns*, each element is read three times,
+    twice from the caches.
 
-    :arg columns: length of the rows; default: any, given by the arrays of a call.
-    :arg threads: of a row; default: such that each thread has a few elements of it.
-    :arg rows: of a block; default: as many as fill a multiprocessor if a row needs a warp or less, else one.
+    :arg columns: the number of elements of a row; default: any, taken from the arrays of a call.
+    :arg threads: the number of threads for a row; default: such that each thread has a few elements.
+    :arg rows: the number of rows of a block; default: as many as fill a multiprocessor if a row needs a warp or less,
+        else one.
 
     >>> x = np.log(np.array([[1, 2, 1], [1, 1, 2]], np.float32))
     >>> lk.library.softmax()(x=x).y
@@ -47,7 +49,9 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 @checked
 def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
                threads: int | None = None, rows: int | None = None) -> lk.LoopKernel:
-    """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped like :func:`softmax`.
+    """A kernel for the layer norm of each row, mapped like :func:`softmax`.
+
+    ``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``.
 
     The variance is the mean of the squared differences from the mean, which avoids cancellation.
 
@@ -90,13 +94,13 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
-    """The threads of a row: the power of two nearest to some loads of 16 bytes per thread.
+    """The number of threads for a row: the power of two for which each thread has about the measured number of loads.
 
     If vectors do not divide the rows, the first and the last load of a thread have conditions. The weights are then
-    loaded one by one, which needs more concurrent loads. With two loads the number is rounded up, so that a full
-    multiprocessor has 64 kB of concurrent loads. Fewer threads wait less for each other: very many threads first get
-    more bytes each. A row of at least 32 vectors gets at least a warp. Each thread has at least one vector of some row,
-    so that a block has whole warps.
+    loaded one by one, which needs more concurrent loads. With two loads, the number of threads is rounded up, so that a
+    full multiprocessor has 64 kB of concurrent loads. Fewer threads wait less for each other, so very many threads are
+    avoided: each thread first gets more bytes. A row of at least 32 vectors gets at least a warp. Each thread has at
+    least one vector of some row, so that a block has whole warps.
     """
     items = items_a_thread(dtype)
     divided = columns % items == 0
@@ -163,7 +167,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKerne
     few, = measured("by_rows", bytes_in_registers=None)
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > few:
         return knl
-    # few elements need few registers: two registers more per thread would cost the multiprocessor a whole block
+    # few elements need few registers: with two registers more per thread, one block fewer fits on a multiprocessor
     return lk.set_options(knl, min_blocks="max")
 
 

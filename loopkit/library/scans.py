@@ -27,17 +27,19 @@ GROUP = WARP + 1
 @checked
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, rows: int | None = None
          ) -> lk.LoopKernel:
-    """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
+    """A kernel for the prefix sums ``y[i] = x[0] + ... + x[i]`` of an array, in one launch.
 
-    A block stores its tile's sum behind an inter-block flag (:func:`~loopkit.add_block_flags`), the last of each 33
-    blocks that of its group, and the last of each 33 groups that of all elements so far. A block therefore adds up at
-    most 32 sums of its group, 32 sums of groups, and one sum of all earlier elements, one per lane.
+    A block keeps its tile while it waits for the sums of earlier blocks. Each block stores the sum of its tile behind
+    an inter-block flag (:func:`~loopkit.add_block_flags`). 33 blocks form a group: the last block of a group also
+    stores the sum of the group, and the last of each 33 groups the sum of all elements so far. So a block adds up at
+    most 32 sums of its group, 32 sums of groups and one sum of all earlier elements, one per lane.
 
     The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order
-    of the additions, so every run gives the same bits: the original adds up the sums available at the moment.
+    of additions, so every run gives the same bits. The original adds up the sums that are available at the moment.
 
-    :arg threads: of a block, a multiple of 32.
-    :arg rows: of 512 bytes per warp, in registers: more rows mean more concurrent loads in fewer concurrent blocks.
+    :arg threads: the number of threads of a block, a multiple of 32.
+    :arg rows: the number of rows of 512 bytes that a warp keeps in registers. More rows mean more concurrent loads in
+        fewer concurrent blocks.
     :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
@@ -46,8 +48,8 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, rows:
     known = known_dtype(dtype)
     threads, rows = measured("scan", known, threads=threads, rows=rows)
     if threads < WARP or threads % WARP:
-        raise lk.PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
-                                   hint=f"give a multiple of {WARP}")
+        raise lk.PreconditionError(f"{threads} threads of a block do not form whole warps.", subject="threads",
+                                   hint=f"use a multiple of {WARP}")
     items = items_a_thread(known)
     domains, text = _look_back(threads // WARP, require_positive(rows, "rows"), items)
     kept = lk.TemporaryVariable("kept,done", shape=(threads // WARP, rows, WARP, items))
@@ -132,13 +134,16 @@ def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
 @checked
 def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None,
                      tiles: int | None = None) -> lk.LoopKernel:
-    """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
+    """A kernel for the prefix sums of :func:`scan` in three launches, without inter-block flags.
 
-    A block has a chunk, whose prefix comes from an earlier launch: three launches read *x* twice; :func:`scan` reads it
-    once. The second launch has a single block and little work.
+    The first launch computes the sum of each chunk, one block per chunk. The second launch, a single block, computes
+    the prefix sums of these. The third launch computes the results of each chunk. The launches read *x* twice, and
+    :func:`scan` reads it once.
 
-    :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
-    :arg tiles: of a chunk. More tiles mean less work for the second launch, and fewer blocks in the others.
+    :arg threads: the number of threads of a block. Each thread has 16 bytes of *x* at a time; the elements of all
+        threads of a block are a tile.
+    :arg tiles: the number of tiles of a chunk. More tiles mean less work for the second launch, and fewer blocks in the
+        others.
 
     >>> lk.library.scan_in_launches()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
@@ -183,12 +188,12 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int | None =
 @checked
 def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
              ) -> lk.LoopKernel:
-    """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row and scans it tile by tile.
+    """A kernel for the prefix sums ``y[i, j] = x[i, 0] + ... + x[i, j]`` of each row; a block scans a row tile by tile.
 
-    :arg columns: length of the rows, so that aligned vectors of 16 bytes move a thread's elements; default: any, given
-        by the arrays of a call, with one element per thread.
-    :arg threads: of a block; the elements that they have at a time are a tile. Default: fewer if vectors do not divide
-        the rows; at most as many warps as the vectors of a row occupy.
+    :arg columns: the number of elements of a row. Aligned vectors of 16 bytes then move the elements of a thread.
+        Default: any, taken from the arrays of a call, with one element per thread.
+    :arg threads: the number of threads of a block; their elements are a tile. Default: fewer if vectors do not divide
+        the rows, and at most as many warps as the vectors of a row occupy.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],

@@ -17,16 +17,18 @@ from loopkit.transform.step import require_positive
 @checked
 def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = None, lanes: int | None = None,
                threads: int | None = None, pieces: bool = False) -> lk.LoopKernel:
-    """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
+    """A kernel for ``y[i] = sum(k, val[k]*x[col[k]])`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
-    Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
-    a few elements of its share concurrently. If some rows are much longer than others, all threads wait for them:
-    with *pieces* a first launch adds up pieces of the long rows, one warp per piece, and the second takes these sums.
+    This is the product of a sparse matrix in the CSR format with the vector *x*.
 
-    :arg row_length: mean number of elements per row; with *pieces*, of the rows that are not long.
-    :arg lanes: threads that share a row, at most a warp; default: a power of two of about *row_length* / 2, which gives
-        each thread two elements; 1 for short rows.
-    :arg threads: of a block.
+    Several threads share a row and read neighbouring elements; shuffles add up their parts. Each thread loads a few
+    elements concurrently. If some rows are much longer than others, all threads wait for them. With *pieces*, a first
+    launch adds up pieces of the long rows, one warp per piece, and the second launch uses these sums.
+
+    :arg row_length: the mean number of elements per row; with *pieces*, the mean over the rows that are not cut.
+    :arg lanes: the number of threads that share a row, at most a warp; default: a power of two of about *row_length* /
+        2, so that each thread has two elements; 1 for short rows.
+    :arg threads: the number of threads of a block.
     :arg pieces: cut long rows into pieces; a call then also has the arguments that :func:`csr_pieces` computes.
 
     >>> rowptr, col = np.array([0, 2, 3], np.int32), np.array([0, 1, 1], np.int32)
@@ -38,7 +40,8 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     array([50., 60.], dtype=float32)
     """
     if row_length is not None and not 0 <= row_length < math.inf:
-        raise lk.PreconditionError(f"row_length is a number of elements, not {row_length!r}.", subject="row_length")
+        raise lk.PreconditionError(f"row_length must be a number of elements, not {row_length!r}.",
+                                   subject="row_length")
     if lanes is None and row_length is not None:
         lanes = lanes_for(row_length)
     threads, lanes, items = measured("csr_matvec", threads=threads, lanes=lanes, items=None)
@@ -58,9 +61,10 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int | None = None, piece: int 
                ) -> dict[str, np.ndarray | int]:
     """Arguments of ``csr_matvec(pieces=True)`` for a matrix, computed once by the host: the pieces of its long rows.
 
-    :arg rowptr: the start of each row, and the end of the last one; an array of the host.
-    :arg longest: rows of more elements are cut.
-    :arg piece: elements of a piece: enough to outweigh the cost of storing its sum, and few enough to balance threads.
+    :arg rowptr: the start of each row, and the end of the last row; an array on the host.
+    :arg longest: the number of elements of the longest row that is not cut.
+    :arg piece: the number of elements of a piece: enough to outweigh the cost of storing its sum, and few enough to
+        balance threads.
     :raises PreconditionError: *rowptr* is not an array of row starts; *longest* or *piece* is not a positive integer.
     :returns: ``start`` and ``stop`` of each piece; ``pieces``, the number of pieces before each row and after the last
         one; ``longest``.
@@ -78,11 +82,11 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int | None = None, piece: int 
     require_positive(piece, "piece")
     begins = np.asarray(rowptr)
     if begins.ndim != 1 or not len(begins) or begins.dtype.kind not in "iu" or (begins[1:] < begins[:-1]).any():
-        raise lk.PreconditionError("The beginnings of rows are integers in one axis that do not fall.",
+        raise lk.PreconditionError("rowptr must have one axis of integers that do not decrease.",
                                    subject="rowptr")
     if begins[0] < 0 or begins[-1] > np.iinfo(np.int32).max:
         raise lk.PreconditionError(
-            f"The rows begin at {begins[0]} and end at {begins[-1]}, and int32 has no such number.", subject="rowptr")
+            f"The rows begin at {begins[0]} and end at {begins[-1]}, beyond the range of int32.", subject="rowptr")
     lengths = np.diff(begins.astype(np.int64))
     count = np.where(lengths > longest, -(-lengths//piece), 0)
     before = np.concatenate([[0], np.cumsum(count)])

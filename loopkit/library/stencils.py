@@ -1,4 +1,4 @@
-"""Stencils: one sweep at the bandwidth of the memory, and several sweeps for one read and one write of the grid."""
+"""Stencils: one sweep at the speed of the memory, and several sweeps with one read and one write of the grid."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,20 +17,22 @@ LEAST_COLUMNS = 64
 @checked
 def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, rows: int | None = None,
                threads: tuple[int, int] | None = None) -> lk.LoopKernel:
-    """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
+    """A kernel for the five-point Laplacian of the inner points of the grid *a*.
 
-    One instruction loads 16 bytes of a row for a thread, whose *rows* rows are unrolled into one piece of code that
-    loads each element once. All but two of the neighbours along a row are in the thread's own registers; the two come
-    from the L1 cache, and the rows that two blocks share from the L2 cache.
+    ``out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]``.
 
-    If vectors do not divide long rows, a thread counts columns from the first aligned element of its first row. Columns
-    move on from row to row, so that vectors of neighbouring rows are exactly above each other.
+    One instruction loads 16 bytes of a row for a thread. The *rows* rows of a thread are unrolled into one piece of
+    code that loads each element once. All but two of the neighbours along a row are in the thread's own registers.
+    These two come from the L1 cache, and rows that two blocks share come from the L2 cache.
 
-    :arg columns: length of the rows, if it is known; default: a multiple of a vector of 16 bytes. Calls with other rows
-        run a text without vectors. A length of 64 or more that is no such multiple is an assumption: the rows of a call
-        have the same remainder, and at least 64 elements.
-    :arg rows: that a thread computes; default: more if elements are moved one by one.
-    :arg threads: of a block, along a row and across the rows.
+    If vectors do not divide long rows, a thread counts columns from the first aligned element of its first row. The
+    columns are skewed from row to row, so that vectors of neighbouring rows are exactly above each other.
+
+    :arg columns: the number of elements of a row; default: a multiple of a vector of 16 bytes. Calls with other rows
+        run code without vectors. If *columns* is 64 or more and not such a multiple, the rows of a call must have the
+        same remainder, and at least 64 elements.
+    :arg rows: the number of rows that a thread computes; default: more if elements are moved one by one.
+    :arg threads: the number of threads of a block along a row and across the rows.
 
     >>> knl = lk.library.stencil_2d()
     >>> inames = ("i_outer_outer", "i_outer_inner", "i_inner", "j_vec_outer", "j_vec_inner", "j_item")
@@ -55,7 +57,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     if rest:
         knl = lk.skew(knl, "j", _skew_offset({"i": (rest, rows)}, items))
     # inner points begin at 1 and vectors at multiples of their length: the first and the last vector of a row are
-    # loaded whole, and stored without the elements that are no inner points
+    # loaded whole, and stored without the elements that are not inner points
     knl = lk.tag_inames(in_vectors(knl, "j", items, along, outer_tag="g.0"), {"i_inner": "unr"})
     return lk.split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 
@@ -64,16 +66,19 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
 def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, int] | None = None,
                planes: int | None = None, rows: int | None = None, threads: tuple[int, int] | None = None,
                min_blocks: int | None = None) -> lk.LoopKernel:
-    """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
+    """A kernel for the seven-point Laplacian of the inner points of the grid ``a[i, j, k]``.
 
-    A block's threads cover a rectangle of a plane, so that the L1 cache holds the rows above and below too.
+    ``out[i, j, k]`` is the sum of the six neighbours of ``a[i, j, k]``, minus ``6*a[i, j, k]``. Each thread computes
+    rows of some planes as in :func:`stencil_2d`. The threads of a block cover a rectangle of a plane, so that the L1
+    cache holds the rows above and below too.
 
-    :arg columns: length of the rows, or the number of rows of a plane and their length; see :func:`stencil_2d`. The
-        alignment of a row that vectors do not divide depends on both.
-    :arg planes: that a thread computes, *rows* of each; default: fewer if elements are moved one by one.
-    :arg threads: of a block, along a row and across the rows.
-    :arg min_blocks: least number of blocks on a multiprocessor; default: for vectors of 4 elements, as many as leave a
-        thread enough registers; else no limit (0).
+    :arg columns: the number of elements of a row, or a pair: the number of rows of a plane, and of elements of a row.
+        See :func:`stencil_2d`. If vectors do not divide the rows, their alignment depends on both numbers.
+    :arg planes: the number of planes that a thread computes, *rows* rows of each; default: fewer if elements are moved
+        one by one.
+    :arg threads: the number of threads of a block along a row and across the rows.
+    :arg min_blocks: the least number of blocks on a multiprocessor, which limits the registers of a thread; default:
+        for vectors of 4 elements, as many as leave a thread enough registers; else 0 (no limit).
 
     >>> knl = lk.library.stencil_3d()
     >>> inames = ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner")
@@ -106,15 +111,18 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
 @checked
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
            threads: tuple[int, int] | None = None) -> lk.LoopKernel:
-    """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
+    """A kernel for *sweeps* sweeps of Jacobi's method, from the grid *a* to the grid *out*.
+
+    A sweep replaces every inner point by the mean of its four neighbours. Points on the rim keep their values.
 
     A block computes a tile of the last sweep from a larger tile of the sweep before, and so on down to the first sweep,
-    which reads the grid: each has two rows and two columns fewer than the one before. The values are those of single
-    sweeps to the last bit.
+    which reads the grid. Each tile has two rows and two columns fewer than the tile of the sweep before. The values
+    equal those of single sweeps to the last bit.
 
-    :arg rows: that a thread computes of each sweep; default: some bytes of a column.
-    :arg threads: of a block, along a row and across the rows; the first sweep has a point for each of their *rows*.
-    :raises PreconditionError: *sweeps* is not a positive number, or so large that a tile has no points.
+    :arg rows: the number of rows of each sweep that a thread computes; default: fewer for larger elements.
+    :arg threads: the number of threads of a block along a row and across the rows. The tile of the first sweep has a
+        point for each row of each thread.
+    :raises PreconditionError: *sweeps* is not a positive integer, or is so large that a tile has no points.
 
     >>> knl = lk.library.jacobi(sweeps=3, rows=4, threads=(32, 4))
     >>> print(lk.lower(knl, stop="storage"))
@@ -130,11 +138,12 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     rows = max(column//known.itemsize, 1) if rows is None else rows
     tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))
     if sweeps < 1:
-        raise lk.PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")
+        raise lk.PreconditionError(f"jacobi: sweeps must be a positive integer, not {sweeps}.", subject="sweeps",
+                                   hint="sweeps=1")
     if min(tile) < 1:
         raise lk.PreconditionError(
-            f"jacobi: {sweeps} sweeps leave nothing of a tile of {rows*across} by {along} points.", subject="sweeps",
-            hint="more rows, more threads or fewer sweeps")
+            f"jacobi: {sweeps} sweeps leave no points of a tile of {rows*across} by {along} points.", subject="sweeps",
+            hint="use more rows, more threads or fewer sweeps")
     knl = lk.add_dtypes(_sweeps(sweeps), {"a,out": known})
     knl = lk.split_iname(knl, "i", tile[0], outer_tag="g.1")
     knl = lk.split_iname(knl, "j", tile[1], outer_tag="g.0")
@@ -180,8 +189,8 @@ def _promised(columns: str, rest: int, items: int) -> str | None:
 def _skew_offset(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
-    *steps* gives for each iname the elements by which each iteration starts later, and the number of
-    iterations of a piece. Within a piece, columns move on by the difference to the nearest multiple of a vector.
+    *steps* has for each iname the number of elements by which each iteration starts later, and the number of iterations
+    of a piece. Within a piece, the offset grows by the difference to the nearest multiple of a vector.
     """
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
     inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]

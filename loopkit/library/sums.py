@@ -13,14 +13,15 @@ from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, me
 @checked
 def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int | None = None, threads: int | None = None,
              items: int | None = None) -> lk.LoopKernel:
-    """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
+    """A kernel for ``s[0] = sum(i, x[i])``: *blocks* partial sums, and their sum in a second launch.
 
-    The number of blocks is fixed, so the second launch has little work for any length of *x*. In each step all blocks
-    together read one piece of memory, *items* vectors of 16 bytes per thread.
+    The number of blocks is fixed, so the second launch has little work for any length of *x*. In each step, all blocks
+    together read one contiguous piece of memory, *items* vectors of 16 bytes per thread.
 
-    :arg blocks: of the first launch, about as many as run at once; they are the terms of the second.
-    :arg threads: of a block.
-    :arg items: concurrent loads per thread.
+    :arg blocks: the number of blocks of the first launch, and of terms of the second; default: about as many as run at
+        once.
+    :arg threads: the number of threads of a block.
+    :arg items: the number of concurrent loads per thread.
 
     >>> lk.library.full_sum()(x=np.arange(5, dtype=np.float32)).s
     array([10.], dtype=float32)
@@ -48,11 +49,11 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int | None = None, th
 @checked
 def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
             ) -> lk.LoopKernel:
-    """``s[i]``, the sum of row *i* of *x*; a block has a row.
+    """A kernel for ``s[i] = sum(j, x[i, j])``, the sums of rows; a block adds up a row.
 
-    :arg columns: length of the rows, so that all loads of a thread run concurrently, in the longest vectors of up to 16
-        bytes that divide the length; default: any, given by the arrays of a call.
-    :arg threads: of a block; each adds up a part of the row, and shuffles add up the parts.
+    :arg columns: the number of elements of a row. All loads of a thread then run concurrently, in the longest vectors
+        of up to 16 bytes that divide the row. Default: any, taken from the arrays of a call.
+    :arg threads: the number of threads of a block. Each adds up a part of the row, and shuffles add up the parts.
 
     >>> lk.library.row_sum()(x=np.ones((2, 3), np.float32)).s
     array([3., 3.], dtype=float32)
@@ -70,14 +71,16 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 @checked
 def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None, threads: tuple[int, int] | None = None,
                items: int | None = None) -> lk.LoopKernel:
-    """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
+    """A kernel for ``s[j] = sum(i, x[i, j])``, the sums of columns.
 
-    A warp reads a piece of a row. As there are too few columns to occupy all threads of a GPU, several blocks share a
-    column, and so do threads of a block.
+    The first launch adds up *rows* rows each, and the second launch these sums.
 
-    :arg rows: that a block adds up.
-    :arg threads: of a block, along a row and across the rows.
-    :arg items: concurrent loads per thread.
+    A warp reads a piece of a row. Several blocks share a column, and so do threads of a block, because a matrix often
+    has too few columns to occupy all threads of a GPU.
+
+    :arg rows: the number of rows that a block adds up.
+    :arg threads: the number of threads of a block along a row and across the rows.
+    :arg items: the number of concurrent loads per thread.
 
     >>> lk.library.column_sum()(x=np.ones((2, 3), np.float32)).s
     array([2., 2., 2.], dtype=float32)
@@ -110,17 +113,22 @@ _COPIES = (1, 2, 4, 8, 16, 32)
 @checked
 def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int | None = None,
               threads: int | None = None, items: int | None = None, copies: int | None = None) -> lk.LoopKernel:
-    """``counts[k]``, the number of ``x[i]`` that equal the integer *k*; values outside ``0 <= k < bins`` do not count.
+    """A kernel for the histogram ``counts[k]``, the number of ``x[i]`` that equal the integer *k*.
 
-    Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result. It
-    has several copies of the bins, those of a bin side by side: with one per lane, each lane has a bank of its own. In
-    each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
+    Values outside ``0 <= k < bins`` do not count.
 
-    :arg dtype: of *x*; an integer dtype.
-    :arg blocks: of the launch; default: as many as run at once.
-    :arg threads: of a block.
-    :arg items: concurrent loads per thread.
-    :arg copies: of the bins in a block, a power of two; default: one per lane, or as many as shared memory holds.
+    Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result. A
+    block has several copies of the bins, with the copies of a bin in adjacent cells: with one copy per lane, each lane
+    uses a separate bank. In each step, all blocks together read one contiguous piece of memory, *items* vectors of 16
+    bytes per thread.
+
+    :arg dtype: the dtype of *x*, an integer dtype.
+    :arg bins: the number of bins.
+    :arg blocks: the number of blocks of the launch; default: as many as run at once.
+    :arg threads: the number of threads of a block.
+    :arg items: the number of concurrent loads per thread.
+    :arg copies: the number of copies of the bins in a block, a power of two; default: one per lane, or as many as
+        shared memory holds.
     :raises PreconditionError: *dtype* is not an integer dtype, or *threads* or *copies* do not form whole warps.
 
     >>> lk.library.histogram(bins=6)(x=np.array([1, 3, 3, 5, 9], np.uint8)).counts
@@ -129,7 +137,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int |
     known = known_dtype(dtype)
     if known.kind not in "iu":
         raise lk.PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
-                                   hint="divide the range into bins first, and round")
+                                   hint="divide the values by the width of a bin, and round them first")
     blocks, threads, items, most = measured(
         "histogram", blocks=blocks, threads=threads, items=items, bytes_of_copies=None)
     length, warps = items_a_thread(known), threads // WARP
@@ -137,8 +145,8 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int |
     if copies is None:
         copies = max((c for c in _COPIES if 4*rows*c <= most), default=1)
     if copies not in _COPIES or threads % WARP:
-        raise lk.PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
-                                   hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
+        raise lk.PreconditionError(f"{copies} copies for {threads} threads do not form whole warps.", subject="copies",
+                                   hint=f"use {', '.join(map(str, _COPIES))} copies, and threads that form whole warps")
     step = threads*items
     start = f"{length}*({step*blocks}*r + {step}*b + {threads}*u + {WARP}*w + {copies}*h + c)"
     place, rest = f"{start} + v", f"n - n % {length} + s"

@@ -118,7 +118,7 @@ def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[_Want]:
         if barrier.kind == "local" and pairs:
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
-            yield _Want(a[:steps_in_common(a, b)], a, b, f"asked for between {barrier.first} and {barrier.second}")
+            yield _Want(a[:steps_in_common(a, b)], a, b, f"requested between {barrier.first} and {barrier.second}")
 
 
 def _position(way: Path, level: int) -> int:

@@ -264,8 +264,8 @@ class BoundStatement:
 class HardwareMapping:
     """The axes of a launch and the inames on them.
 
-    :ivar extents: of each axis that is used, in the kernel's parameters. The condition of a conditional one tells
-        for which sizes the grid has blocks.
+    :ivar extents: the extent of each axis that is used, in the kernel's parameters. The condition of a conditional one
+        tells for which sizes the grid has blocks.
     :ivar coordinates: each hardware iname in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
     :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
@@ -373,7 +373,7 @@ class Stage:
 class Lowered(Shown):
     """A kernel at a stage of lowering: the results of the stages up to *last*; the fields of later stages are empty.
 
-    :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
+    :ivar shapes: the shapes of the arrays and temporaries of the kernel that was lowered.
     """
 
     kernel: LoopKernel
@@ -416,5 +416,5 @@ class Lowered(Shown):
     def require_finished(self) -> None:
         """:raises PreconditionError: stages are missing, so that the loop program is absent or not final."""
         if self.stage != FINISHED:
-            raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered as far as the stage '{self.stage}'.",
+            raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered only to the stage '{self.stage}'.",
                                     subject=self.stage, hint="lower(knl) runs all stages")

@@ -60,7 +60,7 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
         why = finder.reasons.get(s, "a thread may have no part in it; pad_domain lets all have one")
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {why}.",
-            subject=s, hint="see tensorize for what they need, or untag_inames(knl, "
+            subject=s, hint="see the conditions of tensorize, or untag_inames(knl, "
                             f"{', '.join(map(repr, collective_inames(knl, launch.statements[s].statement)))})")
     return body
 
@@ -111,7 +111,7 @@ class _ProductFinder:
         return replace(loop, instruction=product)
 
     def _product(self, loops: tuple[For, ...], assign: Assign, names: Names) -> Mma:
-        """:raises _Refusal: the nest is no product of matrices."""
+        """:raises _Refusal: the nest is not a product of matrices."""
         s = self.kernel.statement_by_id[assign.statement]
         one, other = self._factors(assign)
         i, j = self._lanes(s)
@@ -143,7 +143,7 @@ class _ProductFinder:
             case Assign(combine="sum", value=p.Product(children=(p.Subscript() as one, p.Subscript() as other))):
                 pass
             case _:
-                raise _Refusal(f"it adds up {assign.value}, which is no product of two elements")
+                raise _Refusal(f"it adds up {assign.value}, which is not a product of two elements")
         for e in (one, other):
             if any(i.claims(e, assign.target) for i in assign.instructions):
                 raise _Refusal(f"{e} is waited for, element by element")

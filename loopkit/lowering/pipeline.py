@@ -46,7 +46,7 @@ from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
 from loopkit.shown import ENTRY_POINTS
 
-# What the stages do
+# The stages
 
 def _types(low: Lowered) -> Lowered:
     require_barriers_in_place(low.kernel)
@@ -124,7 +124,7 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
     return run
 
 
-# What holds of their results, for any kernel
+# Properties of the results of the stages, for any kernel
 
 def _require(holds: bool, text: str) -> None:
     if not holds:
@@ -242,19 +242,20 @@ def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
 
 @checked
 def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None = None) -> Lowered:
-    """Lower *knl* for *target* up to the stage *stop*; the result prints as that stage leaves it.
+    """Lower *knl* for *target*: run the stages of lowering up to *stop*. The result prints the state after that stage.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``auto`` (drops idle ``l.auto`` tags) and
-    ``reductions``. ``schedule`` cuts it into launches, and ``memory`` ends launches where temporaries are in global
-    memory. ``storage`` gives temporaries their cells, ``binding`` gives inames their places in the grid and the block,
-    and ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers, ``host`` writes
-    the host's part of the loop program and ``loops`` that of each launch, which ``simplify``, ``unroll``, ``mma``,
-    ``vectors`` and ``unused_names`` change. ``ast`` is the finished loop program.
+    ``reductions``. ``schedule`` cuts the kernel into launches, and ``memory`` ends launches where temporaries are in
+    global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
+    block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
+    writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
+    ``mma``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
-    :arg target: as for :func:`loopkit.generate_code`; ``None`` stands for ``"cuda"``. Lowering depends on the warp
-        size only; :func:`loopkit.generate_code` checks the limits.
+    :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
+        of the target; :func:`loopkit.generate_code` checks its limits. :arg stop: the name of the last stage to run;
+        default: all stages.
     :raises PreconditionError: there is no such target, or no stage *stop*.
-    :raises TypeInferenceError, StorageError, ScheduleError, IllegalTransformError: a stage refuses *knl*.
+    :raises TypeInferenceError, StorageError, ScheduleError, IllegalTransformError: a stage cannot lower *knl*.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> knl = lk.add_dtypes(knl, {"x": np.float32})
@@ -264,7 +265,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
         insn
     """
     if stop is not None and stop not in _NUMBER:
-        raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
+        raise PreconditionError(f"'{stop}' is not a stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(_NUMBER)}")
     return lower_fully(knl, resolve_target(target).machine, stop or STAGES[-1].name)
 

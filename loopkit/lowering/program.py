@@ -51,8 +51,8 @@ def _require_uniform_bounds(launch: Launch, function: Function) -> None:
             f"{noun_of(node).capitalize()} is needed {why}, but its bounds ({', '.join(names)}) are "
             f"{origin(knl, names)} and may differ between the threads of a block: '{s.id}' computes {names[0]} "
             f"for each {', '.join(each) or 'thread'}.", subject=names[0],
-            hint="give such values to blocks instead of threads, keep the values that cross threads out of this loop, "
-                 "or bound it by a size parameter")
+            hint="compute such values per block instead of per thread, move the exchange of values out of this "
+                 "loop, or bound it by a size parameter")
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
@@ -115,7 +115,7 @@ def _note(storage: Storage) -> str:
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
     row = "r" if rows <= period else f"(r % {period})"
     mask = row if chunk == 1 else f"({chunk}*{row})"
-    return "; ".join(filter(None, (storage.temporary.note, f"of row r, column c lies at c ^ {mask}")))
+    return "; ".join(filter(None, (storage.temporary.note, f"column c of row r is at c ^ {mask}")))
 
 
 def _alive_across_regions(launch: Launch) -> frozenset[str]:

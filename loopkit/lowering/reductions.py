@@ -59,7 +59,7 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
         if node.sweep is not None:
             knl = _scan_written_out(knl, node, warp)
         elif lanes and node.others:
-            raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
+            raise PreconditionError(f"The reduction of '{node.final}' was peeled, so threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
                                     hint="split the iname instead of peeling it")
         elif lanes:
@@ -73,9 +73,9 @@ def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:
     if inames := [x for x in cell.inames if any(x in variables(e) for e in cell.subscripts)]:
         raise PreconditionError(
             f"The accumulator '{node.accumulator}' of the reduction of '{node.final}' was expanded over "
-            f"{', '.join(inames)}, so that threads cannot share the reduction: '{lane}' has the tag "
+            f"{', '.join(inames)}, so threads cannot share the reduction: '{lane}' has the tag "
             f"'{knl.tags[lane]}'.", subject=node.accumulator,
-            hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has an accumulator of its own anyway")
+            hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has a separate accumulator anyway")
 
 
 def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], warp: int) -> LoopKernel:
@@ -103,7 +103,7 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
         if inames != around[node.final]:
             one, other = (", ".join(x) or "none" for x in (inames, around[node.final]))
             raise PreconditionError(
-                f"Threads cannot share the reduction of '{node.final}', as '{lanes[0]}' has it with the tag "
+                f"Threads cannot share the reduction of '{node.final}', although '{lanes[0]}' has the tag "
                 f"'{knl.tags[lanes[0]]}': the inames around '{part}' are {one}, and around '{node.final}' {other}.",
                 subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
 
@@ -117,8 +117,8 @@ def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKe
     """
     assert node.sweep is not None
     if node.sweep not in knl.statement_by_id[node.init].inames:
-        raise PreconditionError(f"'{node.sweep}', along which the scan of '{node.final}' runs, is no iname of it any "
-                                "more.", subject=node.sweep, hint="split and rename inames before realize_scan")
+        raise PreconditionError(f"The scan of '{node.final}' runs along '{node.sweep}', which is no longer an iname of "
+                                "it.", subject=node.sweep, hint="split and rename inames before realize_scan")
     scan = scan_along(knl, node, node.sweep)
     if not isinstance(knl.tags.get(node.sweep), LocalTag):
         return in_order(knl, scan)

@@ -169,7 +169,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
     """Pairs of statements of one launch that must be in two, because a temporary is in global memory.
 
     Every block has its own copy of what is private or shared. But a value that lives from launch to launch, or one of
-    as many as a size says, has one cell, which other blocks may write or read too. Cells that an expansion can keep
+    as many as a size gives, has one cell, which other blocks may write or read too. Cells that an expansion can keep
     apart do not count.
     """
     knl = schedule.kernel
@@ -219,7 +219,7 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
         return
     broken = Violation(d, d.relation, "blocks")
     raise IllegalTransformError(
-        f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
+        f"'{d.source}' runs in one block and '{d.sink}' in all blocks, although the second needs the first.",
         broken.broken(knl).witness(),
         [*hosts_obstacle(knl, broken), "end the sequential loop between the two statements, so that they become two "
                                        "launches"])

@@ -239,7 +239,7 @@ def no_shuffles(threads: OverThreads) -> str:
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.inames), _numbers(knl, inames)
     if any(own[x] != numbers[x] for x in threads.inames):
-        return "of threads that are no neighbours"
+        return "of threads that are not neighbours"
     if threads.length % threads.warp and threads.warp % threads.length and threads.length != prod(extents.values()):
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""

@@ -183,13 +183,13 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
     """:raises StorageError: the order or the swizzle of the axes of *t* does not fit its axes, or its address space."""
     order, swizzle = t.layout.order, t.layout.swizzle
     if order and sorted(order) != [*range(len(own))]:
-        raise StorageError(f"The {len(order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
+        raise StorageError(f"The {len(order)} axes of '{t.name}' were tagged, but it now has {len(own)}.",
                            subject=t.name, hint="tag_array_axes after the transformation that changed them")
     if swizzle is None:
         return
     if space is not AddressSpace.LOCAL:
         where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
-        raise StorageError(f"'{t.name}' is swizzled, but it lies {where}, and only shared memory has banks.",
+        raise StorageError(f"'{t.name}' is swizzled, but it is {where}, and only shared memory has banks.",
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
     columns = t.layout.in_memory(own)[-1]
     whole = swizzle.chunk*swizzle.period
@@ -219,7 +219,7 @@ def _address_space(v: Values) -> AddressSpace:
         return t.address_space
     if witness is None:
         raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
-                           subject=t.name, hint="leave its address space open")
+                           subject=t.name, hint="do not declare its address space")
     raise StorageError(
         f"'{t.name}' is declared {t.address_space}, but {witness.source} writes values that {witness.sink} reads in "
         f"another {'thread' if needed is AddressSpace.LOCAL else 'block or launch'}.", subject=t.name,
@@ -351,7 +351,7 @@ def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, t
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
         f"The {space} cells of '{name}' cannot hold all values that are alive at once: the value that "
-        f"{written} writes and the one that {read} {then} share a cell{values_text(sizes, ' (with {})')}.",
+        f"{written} writes and the value that {read} {then} share a cell{values_text(sizes, ' (with {})')}.",
         subject=name, hint=hint)
 
 
@@ -403,8 +403,8 @@ def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) ->
         if places_along is None:
             shown = " and as ".join(", ".join(inames) for inames in packings)
             raise StorageError(
-                f"The statements that use '{a.array}' lie on one hardware axis as {shown}, in bounds that depend on "
-                "sizes, so that it is not known which of them have the same copy.", subject=a.array,
+                f"The statements that use '{a.array}' share a hardware axis as {shown}, in bounds that depend on "
+                "sizes, so it is unknown which of them use the same copy.", subject=a.array,
                 hint=f"set_temporary_address_space(knl, '{a.array}', 'global'), another axis for one of them, or "
                      "fix_parameters")
         # a statement outside an axis runs at every place along it

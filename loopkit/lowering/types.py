@@ -141,7 +141,7 @@ def _untyped_integers(kernel: LoopKernel) -> frozenset[str]:
     return values - (maybe_real(kernel) & used - extents)
 
 
-# What must hold
+# Conditions
 
 def _require_inferred(kernel: LoopKernel, types: Mapping[str, Type | None]) -> Mapping[str, Type]:
     """*types*; :raises TypeInferenceError: one cannot be inferred."""

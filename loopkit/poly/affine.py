@@ -1,4 +1,4 @@
-"""Expressions to and from isl: quasi-affine forms in, AST expressions out."""
+"""Conversion of expressions: quasi-affine forms to isl, and isl's AST expressions to pymbolic ones."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,11 +15,11 @@ A = TypeVar("A")
 
 
 class NotAffineError(Exception):
-    """An expression that is no quasi-affine form of the allowed names (internal; callers decide)."""
+    """An expression is not a quasi-affine form of the allowed names (internal; callers decide)."""
 
 
 def if_affine(compute: Callable[[], A]) -> A | None:
-    """The result of *compute*; ``None`` if it meets a form that is not affine."""
+    """The result of *compute*; ``None`` if *compute* raises NotAffineError."""
     try:
         return compute()
     except NotAffineError:
@@ -96,12 +96,12 @@ def affine_difference(a: Expression, b: Expression) -> int | None:
 
 @p.expr_dataclass()
 class TruncatedQuotient(p.FloorDiv):
-    """``a // b`` for which isl has shown that C's ``/`` is right: the operands are not negative."""
+    """``a // b`` where C's ``/`` has the same value: isl has shown that the operands are not negative."""
 
 
 @p.expr_dataclass()
 class TruncatedRemainder(p.Remainder):
-    """``a % b`` for which isl has shown that C's ``%`` is right: not negative, or only compared with zero."""
+    """``a % b`` where C's ``%`` is correct: isl has shown that it is not negative, or only compared with zero."""
 
 
 def from_ast_expr(expr: isl.AstExpr) -> Expression:
@@ -110,7 +110,7 @@ def from_ast_expr(expr: isl.AstExpr) -> Expression:
     ``pdiv_q`` and ``pdiv_r``, which isl uses for operands that are not negative (or if only zero matters), become the
     nodes that are C's ``/`` and ``%``.
     """
-    kind = cast(isl.ast_expr_type, expr.get_type())      # islpy's stub says int, here and below
+    kind = cast(isl.ast_expr_type, expr.get_type())      # islpy's stub declares int, here and below
     if kind == isl.ast_expr_type.id:
         return p.Variable(str(expr.get_id().name))
     if kind == isl.ast_expr_type.int:
@@ -221,7 +221,7 @@ def remainder(a: Expression, b: Expression) -> p.Remainder:
 
 
 def arithmetic(expr: Expression) -> ArithmeticExpression:
-    """*expr*, a number or a node and not a tuple, with the type that pymbolic's arithmetic nodes take."""
+    """*expr*, a number or a node but not a tuple, with the type of operands of pymbolic's arithmetic nodes."""
     return cast(ArithmeticExpression, expr)
 
 
@@ -262,5 +262,5 @@ def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
 
 
 def to_int(value: isl.Val) -> int:
-    """*value*, an integer of isl."""
+    """The Python integer for *value*, an integer of isl."""
     return int(value.to_python())

@@ -58,7 +58,7 @@ LOOPS = 100_000
 
 def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set,
              fresh_name: Callable[[str], str], builder: Builder[N]) -> list[N]:
-    """Code that runs exactly the points of *domains*, in the order of *tree*.
+    """Nodes that run exactly the points of *domains*, in the order of *tree*.
 
     Each loop of *tree* becomes at most one loop. If leaves of one loop have strides, isl may shift them into one
     iteration (``j`` and ``j + 1`` for even and odd ones); such a loop has a separate counter. isl 0.27 misses points
@@ -66,7 +66,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     many pieces. In these cases the loops go over a polyhedron around each leaf's points, and the leaf is under a
     condition.
 
-    :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
+    :arg domains: the points of each leaf; the inames of a leaf are the loops around it, outermost first.
     :arg fresh_name: makes an unused name from a proposal.
     """
     if isinstance(tree, str):
@@ -109,7 +109,7 @@ _ITERATOR = "_loop"
 
 def _choice(builder: Builder[N], condition: Expression | None, then: Callable[[], list[N]],
             otherwise: Callable[[], list[N]] = list) -> list[N]:
-    """A choice, unless there is none: isl writes a condition that always or never holds as a number."""
+    """A branch, or only one side of it: isl writes a condition that always or never holds as a number."""
     if condition is None or isinstance(condition, int):
         return otherwise() if condition == 0 else then()
     return [builder.branch(condition, then(), otherwise())]
@@ -151,7 +151,7 @@ _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 
 def _node_type(node: isl.AstNode) -> isl.ast_node_type:
-    return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
+    return cast(isl.ast_node_type, node.get_type())      # islpy's stub declares int, here and below
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ AnySet = isl.Set | isl.BasicSet
 
 
 def unbounded_iname(domain: InstanceSet) -> str | None:
-    """An iname that takes infinitely many values at some sizes, if any: isl's searches never end on such a set."""
+    """An iname with infinitely many values at some sizes, if any: isl's searches never end on such a set."""
     if domain.set.is_bounded():
         return None
     return next((x for x in domain.inames if not domain.onto((x,)).set.is_bounded()), None)
@@ -62,7 +62,7 @@ def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Seque
 
 
 def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple[Expression, ...] | None:
-    """The one of *points* that *relation*, injective on them, sends to *new*, as affine forms of *new*, if single."""
+    """The point of *points* that the injective *relation* maps to *new*, as affine forms of *new*, if possible."""
     back = (relation if relation.is_injective() else relation.intersect_domain(points.set)).reverse()
     if back.is_empty():
         return (0,)*len(points.inames)             # there is no point to name
@@ -75,7 +75,7 @@ def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple
 
 
 def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expression] | None:
-    """The least and the greatest value of the one iname of *points*; ``None`` if they are no affine forms."""
+    """The least and the greatest value of the one iname of *points*; ``None`` if they are not affine forms."""
     values = points.set.intersect_params(context)
     if values.is_empty():
         return 0, 0
@@ -134,7 +134,7 @@ def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet
 
 
 def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
-    """The condition, at sizes at which there are *points*, that holds for them and no others of *around*, if any."""
+    """A condition that holds for *points* and for no other points of *around*, at sizes with *points*, if any."""
     known = around.set
     if known.n_basic_set() > _FEW:          # a superset will do
         known = plain_hull(known)
@@ -152,7 +152,7 @@ def full_box_condition(points: Set, inames: Sequence[str], box: Mapping[str, tup
     """The full-tile condition, on the names not in *box*: all of *box* satisfies the constraints of *points*.
 
     The constraints are those that mention a name of *box*, one of *involving* (if not empty) and none of *free_of*;
-    each is evaluated at the point of *box* where it is least. The names of the result are parameters. ``None`` if
+    each is evaluated at the point of *box* with its least value. The names of the result are parameters. ``None`` if
     there is no such constraint, or *points* is not a single polyhedron.
     """
     pieces = coalesced(points).get_basic_sets()

@@ -144,8 +144,8 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
                    ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> BoxAxis | None:
     """The least interval that holds *subscript* while the inames of *ranges* sweep, if its extent is constant.
 
-    The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
-    beside those terms of *subscript* that are of fixed inames only and no affine forms.
+    The inames *outer* stay fixed; the constraints of the domain on them are dropped, so that the base is one affine
+    form, beside those terms of *subscript* that are of fixed inames only and no affine forms.
     """
     own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(
@@ -166,7 +166,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
 
 
 def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
-    """The terms of *subscript* that are no affine forms and use none of *moving*, and the others."""
+    """The terms of *subscript* that are not affine forms and use none of *moving*, and the others."""
     terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
     own = [t for t in terms if names_in(t).isdisjoint(moving) and not is_quasi_affine(t)]
     return add(*own), add(*(t for t in terms if t not in own))

@@ -1,8 +1,7 @@
-"""The least value and the extent of a range, in the form in which a reader would write them.
+"""The least value and the extent of a range, as short expressions.
 
-isl's normal form may have parts far larger than the value: ``(n - m + 255)/256`` becomes
-``-m + (255*m + n + 255)/256``. Here a term outside of a quotient is moved into it if that makes its coefficients
-smaller.
+isl's normal form may have parts far larger than the value: ``(n - m + 255)/256`` becomes ``-m + (255*m + n +
+255)/256``. This module moves a term outside of a quotient into the quotient if that makes its coefficients smaller.
 """
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
 def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expression:
     """The number of values from *low* to the greatest of the one iname of *points*, if it has values.
 
-    Divisions round down, or are C's if the *number* is the same. For an empty range the two may differ; then neither
+    Divisions round down, or are C's if both give the same *number*. For an empty range the two may differ, but neither
     is positive.
     """
     if points.set.params().intersect(context).is_empty():
@@ -118,7 +117,7 @@ class _Quotient:
                          self.divisor)
 
     def expression(self, known: isl.Set) -> Expression:
-        """The quotient as an expression: C's division where *known* says that nothing is negative."""
+        """The quotient as an expression: C's division if *known* shows that no operand is negative."""
         numerator = ordered(add(*(multiply(c, p.Variable(x)) for x, c in self.terms.items()), self.constant))
         node = TruncatedQuotient if is_at_least(numerator, 0, known) else p.FloorDiv
         return multiply(self.factor, node(arithmetic(numerator), self.divisor))
@@ -186,7 +185,7 @@ def _quotient(term: Expression) -> _Quotient | None:
 
 
 def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
-    """Coefficients by name, and a constant; ``None`` for what is no sum of these."""
+    """Coefficients by name, and a constant; ``None`` if the expression is not a sum of these."""
     coefficients: dict[str, int] = {}
     constant = 0
     for term in expr.children if isinstance(expr, p.Sum) else (expr,):

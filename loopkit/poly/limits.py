@@ -1,4 +1,4 @@
-"""Budgets for isl: a bounded number of operations, and an error or a simpler answer in the place of a hang.
+"""Budgets for isl: a bounded number of operations, and then an error or a simpler result instead of a hang.
 
 isl counts allocations and pivots: a million a second, or about 30,000 pivots of a large tableau. Every
 function that users call runs isl within a budget. isl's context, which is also that of the users' sets, has no limit
@@ -8,8 +8,8 @@ A required computation ends in an error when the budget is used up (:func:`bound
 result only makes code simpler or faster, has a small separate budget and a fallback that is always right
 (:func:`affordable`).
 
-An optional computation may be cut short because others in its step used up the budget. A result that rests on it is
-not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
+An optional computation may be cut short because others in its step used up the budget. A result that depends on such a
+computation is not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
 """
 from __future__ import annotations
 
@@ -291,9 +291,9 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
         if not _at_the_end(err):
             raise
         failed = isinstance(err, isl.Error) and not gave_up(err)
-        reason = f"isl says: {err}" if failed else f"isl gave up after {most:_} operations"
+        reason = f"isl failed:  {err}" if failed else f"isl stopped after {most:_} operations"
         raise UndecidedError(
-            f"{what} asks a question that cannot be decided.", reason,
+            f"{what} has a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err
     finally:
         _running.step = None

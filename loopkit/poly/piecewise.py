@@ -99,7 +99,7 @@ def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
 
 
 def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> isl.Map:
-    """``{ [dims] -> [values] }``; :raises NotAffineError: a value is no piecewise quasi-affine form."""
+    """``{ [dims] -> [values] }``; :raises NotAffineError: a value is not a piecewise quasi-affine form."""
     return reduce(isl.Map.flat_range_product, (isl.Map.from_pw_aff(piecewise(value, dims)) for value in values),
                   isl.Map.universe(isl.Space.from_domain(set_space((), dims))))
 
@@ -110,7 +110,7 @@ def params_where(condition: Expression) -> isl.Set:
 
 
 def at_least(expr: Expression, low: int) -> isl.Set | None:
-    """The parameters with ``expr >= low``; ``None`` if *expr* is no piecewise quasi-affine form."""
+    """The parameters with ``expr >= low``; ``None`` if *expr* is not a piecewise quasi-affine form."""
     return if_affine(lambda: params_where(p.Comparison(expr, ">=", low)))
 
 
@@ -189,7 +189,8 @@ MOST_VALUES = 32
 def subscripts_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> isl.Map:
     """``{ [inames] -> [subscripts] }``, on all of the instance space where they are quasi-affine, else on *domain*.
 
-    ``k*(n // 4) + min(k, n % 4)`` is no affine form, but it is one for each ``k`` of a *domain* with ``0 <= k < 4``.
+    ``k*(n // 4) + min(k, n % 4)`` is not an affine form, but it is one for each ``k`` of a *domain* with ``0 <= k <
+    4``.
 
     :raises NotAffineError: a subscript is neither.
     """
@@ -204,7 +205,7 @@ def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
 
 
 def where_holds(domain: InstanceSet, condition: Expression, names: Collection[str]) -> InstanceSet | None:
-    """The points of *domain* at which *condition* holds; ``None`` if it is no condition on forms of *names*."""
+    """The points of *domain* at which *condition* holds; ``None`` if it is not a condition on forms of *names*."""
     return if_affine(lambda: domain.named(_holding(domain, condition, frozenset(names))))
 
 

@@ -130,9 +130,10 @@ class InstanceSet(Shown):
         return InstanceSet(tuple(inames), with_dim_names(as_points(self.set).apply(relation), inames))
 
     def with_quotients(self) -> InstanceSet:
-        """These points with each unknown as a quotient of inames and parameters, if it decides over them.
+        """These points with each existentially quantified variable as a quotient of inames and parameters.
 
-        Subtracting a set would compute that form each time, at a cost that grows as the set is joined with others.
+        Otherwise each subtraction of the set would compute that form, at a cost that grows with the number of its
+        pieces.
         """
         known = self.set.compute_divs()
         return self if known.plain_is_equal(self.set) else self.named(coalesced(known))
@@ -159,7 +160,7 @@ def bounded_by(iname: str, low: Expression, stop: Expression) -> tuple[Condition
 
 
 def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
-    """Do the parameters *params* decide which points there are, beyond whether there are any?"""
+    """Does the set of points depend on the parameters *params*, except for being empty or not?"""
     everything = points.without_params(params).intersect_params(points.set.params())
     return not everything.set.is_equal(points.set)
 
@@ -184,7 +185,7 @@ def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
 
 
 def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
-    """*points* with its dimensions called *names*, for what isl prints and looks up by name."""
+    """*points* with its dimensions called *names*, for printing and look-up by name in isl."""
     for i, name in enumerate(names):
         points = points.set_dim_name(DIM.set, i, name)
     return points
@@ -250,19 +251,19 @@ def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
 
 
 def universe_params() -> isl.Set:
-    """The parameter set that assumes nothing."""
+    """The parameter set without constraints."""
     return isl.Set.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
 
 
 # the kernels of a pipeline have the same assumptions
 @kept_results
 def equalities(params: isl.Set) -> isl.Set:
-    """The equalities between parameters that hold all over the parameter set *params*, but for those of remainders."""
+    """The equalities between parameters in the whole parameter set *params*, except those of remainders."""
     return affordable(lambda: isl.Set.from_basic_set(params.affine_hull().remove_divs()), otherwise=universe_params())
 
 
 def params_text(params: isl.Set) -> str:
-    """The condition of a parameter set, ``""`` where it assumes nothing."""
+    """The condition of a parameter set as text; ``""`` for the set of all parameters."""
     text = str(coalesced(params).drop_unused_params())
     body = text[text.index("{") + 1:text.rindex("}")].strip()
     return body.removeprefix(":").strip()

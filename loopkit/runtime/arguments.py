@@ -154,7 +154,7 @@ class CallPlan:
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
-    """:raises CallError: *given* has a name that is no argument."""
+    """:raises CallError: *given* has a name that is not an argument."""
     if given.keys() <= names:
         return
     name = next(x for x in given if x not in names)
@@ -208,7 +208,7 @@ def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
     itemsize = plan.dtype.itemsize
     odd = next((stride for stride in array.strides if stride % itemsize), None)
     if odd is not None:
-        raise CallError(f"'{name}' has a stride of {odd} bytes, which is no multiple of its {itemsize}-byte elements.",
+        raise CallError(f"'{name}' has a stride of {odd} bytes, not a multiple of its {itemsize}-byte elements.",
                         argument=name, hint=f"pass {name}.copy()")
     if plan.written and internal_overlap(array):
         raise CallError(f"'{name}' is written, and some of its elements may share one address (its strides are "

@@ -306,7 +306,7 @@ def _processor() -> str:
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
 
 
-# What all compilers share: running them, the text shown to the user, the error if it is rejected
+# Shared by all compilers: running them, the text shown to the user, the error if it is rejected
 
 def run_quietly(command: Sequence[str], timeout: float = _LONGEST) -> subprocess.CompletedProcess[str]:
     """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status."""

@@ -227,7 +227,7 @@ class ArrayKinds:
         except _SILENT as err:
             with suppress(*_SILENT):
                 self.of(x).view(name, x)               # its kind may raise a more specific error
-            raise CallError(f"'{name}' does not say where it lies: {err}.", argument=name) from None
+            raise CallError(f"The memory of '{name}' is unknown: {err}.", argument=name) from None
 
     def read(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
         """The :data:`Reader` for arrays of all types passed so far."""
@@ -264,7 +264,7 @@ def general_kind(x: object) -> Kind | None:
 
 
 def host_view(name: str, x: object) -> NumpyArray:
-    """The argument *name* as a numpy array over the same memory; :raises CallError: it is no array of the host."""
+    """The argument *name* as a numpy array over the same memory; :raises CallError: it is not an array of the host."""
     kind, device = general_kind(x), dlpack_device(x)
     if kind is None and device in (1, 3):
         try:
@@ -287,7 +287,7 @@ def unreadable(name: str, err: Exception) -> CallError:
 def not_an_array(name: str, x: object) -> CallError:
     """The error for an argument that is not an array."""
     return CallError(f"'{name}' must be an array, not {type(x).__name__}.", argument=name,
-                     hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
+                     hint=f"pass np.asarray({name}), with the dtype of the argument")
 
 
 def dlpack_device(x: object) -> int:

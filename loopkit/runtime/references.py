@@ -178,7 +178,7 @@ class _Binding:
 def _matched_by_name(ref: Function, given: Collection[str], names: Mapping[str, str]) -> dict[str, str]:
     """The argument of each parameter in *names*, and of each whose own name is that of an argument.
 
-    :raises UnknownNameError: a name is no parameter or no argument.
+    :raises UnknownNameError: a name is not a parameter, or not an argument.
     """
     parameters = parameters_of(ref)
     if not any(q.kind is q.VAR_KEYWORD for q in parameters.values()):
@@ -215,7 +215,7 @@ def named_results(result: Any, got: Mapping[str, NumpyArray], knl: LoopKernel) -
     """The *result* of a reference function by output: a mapping, a tuple or list in *knl*'s order, or the only one.
 
     :arg got: the outputs of the kernel. A list of their shape is an array.
-    :raises CallError: an output is missing, or is no array.
+    :raises CallError: an output is missing, or is not an array.
     """
     names = list(got)
     only = names[0] if len(names) == 1 else None

@@ -43,20 +43,21 @@ Equation = str | tuple[str | Expression, str | Expression]
 @transform
 def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
          within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Count *iname* from another start in each iteration of outer loops: add multiples of the outer inames to *iname*.
+    """Skew the loop over *iname*: add multiples of the inames of outer loops to *iname*.
 
-    The iterations keep their order. A dependence that pointed backwards along *iname* from one iteration of an outer
-    loop to the next may now point forwards, so that the two loops can be tiled or interchanged.
+    In iteration ``t`` of the outer loop, *iname* then counts from ``t`` instead of 0. The iterations keep their order.
+    A dependence that pointed backwards along *iname* from one iteration of an outer loop to the next may now point
+    forwards, so that the two loops can be tiled or interchanged.
 
-    The start may be any affine form. A skew by ``address % line`` aligns each tile to a cache line even when rows start
+    *by* may be any affine form. A skew by ``address % line`` aligns each tile to a cache line even when rows start
     at arbitrary addresses: row *j* of 29 elements begins ``29*j % 8`` elements after a multiple of 8.
 
-    :arg by: integer factors by iname, or an affine form as a text, with ``//`` and ``%`` by integers; the loops over
-        its inames enclose the loop over *iname*.
+    :arg by: a mapping from each outer iname to its integer factor (``{"t": 1}``), or an affine form as a text, with
+        ``//`` and ``%`` by integers. The loops over these inames must enclose the loop over *iname*.
     :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
     :raises UnknownNameError: *kernel* lacks one of the inames.
     :raises ParseError: *by* cannot be read.
-    :raises PreconditionError: *iname* has a tag, or *by* is neither integer factors nor an affine form.
+    :raises PreconditionError: *iname* has a tag, or *by* is neither a mapping to integers nor an affine form.
     :raises ScheduleError: a loop over *iname* is not nested inside a loop over each iname of *by*.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
@@ -89,7 +90,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
 @transform
 def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collection[str] | None = None,
           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Count *iname* from another start: add *by* to *iname*.
+    """Add *by* to *iname*: its loop counts from another start and runs the same iterations.
 
     If *within* selects some of the statements of a loop, these statements run *by* iterations later than the others,
     and the loop gains as many iterations.
@@ -98,7 +99,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     :arg within: ids (or globs) of the statements that are shifted; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises ParseError: *by* cannot be read.
-    :raises PreconditionError: *iname* has a tag, or *by* is no affine form in the parameters.
+    :raises PreconditionError: *iname* has a tag, or *by* is not an affine form in the parameters.
     :raises ScheduleError: *within* names a part of a reduction.
     :raises IllegalTransformError: the statements of *within* would run too late or too early for others of their loop.
 
@@ -128,15 +129,15 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
             assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run the loops over *iname* from their last iteration to their first.
 
-    Generated loops count upwards, so ``low + high - iname`` replaces *iname*, with its least value *low* and its
-    greatest value *high*; the range of *iname* stays the same. If *low* and *high* are no affine forms in the
-    parameters (``min(n, m) - 1``), ``-iname`` replaces *iname*.
+    Generated loops count upwards. So ``low + high - iname`` replaces *iname*, where *low* is its least value and *high*
+    its greatest; the range of *iname* stays the same. If *low* or *high* is not an affine form in the parameters
+    (``min(n, m) - 1``), ``-iname`` replaces *iname*.
 
     :arg within: ids (or globs) of the statements whose loops are reversed; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* has a tag.
     :raises ScheduleError: *within* names some of the statements of a loop only.
-    :raises IllegalTransformError: a loop carries a dependence; with its witness.
+    :raises IllegalTransformError: a loop carries a dependence between its iterations; with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> print(lk.reverse(knl, "i").statements_text)
@@ -229,7 +230,7 @@ def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> 
 
 
 def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...]) -> Iterator[Expression]:
-    """The difference of the sides of each of *equations*; :raises PreconditionError: one is no affine equation."""
+    """The difference of the sides of each of *equations*; :raises PreconditionError: one is not an affine equation."""
     given = [equations] if isinstance(equations, str) else equations
     if not given:
         raise PreconditionError("affine_map_inames needs equations.", subject="equations",
@@ -241,8 +242,8 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
         shown = part.strip() if isinstance(part, str) else " = ".join(map(str, part))
         sides = [side.strip() for side in part.replace("==", "=").split("=")] if isinstance(part, str) else part
         if len(sides) != 2 or "" in sides:
-            raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
-                                    hint='each is like "i = j + 2*k"; several are in a list, or are parted by commas')
+            raise PreconditionError(f"'{shown}' is not an equation with two sides.", subject=shown,
+                                    hint='write "i = j + 2*k"; separate several equations by commas, or pass a list')
         left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                        for side in sides)
         # each side by itself: a non-affine term may cancel in the difference
@@ -260,17 +261,17 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
     if point is not None:
         raise PreconditionError(f"The equations have no solution for {instance_text(owners[0].id, point[1])}"
                                 f"{values_text(point[0], ' (with {})')}.", subject=old[0],
-                                hint="each point of the old inames needs one of the new ones")
+                                hint="every point of the old inames needs a point of the new ones")
     if not relation.intersect_domain(points.set).is_single_valued():
-        raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
+        raise PreconditionError(f"The equations do not determine {', '.join(new)}: they have several solutions for one "
                                 f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
     met = two_with_one_image(relation, points, parameters_of(kernel))
     if met is not None:
         params, first, second = met
-        raise PreconditionError(f"The equations send {instance_text(owners[0].id, first)}"
+        raise PreconditionError(f"The equations map {instance_text(owners[0].id, first)}"
                                 f"{values_text(params, ' (with {})')} and {instance_text(owners[0].id, second)} to one "
                                 f"point of {', '.join(new)}.", subject=new[0],
-                                hint="add an iname and an equation that tells them apart")
+                                hint="add an iname, and an equation that distinguishes the two")
     values = inverse(relation, points, new)
     if values is None:
         raise PreconditionError(f"The equations do not give {', '.join(old)} as one affine form of {', '.join(new)}.",

@@ -1,4 +1,4 @@
-"""apply_schedule: an order given whole, by a schedule for each statement."""
+"""apply_schedule: a new order of all statements, given by a schedule for each statement."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,23 +37,24 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
                unsafe: bool = False) -> LoopKernel:
     """Replace the whole order of execution: give each statement a schedule of its instances.
 
-    A schedule is a vector of constants and affine forms of the statement's inames and of sizes. Instances run in
-    lexicographic order of their vectors. If all statements that agree in the earlier dimensions have constants in a
-    dimension, it orders them in sequence; any other dimension becomes a loop over their forms. A loop keeps an iname if
-    all its statements have that iname as their form. Any other form makes a new iname (``t_i`` for ``t + i``), and the
-    old inames become affine forms of the new ones. A constant in a loop dimension runs the statement in that one
-    iteration.
+    A schedule is a vector of times: constants, and affine forms of the statement's inames and of sizes. Instances run
+    in lexicographic order of their vectors. Consider the statements that agree in all earlier dimensions. If each of
+    them has a constant in a dimension, the dimension orders them in sequence; any other dimension becomes a loop over
+    their forms. A loop keeps an iname if all its statements have that iname as their form. Any other form makes a new
+    iname (``t_i`` for ``t + i``), and the old inames become affine forms of the new ones. A constant in a loop
+    dimension runs the statement in that one iteration.
 
     A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
     all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
 
-    :arg schedules: by match expression of statements, as for *within* elsewhere; a text ``"[t, 0, i]"`` or a list
-        ``["t", 0, "i"]``. Each statement needs exactly one.
+    :arg schedules: a mapping from a match expression of statements (as *within* takes elsewhere) to a schedule, a text
+        ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. Each statement needs exactly one schedule.
     :raises ParseError: a schedule cannot be read.
     :raises UnknownNameError: a pattern matches no statement, or a form has an unknown name.
-    :raises PreconditionError: a statement has no schedule or two, a form is not affine, or an iname with a tag is not
-        kept.
-    :raises ScheduleError: two instances would run at one time, or a schedule is not invertible.
+    :raises PreconditionError: a statement has no schedule or two schedules, a form is not affine, or the schedule of an
+        iname with a tag does not keep that iname.
+    :raises ScheduleError: two instances of a statement would run at the same time, or the inames are not affine forms
+        of the times.
     :raises IllegalTransformError: the order would break a dependence; with its witness.
 
     >>> knl = lk.make_kernel("{[t, i]: 0<=t<T and 1<=i<n-1}", '''
@@ -95,8 +96,8 @@ def _schedules_by_statement(kernel: LoopKernel, given: Given) -> dict[str, Vecto
         # parts of reductions are named one by one, with a dot
         for s in [x for x in kernel.statement_by_id if x in found and (owner(x) == x or "." in pattern)]:
             if s in result:
-                raise PreconditionError(f"'{s}' has two schedules, of '{named[s]}' and of '{pattern}'.", subject=s,
-                                        hint="let each statement be named by one pattern")
+                raise PreconditionError(f"'{s}' has two schedules, from '{named[s]}' and from '{pattern}'.", subject=s,
+                                        hint="let one pattern match each statement")
             result[s] = tuple(_affine(kernel, s, form) for form in vector)
             named[s] = pattern
     return result
@@ -123,9 +124,9 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
         require_known("iname", sorted(names_in(form) - kernel.value_params), inames, where=f"statement '{statement}'")
         to_aff(form, inames)
     except NotAffineError:
-        raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",
+        raise PreconditionError(f"'{form}' in the schedule of '{statement}' is not an affine form of its inames.",
                                 subject=statement,
-                                hint="sums, multiples, // and % by numbers of inames and sizes are") from None
+                                hint="use sums of inames and sizes, their multiples, and // and % by numbers") from None
     return add(form)
 
 
@@ -148,7 +149,7 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]
     in_parts = {s for s, parts in groups.items() if any(x in vectors for x in parts if x != s)}
     missing = [x for s, parts in groups.items() for x in (parts if s in in_parts else [s]) if x not in vectors]
     if missing:
-        raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
+        raise PreconditionError(f"'{missing[0]}' has no schedule.", subject=missing[0],
                                 hint=f"give schedules for {', '.join(missing)} too")
     for s, parts in groups.items():
         if s in in_parts:
@@ -159,8 +160,8 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]
             body = body.body
         if any(loop.iname in own.inames for loop in loops_in(body)) or any(
                 not set(own.inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
-            raise ScheduleError(f"The parts of '{s}' are in loops of their own.", subject=s,
-                                hint=f"give each a schedule: {', '.join(parts)}")
+            raise ScheduleError(f"The parts of '{s}' are in separate loops.", subject=s,
+                                hint=f"give each part a schedule: {', '.join(parts)}")
         yield _Unit(own, tuple(parts), vectors[s], body)
 
 
@@ -178,9 +179,9 @@ class _Order:
                 return units[0].body
             other = next(u.statement.id for u in units if u.statement.id != ended[0])
             raise ScheduleError(
-                f"'{ended[0]}' and '{other}' have no order: their schedules agree in all {depth} times of "
+                f"'{ended[0]}' and '{other}' have no order: their schedules agree in all {depth} dimensions of "
                 f"'{ended[0]}'.", subject=ended[0],
-                hint="give both one more time, with different constants: [..., 0] and [..., 1]")
+                hint="add a dimension with different constants to both: [..., 0] and [..., 1]")
         times = [u.times[depth] for u in units]
         constants = sorted({t for t in times if isinstance(t, int)})
         if all(isinstance(t, int) for t in times):
@@ -232,29 +233,29 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
     for x in inames:
         if x in kernel.tags and x not in kept:
             raise PreconditionError(f"'{x}' has the tag '{kernel.tags[x]}', but the schedule of '{name}' does not keep "
-                                    "it.", subject=x, hint=f"untag_inames(knl, '{x}') first, or let all statements of "
-                                                           "its loop have it as it is")
+                                    "it.", subject=x, hint=f"untag_inames(knl, '{x}') first, or keep it as a form of "
+                                                           "each statement in its loop")
     domain = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement_by_id[s]).onto(inames)
                                         for s in unit.parts))
     times = subscript_relation(inames, tuple(form for _, form in dims))
     if domain.inames and (met := two_with_one_image(times, domain)) is not None:
         sizes, first, second = met
         raise ScheduleError(
-            f"The schedule of '{name}' would run {instance_text(name, first)} and {instance_text(name, second)} at one "
+            f"The schedule of '{name}' runs {instance_text(name, first)} and {instance_text(name, second)} at the same "
             f"time{values_text(sizes, ', with {}')}.", subject=name,
-            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
+            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as a last dimension")
     old = tuple(x for x in inames if x not in kept)
     new = {x: form for x, form in dims if x not in kept}
     renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}
     if renamed.keys() == set(old) and len(old) == len(new):
         return Reindexing(tuple(new), renamed)
     if unit.is_part:
-        raise ScheduleError(f"'{name}' is a part of a reduction, whose schedule can only order its inames.",
-                            subject=name, hint="make new inames for the whole statement first, in a step of its own "
-                                               "that names only the statement")
+        raise ScheduleError(f"The schedule of '{name}', a part of a reduction, makes new inames.",
+                            subject=name, hint="make the new inames first, in a separate step "
+                                               "that schedules the whole statement")
     forms = inverse(times, domain, [x for x, _ in dims]) if old else tuple(map(p.Variable, inames))
     if forms is None:
-        raise ScheduleError(f"The inames of '{name}' are no affine forms of the times in its schedule.", subject=name,
+        raise ScheduleError(f"The inames of '{name}' are not affine forms of the times in its schedule.", subject=name,
                             hint="use forms such as t + i, i // 16 and i % 16")
     values = {x: form for x, form in zip(inames, forms, strict=True) if x in old}
     equal = {x: subtract(p.Variable(x), substitute(form, values)) for x, form in new.items()}

@@ -53,9 +53,9 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let statements use a staging buffer in place of the array elements that they access over *buffer_inames*.
 
-    Copy-in runs before the users of the buffer, unless a must-write of every element precedes its first read; copy-out
-    runs after them and stores the written elements. The loops around the buffer are those over inames in the subscripts
-    that are not in *buffer_inames*; parallel inames of the grid also stay.
+    Copy-in loads the elements before the users of the buffer run. It is left out if a must-write of every element
+    precedes its first read. Copy-out stores the written elements after the users have run. The loops over inames of the
+    subscripts that are not in *buffer_inames* stay around the buffer, and so do parallel inames of the grid.
 
     For a temporary, copy-in loads the values written outside these loops, and copy-out stores the values read outside
     them. Loops shared with other users of the temporary also stay around the buffer.
@@ -64,13 +64,14 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     but those of *buffer_inames* stay. An axis with a subscript read from memory is held whole, by its declared extent.
 
     :arg var_name: an array argument or a temporary.
-    :arg buffer_inames: the inames whose iterations share one buffer.
+    :arg buffer_inames: the inames whose iterations share one buffer; ``"i, j"`` or a sequence.
     :arg init_expression: the value for copy-in, in terms of ``base``, the element of the array; default: ``base``.
     :arg store_expression: the value for copy-out, in terms of ``base`` and ``buffer``, the value in the buffer;
         default: ``buffer``. If either expression is given, *assume* or *unsafe* must vouch for equal results.
     :arg within: the statements that use the buffer; default: all that access the array.
     :arg default_tag: tag for the inames of the copies; ``"l.auto"`` distributes them over the block's threads.
-    :arg fetch_bounding_box: copy in the whole bounding box, as far as it lies inside the array, in plain loops.
+    :arg fetch_bounding_box: copy in the whole bounding box, as far as it lies inside the array. Its loops have simple
+        bounds.
     :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
     :raises UnknownNameError: no such array or temporary, or an iname that no statement has.
     :raises NameConflictError: a name that is taken.
@@ -120,25 +121,25 @@ def _buffered(buffer: Buffer) -> LoopKernel:
     has_expressions = buffer.init is not None or buffer.store is not None
     load, store = buffer.value_points() if buffer.of_value else buffer.points()
     if load is None and store is None:
-        raise PreconditionError(f"{buffer.step}: nothing but its own statements uses '{name}', so that a buffer would "
+        raise PreconditionError(f"{buffer.step}: only statements of the buffer use '{name}': a buffer would "
                                 "only be another name for it.", subject=name,
-                                hint="name the statements that shall use a buffer with within=")
+                                hint="select the statements that use the buffer by within=")
     result = buffer.with_copies(load, store)
     if not (buffer.of_value or has_expressions) and not any(
             source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
         load, result = None, buffer.with_copies(None, store)
-    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
+    # an array's dtype is the join of its writers' dtypes, a buffer's dtype that of its first writer
     if buffer.temporary.dtype is None and (has_expressions or (load is None and (
             not writers <= buffer.uses.keys() if buffer.of_value else len(writers) > 1))):
-        raise PreconditionError(f"{buffer.step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
+        raise PreconditionError(f"{buffer.step}: the dtype of '{name}' is unknown.", subject=name,
                                 hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
     if has_expressions and buffer.operation is None:
         claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
         if buffer.allowed.assume is None and not buffer.allowed.unsafe:
             raise UndecidedError(
                 f"{buffer.step}: whether '{name}' gets the same values cannot be decided.",
-                "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
-                hint='leave them out, or answer for them: assume="..."')
+                "init_expression= or store_expression= changes the values that are copied",
+                hint='leave them out, or state why the results are equal: assume="..."')
         return annotated(result, obligations=(
             *result.obligations, Obligation(buffer.step, claim, buffer.allowed.assume)))
     prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_collected if buffer.operation is not None \
@@ -153,7 +154,7 @@ class Buffer(StagingBuffer):
 
     :ivar init: the value that copy-in stores, in terms of ``base``; *store*: that of copy-out, in terms of ``base`` and
         ``buffer``. ``None``: the array's element, and the buffer's.
-    :ivar operation: of the atomic updates that it accumulates; ``None``: it holds the array's values.
+    :ivar operation: the operation of the atomic updates that it accumulates; ``None``: it holds the array's values.
     """
 
     load_id: str
@@ -178,7 +179,7 @@ class Buffer(StagingBuffer):
     def _cell_of(self, a: Access) -> Map:
         if self.operation is None:
             return self.cell_of(a.domain, a.subscripts).intersect_domain(a.domain.set)
-        # an update's element may be any along an axis whose subscript is no affine form
+        # an update's element may be any along an axis whose subscript is not an affine form
         known = (*map(p.Variable, self.outer), *(
             e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
             for e in self.box.offsets(a.subscripts)))
@@ -283,7 +284,7 @@ class Buffer(StagingBuffer):
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
               ) -> tuple[list[Statement], str | None]:
-    """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
+    """The users of *name*, and the operation of atomic updates; *is_special*: more than elements is requested."""
     chosen = matching_statements(kernel, within)
     own = {s: accesses_to(kernel, s, name) for s in chosen}
     users = [s for s in kernel.statements if own.get(s.id)]
@@ -291,11 +292,11 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
     of_value = operation is None and name in kernel.temporaries
     if not any(s.written == name for s in users):
         raise PreconditionError(f"No statement writes '{name}'.", subject=name,
-                                hint="to read a copy of it, add_prefetch")
+                                hint="add_prefetch copies an array that is only read")
     require_no_rule(kernel, frozenset([name]))
     if of_value and any(name == node.accumulator for node in kernel.reductions.values()):
-        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
-                                hint="buffer what the reduction is written to")
+        raise PreconditionError(f"{step}: '{name}' is the accumulator of a reduction.", subject=name,
+                                hint="buffer the array or temporary that gets the result of the reduction")
     for s in users:
         leave_out = "leave this statement out with within="
         if data := data_params(kernel, s.domain):
@@ -304,8 +305,8 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
         for a in own[s.id]:
             if of_value and a.is_write and not is_must_write(a):
                 raise PreconditionError(
-                    f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not known which values "
-                    "are to be loaded.", subject=name,
+                    f"{step}: whether '{s.id}' writes '{name}' depends on data, so it is unknown which values "
+                    "copy-in must load.", subject=name,
                     hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
     if is_special and (operation is not None or of_value):
         why = "arguments, not for temporaries" if of_value else "values, not for atomic updates"
@@ -322,9 +323,9 @@ def _operation_of(step: str, name: str, accesses: Sequence[Access]) -> str | Non
     other = next((a for a in accesses if not commute(a, first)), None)
     if other is not None:
         raise PreconditionError(
-            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{first.statement}' makes "
-            f"them; '{other.statement}' uses '{name}' otherwise.", subject=name,
-            hint=f"name the updates alone: within='{first.statement}'")
+            f"{step}: a buffer accumulates atomic updates of '{name}' by one operation, that of '{first.statement}', "
+            f"but '{other.statement}' uses '{name}' in another way.", subject=name,
+            hint=f"select the updates alone: within='{first.statement}'")
     return first.update
 
 
@@ -335,7 +336,7 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     expr = parse_expression(str(text))
     values = {a.name for a in kernel.arguments if isinstance(a, ValueArg)}
     if other := variables(expr) - {*placeholders, *values}:
-        raise PreconditionError(f"{what} is made of {' and '.join(placeholders)} and of value arguments, not of "
+        raise PreconditionError(f"{what} may contain {' and '.join(placeholders)} and value arguments, but not "
                                 f"'{min(other)}'.", subject=min(other))
     return expr
 
@@ -349,7 +350,7 @@ def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Sequence[Expression]
         if not is_affine and not isinstance(extent, int):
             raise PreconditionError(
                 f"{buffer.step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
-                "declared or no constant.", subject=name, hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
+                "declared or not constant.", subject=name, hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
         ends.append((e, e) if is_affine or not isinstance(extent, int) else (0, extent - 1))
     yield from zip(*ends, strict=True) if ends else [()]
 

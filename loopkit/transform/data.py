@@ -30,12 +30,13 @@ from loopkit.transform.step import known_list, matching_statements, require_dtyp
 
 @transform
 def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> LoopKernel:
-    """Give arguments and temporaries their dtypes.
+    """Declare the dtypes of arguments and temporaries.
 
     :arg dtype_dict: numpy dtypes (or any value that :class:`numpy.dtype` accepts) by name; several names may share one
         key, as ``"a,b"``.
-    :raises UnknownNameError: a name that is no argument or temporary.
-    :raises PreconditionError: a dtype that contradicts the declared one, or that kernels do not have; no mapping.
+    :raises UnknownNameError: a name is neither an argument nor a temporary.
+    :raises PreconditionError: a dtype contradicts the declared one, or kernels do not support it; *dtype_dict* is not a
+        mapping.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
@@ -65,7 +66,7 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
     """The numpy dtype of *value*; :raises PreconditionError: *name* can have no such dtype."""
     dtype = dtype_of(value)
     if dtype is None:
-        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name, hint=DTYPES)
+        raise PreconditionError(f"'{name}' cannot have the dtype {value!r}.", subject=name, hint=DTYPES)
     return dtype
 
 
@@ -97,7 +98,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
     """
     wanted = as_dtype(dtype, "an accumulator")
     if kind_of(wanted) != "f":
-        raise PreconditionError(f"Accumulators of {wanted} are not real numbers.", subject=str(wanted),
+        raise PreconditionError(f"An accumulator must have a real dtype, not {wanted}.", subject=str(wanted),
                                 hint="accumulate in float32 or float64")
     chosen = matching_statements(kernel, within)
     operands: dict[str, Expression] = {}
@@ -109,8 +110,8 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
             operands[update] = new
             accumulators.add(node.accumulator)
     if not operands:
-        raise PreconditionError(f"No reduction meant here loads real numbers narrower than {wanted}.",
-                                subject=str(wanted), hint="their operands are not converted")
+        raise PreconditionError(f"No selected reduction loads real numbers narrower than {wanted}.",
+                                subject=str(wanted), hint="select reductions of narrower operands")
     return rewritten(
         kernel,
         statements=tuple(replace(s, expression=operands[s.id]) if s.id in operands else s for s in kernel.statements),
@@ -123,8 +124,8 @@ def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expressi
     def convert(e: Expression) -> Expression:
         match e:
             case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
-                raise PreconditionError(f"The operand of '{node.name}' calls the rule '{name}', which loads for others "
-                                        "too.", subject=name, hint=f"expand_subst(knl, '{name}') first")
+                raise PreconditionError(f"The operand of '{node.name}' calls the rule '{name}', and other expressions "
+                                        "call it too.", subject=name, hint=f"expand_subst(knl, '{name}') first")
             case TypeCast():
                 return e                               # its dtype was chosen already
             case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
@@ -141,14 +142,14 @@ def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
     if kind_of(dtype) != "f" or dtype == wanted:
         return False
     if promote(dtype, wanted) != wanted:
-        raise PreconditionError(f"{wanted} cannot hold what is loaded from '{name}', which has the dtype {dtype}.",
+        raise PreconditionError(f"{wanted} cannot hold all values of '{name}', which has the dtype {dtype}.",
                                 subject=name, hint=f"accumulate in {promote(dtype, wanted)}")
     return True
 
 
 @transform
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKernel:
-    """Call an argument by another name.
+    """Rename the argument *old_name* to *new_name*.
 
     :raises UnknownNameError: there is no such argument.
     :raises NameConflictError: the new name is taken.
@@ -181,9 +182,10 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
                                 address_space: str | AddressSpace) -> LoopKernel:
     """Put temporaries into ``"private"``, ``"shared"`` (loopy's ``"local"``) or ``"global"`` memory.
 
-    Lowering checks the choice. Lowering refuses an address space that cannot hold all values alive at once.
+    Private memory belongs to a thread, shared memory to a block, global memory to all blocks. Lowering checks the
+    choice, and refuses an address space that cannot hold all values that are alive at once.
 
-    :raises UnknownNameError: one of them is no temporary.
+    :raises UnknownNameError: a name is not a temporary.
     :raises PreconditionError: there is no such address space.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\\ny[i] = t")
@@ -210,7 +212,7 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
     CUDA has no such instructions for complex numbers, truth values and single halves, and the host has none at all.
 
     :arg policy: the policy; ``None`` removes it.
-    :raises UnknownNameError: one of them is no array argument.
+    :raises UnknownNameError: a name is not an array argument.
     :raises PreconditionError: there is no such policy; the kernel writes to an array for ``"evict_last"``, or does not
         write to one for ``"streaming"``.
 
@@ -228,11 +230,11 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
         chosen = None if policy is None else CachePolicy(policy)
     except ValueError:
         known = ", ".join(map(str, CachePolicy))
-        raise PreconditionError(f"'{policy}' is no cache policy.", subject=str(policy),
-                                hint=f"the policies are {known}, and None for none") from None
+        raise PreconditionError(f"'{policy}' is not a cache policy.", subject=str(policy),
+                                hint=f"the policies are {known}; None removes the policy") from None
     for x in names:
         if chosen is CachePolicy.EVICT_LAST and x in kernel.written_names:
-            raise PreconditionError(f"The kernel writes to '{x}': a load that the compiler may move could miss that.",
+            raise PreconditionError(f"The kernel writes to '{x}': a load with this policy could miss the write.",
                                     subject=x, hint="name arrays that the kernel only reads")
         if chosen is CachePolicy.STREAMING and x not in kernel.written_names:
             raise PreconditionError(f"Nothing writes to '{x}'.", subject=x,
@@ -244,14 +246,14 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
 
 @transform
 def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
-    """Add *assumptions* about the size parameters, in isl's notation.
+    """Add *assumptions* about the size parameters: a condition in isl's notation.
 
     For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; an isl parameter set is accepted too.
 
     Each run of the kernel checks them. Lowering uses them to drop guards.
 
-    :raises ParseError: the text is no condition.
-    :raises UnknownNameError: a name in it is no value argument.
+    :raises ParseError: the text is not a condition.
+    :raises UnknownNameError: a name in it is not a value argument.
     :raises PreconditionError: it contradicts itself or earlier assumptions.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1")
@@ -265,7 +267,7 @@ def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
     new = read_assumptions(assumptions, kernel.value_params)
     both = kernel.assumptions.intersect(new)
     if both.is_empty():
-        raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.",
+        raise PreconditionError(f"'{assumptions}' contradicts the assumptions of the kernel.",
                                 subject=str(assumptions))
     return specialized(
         kernel, lambda found, _: (replace(d, relation=d.relation.intersect_params(both)) for d in found),

@@ -1,4 +1,4 @@
-"""pad_domain: the iteration domain is padded to full tiles; results beyond the edge are not stored.
+"""pad_domain: pads the iteration domain to full tiles; no result beyond the edge is stored.
 
 The proof compares the kernels before and after the step. Four conditions must hold. At its old instances, a statement
 computes the same value. A new instance reads only elements that were read before, or values of temporaries that were
@@ -97,7 +97,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     chosen = _to_pad(kernel, sizes, within)
     step = f"pad_domain({dict(sizes)})"
     if not isfinite(value):
-        raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
+        raise PreconditionError(f"The padding value is a finite number, not {value!r}.", subject="value")
     padded = {s.id: s for s in with_domains(chosen, partial(_padded_domain, sizes))}
     moved = [s.id for s in chosen if padded[s.id].domain is not s.domain]
     if not moved:
@@ -110,7 +110,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     for name in names:
         found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
         if any(wrong_values(found, known)):
-            raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
+            raise ScheduleError(f"{step}: earlier steps changed the order in which '{name}' is written.",
                                 subject=name, hint="pad the domain before those steps")
     grown = with_dependences(kernel, partial(_in_new_order, names),
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
@@ -126,10 +126,10 @@ def _to_pad(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collecti
     chosen = [s for s in kernel.statements if s.id in named and not sizes.keys().isdisjoint(s.inames)]
     if not chosen:
         raise PreconditionError(f"No statement with one of {', '.join(sizes)} writes a temporary.",
-                                subject=next(iter(sizes), ""), hint="what goes into an array ends where the array does")
+                                subject=next(iter(sizes), ""), hint="arrays have no elements beyond their edge")
     stored = next((s for s in chosen if s.written not in kernel.temporaries), None)
     if stored is not None:
-        raise PreconditionError(f"'{stored.id}' writes the array '{stored.written}', of which nothing beyond the edge "
+        raise PreconditionError(f"'{stored.id}' writes the array '{stored.written}', and no element beyond the edge "
                                 "may be written.", subject=stored.id, hint="leave it out of within=")
     return chosen
 
@@ -150,8 +150,8 @@ def _require_paddable(kernel: LoopKernel, s: Statement, step: str) -> None:
         why = f"it reads '{min(written)}', which the kernel writes"
     else:
         return
-    raise PreconditionError(f"{step}: '{s.id}' cannot run on beyond the edge: {why}.", subject=s.id,
-                            hint="name the statements that can with within=")
+    raise PreconditionError(f"{step}: '{s.id}' cannot run beyond the edge: {why}.", subject=s.id,
+                            hint="select the other statements by within=")
 
 
 def _padded_domain(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
@@ -198,7 +198,7 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[s
     expr = p.If(condition, element(array, tuple(map(p.Variable, axes))), fill)
     dtype = require_dtype(array, kernel.array_args[array].dtype)
     if type_of(expr, {array: dtype}.get) != dtype:
-        raise PreconditionError(f"{fill!r} is no value of '{array}', whose elements are {dtype}.", subject=array,
+        raise PreconditionError(f"'{array}' has elements of {dtype}, which cannot hold {fill!r}.", subject=array,
                                 hint="give another value=")
     return SubstitutionRule(kernel.fresh_name(f"{array}_padded"), axes, expr)
 

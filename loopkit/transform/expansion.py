@@ -1,4 +1,4 @@
-"""Expansion and contraction of temporaries: one cell for each iteration (privatize, expand), and fewer (contract)."""
+"""Expansion and contraction of temporaries: a cell for each iteration (privatize, expand), or fewer (contract)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -34,9 +34,10 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
 
     Each such temporary gains one leading axis per iname. :func:`expand` accepts inames without a constant range.
 
+    :arg privatizing_inames: ``"i, j"`` or a sequence of inames with constant ranges.
     :arg only_var_names: the temporaries; default: every temporary with all accesses inside the inames.
     :raises UnknownNameError: an unknown iname or temporary.
-    :raises PreconditionError: an iname without a constant range, or an access outside the inames.
+    :raises PreconditionError: an iname has no constant range, or an access is outside the loops over the inames.
     :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<8}", "<> t = 2*x[i]\\ny[i] = t")
@@ -69,7 +70,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, t
     :arg trailing: append the new axes instead of prepending them. Cells of one element are then adjacent, so that the
         threads of a warp access different banks.
     :raises UnknownNameError: an unknown temporary or iname.
-    :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
+    :raises PreconditionError: the temporary is used outside the loops over the inames, by a rule, or as a bound.
     :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or shared.
     :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
 
@@ -82,7 +83,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, t
     """
     own = known_list("iname", inames, kernel.inames)
     names = _privatized_names(kernel, own, [temporary], "expanded")
-    require_cells(kernel, names, "only what is no bound can be expanded")
+    require_cells(kernel, names, "expand temporaries that do not bound loops")
     space = kernel.temporaries[temporary].address_space
     open_ended = [x for x in own if not iname_range(kernel, x)[1]]
     if open_ended and space in (AddressSpace.PRIVATE, AddressSpace.LOCAL):
@@ -101,7 +102,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, t
 def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) -> LoopKernel:
     """Remove the axes of *temporary* that *inames* subscript: their iterations share one cell. Undoes :func:`expand`.
 
-    In the current order no value may be clobbered before its last reader. Instances that run concurrently on different
+    No value may be clobbered before its last reader in the current order. Instances that run concurrently on different
     threads keep separate cells if no value flows between threads.
 
     :raises UnknownNameError: an unknown temporary or iname.
@@ -118,7 +119,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     """
     known_list("temporary", [temporary], kernel.temporaries)
     own = known_list("iname", inames, kernel.inames)
-    require_cells(kernel, frozenset([temporary]), "only what is no bound has axes")
+    require_cells(kernel, frozenset([temporary]), "contract temporaries that do not bound loops")
     return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
 
 
@@ -137,8 +138,8 @@ def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | I
     for t in names if only is not None else ():
         if not users[t] or outside[t] is not None:
             raise PreconditionError(
-                f"'{t}' cannot be {what} over {', '.join(inames)}: '{outside[t]}' uses it outside of them.",
-                subject=t, hint="name inames that every statement using the temporary has")
+                f"'{t}' cannot be {what} over {', '.join(inames)}: '{outside[t]}' uses it outside of these loops.",
+                subject=t, hint="choose inames of all statements that use the temporary")
     return frozenset(t for t in names if users[t] and outside[t] is None)
 
 
@@ -181,8 +182,9 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
             for e in subscripts)), None)
         if found is None:
             raise PreconditionError(
-                f"'{temporary}' has no axis that '{x}', plus a constant, subscripts in every access.", subject=x,
-                hint="contract over an iname that each statement using the temporary subscripts it with")
+                f"No axis of '{temporary}' has '{x}', alone or plus a constant, as its subscript in every access.",
+                subject=x,
+                hint="contract over an iname that is a subscript of the temporary in each statement")
         axes.append(found)
     return frozenset(axes)
 
@@ -210,6 +212,6 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
         return None if point is None else f"{instance_text(a.statement, point[1])} overwrites"
     between = next(filter(None, (overwriting(a) for a in accesses if a.is_write)), "another thread may overwrite")
     writer, reader = instance_text(wrong.source, at_write), instance_text(wrong.sink, at_read)
-    hint = "contract over inames whose loops hold both the writer and the reader, or fuse those loops first"
+    hint = "contract over inames whose loops enclose both the writer and the reader, or fuse those loops first"
     refuse_smallest([Refusal(wrong, f"{step} would put two values that are alive at once into one cell: what {writer} "
                              f"writes, {between} before {reader} reads it.", [hint], after)], step)

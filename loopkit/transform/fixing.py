@@ -1,4 +1,4 @@
-"""fix_parameters: numbers in place of value arguments."""
+"""fix_parameters: replaces value arguments by numbers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
     Sizes take integers. A real value is rounded to the dtype of its argument, as in a call. Computed values keep their
     dtype: for a float32 argument ``alpha``, ``y[i] = 2*alpha`` becomes ``y[i] = cast(float32, 2*0.5)``.
 
-    :raises UnknownNameError: a name that is no value argument.
-    :raises PreconditionError: a value that the argument cannot hold, or that the assumptions exclude; an argument with
-        an integer dtype other than int32 and int64; or an int64 argument whose sums or products would lose 64-bit
-        width.
+    :raises UnknownNameError: a name is not a value argument.
+    :raises PreconditionError: the argument cannot hold the value, or the assumptions exclude the value; an argument has
+        an integer dtype other than int32 and int64; or sums or products of an int64 argument would be computed with
+        fewer than 64 bits.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = alpha*x[i]")
     >>> knl = lk.fix_parameters(knl, n=64, alpha=2.5)
@@ -107,7 +107,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
     dtype, is_size = argument.dtype, argument.dtype is None and name not in maybe_real(kernel)
     if dtype is not None and kind_of(dtype) in "iu" and dtype not in (INT32, INT64):
         raise PreconditionError(
-            f"'{name}' is {dtype}: of integers only int32 and int64 can be fixed, a literal would compute in another "
+            f"'{name}' is {dtype}, but only integers of int32 and int64 can be fixed: a literal has no other integer "
             "dtype.", subject=name, hint="pass it to each call")
     number, own = _python_number(value)
     rank = -1 if own is None else rank_of(weak(own))
@@ -129,7 +129,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
 
 
 def _python_number(value: object) -> tuple[Number | None, np.dtype | None]:
-    """*value* as a Python number, and the dtype that a call would give the argument; ``None`` if it is no number."""
+    """*value* as a Python number, and the dtype that a call would give the argument; ``None`` if it is not a number."""
     if isinstance(value, np.ndarray):
         value = value[()] if not value.shape else None
     if isinstance(value, np.generic) and kind_of(value.dtype) in "biufc":
@@ -191,7 +191,7 @@ class _Types:
                 substitute(expand_rules(e, self.kernel.substitutions), self.values),
                 lambda leaf: of_dtype(INT32)).inside(INT32):
             raise PreconditionError(
-                f"'{s.id}' computes {to_text(e)} with 64 bits, which it would not with literals.", subject=s.id,
+                f"'{s.id}' computes {to_text(e)} with 64 bits, and literals would have fewer.", subject=s.id,
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
 
     def _cast(self, e: Expression, whole: Expression) -> Expression:

@@ -54,7 +54,7 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
             for text in islice(filter(None, first), MOST_TOLD - len(told)):
                 told.append(f"it would be legal after {text}")
     except UndecidedError:
-        return (*told, *known)              # an exhausted budget is no reason for a claim about all hints
+        return (*told, *known)              # after an exhausted budget, no claim about all hints
     return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
 
 

@@ -86,13 +86,13 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
 
     The result equals that of repeated :func:`split_iname` of the outer iname, in one step.
 
-    :arg factors: the extents by new iname, outermost first; the extent of the first is ``None``, the remaining number
-        of values.
+    :arg factors: a mapping from each new iname to its extent (the number of its values), outermost first. The extent of
+        the first iname is ``None``: it covers all values of *split_iname*.
     :arg tags: tags of the new inames, as for :func:`tag_inames`.
     :arg within: ids (or globs) of the statements whose loops are split; default: all.
-    :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for none of the new ones.
-    :raises PreconditionError: fewer than two new inames, a factor that is no positive integer, one for the first, or
-        *split_iname* has a tag.
+    :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for an iname that is not new.
+    :raises PreconditionError: there are fewer than two new inames, a factor is not a positive integer, the first iname
+        has a factor, or *split_iname* has a tag.
     :raises NameConflictError: a new name is taken.
     :raises IllegalTransformError: a tag would break a dependence.
 
@@ -106,7 +106,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     require_untagged(kernel, split_iname, "split")
     names = tuple(factors)
     if len(names) < 2 or factors[names[0]] is not None:
-        raise PreconditionError("split_levels needs two or more new inames, the first without a number of values.",
+        raise PreconditionError("split_levels needs two or more new inames, the first with the extent None.",
                                 subject=split_iname, hint='{"i_outer": None, "i_middle": 4, "i_inner": 32}')
     lengths = {x: require_positive(factors[x], f"the number of values of '{x}'") for x in names[1:]}
     for x in names:
@@ -139,8 +139,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     For ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` chunks have one more. The
     whole range of the iname is split, even if other inames bound it further.
 
-    The start of a chunk is an affine form for each chunk separately. The proofs treat up to 32 chunks one by one; more
-    chunks need declared array shapes.
+    The start of each single chunk is an affine form. The proofs treat up to 32 chunks one by one. More chunks need
+    declared array shapes.
 
     :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0 in
         each chunk, default ``i_inner``.
@@ -148,8 +148,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     :arg do_tagged_check: refuse an iname with a tag; otherwise the step removes the tag.
     :arg within: ids (or globs) of the statements whose loops are split; default: all.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
-    :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its range does not
-        begin and end at affine forms in the parameters.
+    :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its first or last
+        value is not an affine form in the parameters.
     :raises NameConflictError: a new name is taken.
     :raises IllegalTransformError: a tag would break a dependence.
 
@@ -168,8 +168,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     ends = affine_ends(iname_span(kernel, split_iname), kernel.assumptions)
     if ends is None:
         raise PreconditionError(
-            f"The range of '{split_iname}' does not begin and end at one affine form in the parameters each.",
-            subject=split_iname, hint=f"assume(knl, ...) which bound holds, or split_iname(knl, '{split_iname}', 128)")
+            f"The first and the last value of '{split_iname}' are not affine forms in the parameters.",
+            subject=split_iname, hint=f"assume which bound holds, or split_iname(knl, '{split_iname}', 128)")
     result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen)
     step = f"chunk_iname({split_iname!r}, {count})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
@@ -203,10 +203,12 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
 def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
                 tag: str | InameTag | None = None, within: str | Collection[str] | None = None,
                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Join perfectly nested *inames* (outermost first) into one that runs through all their points.
+    """Join perfectly nested *inames* (outermost first) into one iname that runs through all their points.
 
     :arg new_iname: default: the names joined by ``_``.
-    :raises PreconditionError: an iname but the first has no constant range, or has a tag.
+    :raises UnknownNameError: there is no such iname.
+    :raises NameConflictError: the new name is taken.
+    :raises PreconditionError: an iname has a tag, or an iname other than the first has no constant range.
     :raises ScheduleError: the loops are not nested directly in one another, in that order.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "y[i, j] = 2*x[i, j]")
@@ -231,7 +233,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         low, extent = iname_range(kernel, x)
         if not extent:
             raise PreconditionError(f"'{x}' has no constant range.", subject=x,
-                                    hint="only the first of the joined inames may have a parametric extent; fix the "
+                                    hint="only the first joined iname may have a parametric extent; fix the "
                                          "parameter or split the iname first")
         values[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
@@ -243,7 +245,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
 @transform
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
                  within: str | Collection[str] | None = None) -> LoopKernel:
-    """Rename *old_iname* to *new_iname*, in all loops or in those that *within* selects.
+    """Rename *old_iname* to *new_iname*, in all loops or in the loops around the statements of *within*.
 
     :raises UnknownNameError: there is no such iname.
     :raises NameConflictError: the new name is taken.
@@ -344,7 +346,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     """Remove inames from the statements that run only one instance along them and do not mention them.
 
     :arg inames: the candidates; default: all.
-    :raises UnknownNameError: one of *inames* is no iname.
+    :raises UnknownNameError: one of *inames* is not an iname.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and j=0}", "for j\\n y[i] = 2*x[i]\\nend")
     >>> print(lk.remove_unused_inames(knl).domains_text)

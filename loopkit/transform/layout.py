@@ -27,7 +27,7 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
     :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
         with ``N0`` for the fastest.
     :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: *dim_tags* is none of these, or has not a tag for each axis; an array is an argument.
+    :raises PreconditionError: *dim_tags* has another form, or lacks a tag for an axis; an array is an argument.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<8 and 0<=j<32}", "b[j, i] = a[i, j]", name="transpose")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.1", "j": "l.0"})
@@ -51,8 +51,8 @@ def _axis_order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
     levels = [f"N{level}" for level in range(axes)]
     tags = {"C": levels[::-1], "F": levels}.get(dim_tags) or [tag.strip() for tag in dim_tags.split(",")]
     if sorted(tags) != sorted(levels):
-        raise PreconditionError(f"{dim_tags!r} does not say how the {axes} axes of '{name}' lie.", subject=name,
-                                hint=f"'C', which is '{','.join(levels[::-1])}', 'F', or these tags in another order")
+        raise PreconditionError(f"{dim_tags!r} is not an order of the {axes} axes of '{name}'.", subject=name,
+                                hint=f"pass 'C', which means '{','.join(levels[::-1])}', 'F', or another order")
     return tuple(sorted(range(axes), key=lambda axis: -int(tags[axis][1:])))
 
 
@@ -73,8 +73,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         and as columns allow.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: it has fewer than two axes; *axis* is the columns' axis or does not exist; its shape is
-        not constant; *chunk* or *period* is no power of two, or the number of columns is no multiple of *chunk* times
-        *period*; the dtype is unknown and no *period* is given.
+        not constant; *chunk* or *period* is not a power of two, or the number of columns is not a multiple of *chunk*
+        times *period*; the dtype is unknown and no *period* is given.
     :raises StorageError: (when code is generated) the temporary is not in shared memory.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
@@ -86,25 +86,25 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     temporary = _temporary(kernel, variable)
     shape, axes = _shape(kernel, temporary, "swizzled")
     if len(shape) < 2:
-        raise PreconditionError(f"'{variable}' has {len(shape)} axes: a swizzle has to tell rows from columns.",
-                                subject=variable, hint="swizzle an array of two axes or more")
+        raise PreconditionError(f"'{variable}' has {len(shape)} axes, but a swizzle needs rows and columns.",
+                                subject=variable, hint="swizzle an array with two or more axes")
     number = axes[-2] if axis is None else _axis_number(temporary, shape, axis)
     if number == axes[-1]:
-        raise PreconditionError(f"Axis {axis} of '{variable}' is the fastest in memory: these are columns, not rows.",
+        raise PreconditionError(f"Axis {axis} of '{variable}' is the fastest in memory: it counts columns, not rows.",
                                 subject=variable, hint="name another axis, or tag_array_axes first")
     columns = shape[axes[-1]]
     chunk = _power_of_two(chunk, "chunk")
     whole = columns & -columns                  # the largest power of two that divides it
     if period is None:
         if temporary.dtype is None:
-            raise PreconditionError(f"The dtype of '{variable}' is not known yet, nor how many columns all banks have.",
+            raise PreconditionError(f"The dtype of '{variable}' is unknown, and period= depends on it.",
                                     subject=variable, hint=f"add_dtypes(knl, {{'{variable}': ...}}), or period=")
         period = max(min(128//temporary.dtype.itemsize, whole)//chunk, 1)   # the banks repeat after 128 bytes
     period = _power_of_two(period, "period")
     if columns % (chunk*period):
-        raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "
-                                f"{period} rows would mix.", subject=variable,
-                                hint=f"chunk and period of {whole} together, or add_padding")
+        raise PreconditionError(f"The {columns} columns of '{variable}' are not a multiple of {chunk*period}, the "
+                                f"columns that {period} rows permute.", subject=variable,
+                                hint=f"choose chunk and period with the product {whole}, or add_padding")
     layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period))
     return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, layout=layout)})
 
@@ -114,16 +114,17 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
                 by: int | None = None) -> LoopKernel:
     """Make the stride of *axis* of a temporary longer: add unused cells to the axis after it.
 
-    This step changes no value flow, so no proof is needed.
+    The padded stride spreads the elements of a column over more banks. No value flow changes, so no proof is needed.
 
     :arg variable: a temporary with a constant shape.
-    :arg axis: the number of an axis, not of the one that is fastest in memory (the last, unless :func:`tag_array_axes`
-        set another); negative numbers count from the end.
+    :arg axis: the number of an axis; negative numbers count from the end. It must not be the axis that is fastest in
+        memory (the last, unless :func:`tag_array_axes` set another).
     :arg align_bytes: round the stride up to a multiple of this many bytes.
-    :arg by: add this many cells instead. One cell puts the elements of a column of a tile into different banks.
+    :arg by: add this many cells to the stride instead. One cell puts the elements of a column of a tile into different
+        banks.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: there is no such axis, or none after it; the shape is not constant; both or neither of
-        *align_bytes* and *by* are given; *align_bytes* is no multiple of the bytes in one step of the next axis, or
+        *align_bytes* and *by* are given; *align_bytes* is not a multiple of the bytes in one step of the next axis, or
         the temporary's dtype is unknown.
     :raises StorageError: the temporary's shape and address space were declared, so they cannot change.
 
@@ -140,25 +141,26 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
     shape, axes = _shape(kernel, temporary, "padded")
     number = _axis_number(temporary, shape, axis)
     if number == axes[-1]:
-        raise PreconditionError(f"Axis {axis} of '{variable}' is its last: its elements lie side by side.",
+        raise PreconditionError(f"Axis {axis} of '{variable}' is its last axis: its elements are adjacent.",
                                 subject=variable,
-                                hint="name the axis whose steps become longer, such as 0 of a matrix for its rows")
+                                hint="choose the axis whose stride grows: axis 0 of a matrix for its rows")
     place = axes.index(number) + 1
     behind = axes[place]
     if (align_bytes is None) == (by is None):
-        raise PreconditionError("add_padding takes one of align_bytes= and by=.", subject=variable,
-                                hint="by=1 is one cell more for each step")
+        raise PreconditionError("add_padding needs exactly one of align_bytes= and by=.", subject=variable,
+                                hint="by=1 adds one cell to the stride")
     if by is not None:
         cells = require_positive(by, "by")
     else:
         stride = require_positive(align_bytes, "align_bytes")
         step = require_dtype(variable, temporary.dtype).itemsize * prod(shape[k] for k in axes[place + 1:])
         if stride % step:
-            raise PreconditionError(f"{stride} bytes are no multiple of {step}, which a step along axis {behind} of "
-                                    f"'{variable}' takes.", subject="align_bytes", hint="by= counts in such steps")
+            raise PreconditionError(f"{stride} bytes are not a multiple of {step}, the bytes of a step along axis "
+                                    f"{behind} of '{variable}'.", subject="align_bytes",
+                                    hint="by= counts cells of the next axis")
         cells = -shape[behind] % (stride // step)
     if temporary.fixed:
-        raise StorageError(f"The shape and the address space of '{variable}' were declared, and are kept as they are.",
+        raise StorageError(f"The shape and the address space of '{variable}' were declared, so they cannot change.",
                            subject=variable, hint="declare the padded shape, or no address space")
     padded = (*shape[:behind], shape[behind] + cells, *shape[behind + 1:])
     return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, shape=padded)})
@@ -167,15 +169,15 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
 def _power_of_two(value: int, name: str) -> int:
     number = require_positive(value, name)
     if number & (number - 1):
-        raise PreconditionError(f"{name}={number} is no power of two.", subject=name,
+        raise PreconditionError(f"{name}={number} is not a power of two.", subject=name,
                                 hint=f"{name}={1 << (number.bit_length() - 1)}")
     return number
 
 
 def _temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
     if name in kernel.array_args:
-        raise PreconditionError(f"'{name}' is an argument, and lies as the arrays of a call do.", subject=name,
-                                hint="stage it by add_prefetch and tag the copy, or pass arrays in that order")
+        raise PreconditionError(f"'{name}' is an argument: the arrays of a call determine its layout.", subject=name,
+                                hint="copy it by add_prefetch and change the copy, or pass arrays in that order")
     known_list("temporary", [name], kernel.temporaries)
     return kernel.temporaries[name]
 
@@ -185,14 +187,14 @@ def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple
     shape = array_shapes(kernel).get(temporary.name, ())
     extents = tuple(e for e in shape if isinstance(e, int))
     if len(extents) != len(shape):
-        raise PreconditionError(f"The shape of '{temporary.name}' is no constant, and it cannot be {done}.",
-                                subject=temporary.name, hint="do it to what lies in shared memory or in registers")
+        raise PreconditionError(f"The shape of '{temporary.name}' is not constant, so it cannot be {done}.",
+                                subject=temporary.name, hint="choose a temporary in shared memory or in registers")
     order = temporary.layout.order
     return extents, order if len(order) == len(shape) else tuple(range(len(shape)))
 
 
 def _axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
     if not -len(shape) <= axis < len(shape):
-        raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes and none that is {axis!r}.",
+        raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes, but no axis {axis!r}.",
                                 subject=temporary.name)
     return axis % len(shape)

@@ -1,11 +1,24 @@
-"""Match expressions: the statements that ``within=`` selects.
+"""Match expressions select statements: the texts that *within* arguments take.
 
-.. code-block:: text
+A pattern selects statements by a name. The name may have the wildcards ``*``, ``?`` and ``[...]``::
 
-   expression  = conjunction { ( "," | "or" ) conjunction }
-   conjunction = negation { "and" negation }
-   negation    = "not" negation | "(" expression ")" | pattern
-   pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] glob
+    load_x          the statement with the id load_x; "id:load_x" is the same
+    writes:a        statements that write the array or temporary a
+    reads:b         statements that read the array or temporary b
+    iname:i         statements in a loop over i
+    tag:mytag       statements with the option {tags=mytag}
+
+``not`` binds more tightly than ``and``, and ``and`` more tightly than ``or``. A comma is the same as ``or``. So
+``writes:a and not init_*`` selects the statements that write ``a``, except those whose ids begin with ``init_``.
+Parentheses group.
+
+The grammar: ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``, ``x | y`` is ``x`` or ``y``, and a quoted
+text is itself::
+
+    expression  = conjunction { ( "," | "or" ) conjunction }
+    conjunction = negation { "and" negation }
+    negation    = "not" negation | "(" expression ")" | pattern
+    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] name
 """
 from __future__ import annotations
 
@@ -23,7 +36,7 @@ from loopkit.kernel.statement import Statement
 Ids = frozenset[str]
 
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
-#: The texts of tokens that are no names; the last token is empty.
+#: The texts of tokens other than names; the last token is empty.
 _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
 _PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
@@ -31,18 +44,25 @@ _MOST_DEPTH = 100
 
 
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
-    """The statements that *within* selects; the parts of a reduction belong to their statement."""
+    """The ids of the statements that *within* selects: a match expression, or several of which any may select.
+
+    A pattern that selects a statement also selects the parts of its reductions.
+
+    :raises ParseError: an expression cannot be read.
+    :raises UnknownNameError: a pattern matches no name of *kernel*.
+    :raises PreconditionError: no statement is selected.
+    """
     texts = [within] if isinstance(within, str) else list(within)
     found = frozenset().union(*(_selected(kernel, text) for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
-        raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
-                                hint="leave within= out to name all of them")
+        raise PreconditionError(f"within='{shown}' selects no statement of kernel '{kernel.name}'.", subject=shown,
+                                hint="leave within= out to select all statements")
     return found
 
 
 def owner(statement_id: str) -> str:
-    """The statement *statement_id* or, for a part of a reduction, the statement of that reduction."""
+    """The id of the statement that *statement_id* belongs to: itself, or for ``S.k.init`` the statement ``S``."""
     return statement_id.split(".")[0]
 
 
@@ -57,7 +77,7 @@ def _selected(kernel: LoopKernel, text: str) -> Ids:
 
 @dataclass
 class _Parser(Cursor):
-    """Reads one expression."""
+    """Parses one match expression, and selects statements of *kernel* at once."""
 
     kernel: LoopKernel = field(kw_only=True)
     depth: int = 0
@@ -76,7 +96,7 @@ class _Parser(Cursor):
     def negation(self) -> Ids:
         self.depth += 1
         if self.depth > _MOST_DEPTH:
-            raise self.refused(f"no more than {_MOST_DEPTH} levels of 'not' and parentheses")
+            raise self.refused(f"at most {_MOST_DEPTH} levels of 'not' and parentheses")
         if self.accept("not"):
             result = frozenset(self.kernel.statement_by_id) - self.negation()
         elif self.accept("("):

@@ -38,8 +38,8 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
     Other loops keep their place as far as they can. A loop that moves inside a sequence of statements is distributed
     over them.
 
-    :arg loop_priority: ``"i, j, k"`` or a sequence of inames.
-    :raises UnknownNameError: one of them is no iname.
+    :arg loop_priority: ``"i, j, k"`` or a sequence of inames, the outermost first.
+    :raises UnknownNameError: a name is not an iname.
     :raises ScheduleError: they never nest in one another.
     :raises IllegalTransformError: the new order would break a dependence; with its witness.
 
@@ -55,7 +55,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
     """
     order = known_list("iname", loop_priority, kernel.inames)
     if len(set(order)) != len(order):
-        raise PreconditionError("An iname is there twice in the order of loops.", subject=", ".join(order))
+        raise PreconditionError("The order of loops contains an iname twice.", subject=", ".join(order))
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
         raise ScheduleError(f"No statement has two of the inames {', '.join(order)}: their loops never nest.",
                             subject=", ".join(order))
@@ -70,7 +70,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
 
     If there are statements between the two loops, the outer loop is distributed over them.
 
-    :raises UnknownNameError: one of them is no iname.
+    :raises UnknownNameError: a name is not an iname.
     :raises ScheduleError: neither loop is nested inside the other.
     :raises IllegalTransformError: the new order would break a dependence; with its witness.
 
@@ -112,8 +112,11 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
          ) -> LoopKernel:
     """Split each iname by its size and move the tile loops (``i_outer``, ...) outside the point loops.
 
-    :arg tile_sizes: sizes by iname; the order of the mapping is the order of the loops.
-    :raises IllegalTransformError: running the iteration space tile by tile would break a dependence.
+    :arg tile_sizes: a mapping from each iname to the number of its iterations in a tile; the order of the mapping is
+        the order of the loops.
+    :raises UnknownNameError: there is no such iname.
+    :raises PreconditionError: there is no size, a size is not a positive integer, or an iname has a tag.
+    :raises IllegalTransformError: running the iteration space tile by tile would break a dependence; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[j, i] = x[i, j]")
     >>> print(lk.tile(knl, {"i": 32, "j": 32}).statements_text)
@@ -172,8 +175,8 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
     require_iname(kernel, iname)
     kernel.statement(before)
     if not any(step.iname == iname for step in kernel.paths[before]):
-        raise ScheduleError(f"'{before}' is in no loop over '{iname}'.", subject=before,
-                            hint="name a statement of the loop that is to be split")
+        raise ScheduleError(f"'{before}' is not in a loop over '{iname}'.", subject=before,
+                            hint="name a statement in the loop to split")
 
     def one(loop: Loop) -> Tree:
         inside = list(leaves(loop))
@@ -182,8 +185,8 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
         # the parts of a reduction are textually before its statement
         at = next(i for i, s in enumerate(inside) if before in (s, owner(s)))
         if not at:
-            raise ScheduleError(f"Nothing is before '{before}' in the loop over '{iname}'.", subject=before,
-                                hint="name the statement that the second loop is to begin with")
+            raise ScheduleError(f"No statement is before '{before}' in the loop over '{iname}'.", subject=before,
+                                hint="name the first statement of the second loop")
         return seq(without(loop, inside[at:]), without(loop, inside[:at]))
     result = reordered(kernel, rewrite_over(kernel.tree, iname, one))
     return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
@@ -200,10 +203,10 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     after the fused loop; the others move in front of it. All groups of adjacent loops over all of *inames* are fused.
     To fuse the loops inside, call it once more.
 
-    :arg inames: names; a single one fuses several loops of that name.
+    :arg inames: ``"i, j"`` or a sequence of inames; a single iname fuses several loops over it.
     :arg new_iname: the iname of the fused loop; default: the first of *inames*.
     :arg within: only loops around one of these statements; default: all.
-    :raises UnknownNameError: one of them is no iname.
+    :raises UnknownNameError: a name is not an iname.
     :raises PreconditionError: their tags differ.
     :raises NameConflictError: a statement has an inner loop of the new name, or the name is taken.
     :raises ScheduleError: no such loops are adjacent.
@@ -231,7 +234,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
     tag = kernel.tags.get(names[0])
     if other := next((x for x in names if kernel.tags.get(x) != tag), None):
-        raise PreconditionError(f"Loops to be fused need the same tag, which '{names[0]}' and '{other}' do not have.",
+        raise PreconditionError(f"Fused loops need the same tag, but '{names[0]}' and '{other}' have different ones.",
                                 subject=other, hint="fuse first and tag the new iname, or give both the same tag")
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
@@ -239,12 +242,12 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
     if tree is kernel.tree:
         raise ScheduleError(
-            f"No two loops over {', '.join(names)} are side by side.", subject=names[0],
-            hint="fuse the loops around them first, or distribute those that hold only some of them")
+            f"No two loops over {', '.join(names)} are adjacent.", subject=names[0],
+            hint="fuse the loops around them first, or distribute loops that enclose only some of them")
     steps: dict[str, Reindexing] = {}
     for old in [x for x in owners if x != new]:
         if taken := next((s for s in sorted(owners[old]) if new in kernel.statement_by_id[s].inames), None):
-            raise NameConflictError(f"'{taken}' has an iname '{new}' beside '{old}'.", subject=new,
+            raise NameConflictError(f"'{taken}' has both inames '{new}' and '{old}'.", subject=new,
                                     hint="give another name with new_iname=, or rename that loop first")
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
     step = f"fuse_loops({', '.join(names)})"

@@ -1,4 +1,4 @@
-"""peel: the first and the last iterations of a loop become separate loops."""
+"""peel: makes separate loops of the first and the last iterations of a loop."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,14 +30,15 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
          within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split off the first and the last iterations of the loops over *iname* into loops of their own.
 
-    The first iterations are those less than *first* away from the least value of *iname* in its loop; likewise the
-    last. If a loop has too few iterations, the first part takes precedence over the last. The copies of a statement
-    ``S`` are ``S_first`` and ``S_last``, in loops over ``i_first`` and ``i_last`` for an iname ``i``. A statement that
-    runs in only one of the parts keeps its id.
+    The first part has the iterations in which *iname* is less than *first* above its least value in the loop. The last
+    part has those in which *iname* is less than *last* below its greatest value. If a loop has too few iterations, the
+    first part takes precedence over the last. The copies of a statement ``S`` are ``S_first`` and ``S_last``, in loops
+    over ``i_first`` and ``i_last`` for an iname ``i``. A statement that runs in only one of the parts keeps its id.
 
     For a reduction iname ``k``, separate statements (``S.k.update_first``, ``S.k.update_last``) add the first and the
     last terms to the same accumulator, in the same order as before.
 
+    :arg first: the number of values of *iname* in the first part; *last*: the number in the last part.
     :arg within: ids (or globs) of the statements whose loops are peeled; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* has a tag, both counts are 0, or a loop has no first or last iteration, because
@@ -66,7 +67,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
         if count < 0:
             raise PreconditionError(f"peel: {what} must be a number of iterations, not {count!r}.", subject=what)
     if not first and not last:
-        raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,
+        raise PreconditionError("peel needs a number of first or last iterations.", subject=iname,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
     require_owners(kernel, (iname,), chosen, "peel")
@@ -129,7 +130,7 @@ def _whole_statement(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> 
 
 def _peeled_regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
                     ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
-    """The first iterations of a loop, those between, and the last."""
+    """The first iterations of a loop, the iterations between, and the last."""
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
@@ -139,7 +140,7 @@ def _peeled_regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: i
         points.named(in_plain_bounds(points.set, kernel.assumptions)), first, last)
     if regions is None:
         data = [x for s in ids for x in data_params(kernel, kernel.statement(s).domain)]
-        raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "
+        raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' cannot be peeled at this end: its bound is "
                                 f"{origin(kernel, data)}.", subject=iname, hint="peel the other end")
     return regions
 

@@ -1,4 +1,4 @@
-"""pipeline: software pipelining, in which copies for later iterations overlap the computation of the current one."""
+"""pipeline: software pipelining; copies for later iterations overlap the computation of the current iteration."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,20 +42,20 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     A copy is a statement of the loop that writes a temporary read in the same iteration; ``add_prefetch``,
     ``precompute`` and ``buffer_array`` make copies. Each copy runs *stages* - 1 iterations ahead (one if *stages* is
     1). Its first instances run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a
-    leading axis of *stages*, subscripted by ``k % stages``: no iteration clobbers a value that another still reads.
+    leading axis of *stages* cells, subscripted by ``k % stages``, so no value is clobbered before it is read.
 
     With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
-    an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. Here
-    ``l.auto`` boxes are distributed over the ``l`` axes of the loop, as each thread must store what it loaded.
+    an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. This
+    step distributes ``l.auto`` inames over the ``l`` axes of the loop, so that a thread stores what it loaded.
 
-    With *asynchronous*, copies to shared memory are asynchronous (``cp.async``, since sm_80), *stages* - 1 tiles ahead.
-    Waits leave as many commit groups pending as possible; a barrier follows if threads read each other's copies.
+    With *asynchronous*, ``cp.async`` (sm_80 and later) copies to shared memory *stages* - 1 tiles ahead. Waits leave
+    as many commit groups pending as possible. A barrier follows if threads read each other's copies.
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
-    :arg asynchronous: use ``cp.async``; elements have 4, 8 or 16 bytes and no conversion, a transposition is possible.
-    :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
+    :arg asynchronous: use ``cp.async``. Copies may transpose, but not convert, elements of 4, 8 or 16 bytes.
+    :arg allow_global_storage: as for :func:`add_prefetch`, for other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
@@ -111,11 +111,11 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
     if registers and asynchronous:
-        raise PreconditionError("pipeline: an asynchronous copy passes no registers, so that registers=True and "
+        raise PreconditionError("pipeline: an asynchronous copy bypasses registers, so registers=True and "
                                 "asynchronous=True exclude each other.", subject="registers",
                                 hint=f"pipeline(knl, '{iname}', stages={count}, asynchronous=True)")
     if count == 1 and (asynchronous or registers is False):
-        raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
+        raise PreconditionError("With one stage and without registers, no copy can run ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     return count
 
@@ -139,9 +139,9 @@ def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | N
             found.append((loop, copies))
     for t in names:
         if not any(t in copies.values() for _, copies in found):
-            raise PreconditionError(f"'{t}' is not filled by a copy in the loop over '{iname}': "
+            raise PreconditionError(f"No copy in the loop over '{iname}' writes '{t}': "
                                     f"{_copy_into(kernel, t, loops[0])}.", subject=t,
-                                    hint="name temporaries that one statement of the loop fills and others there read")
+                                    hint="name temporaries with one writer in the loop, and with readers there")
     if not found:
         raise PreconditionError(f"No copy in the loop over '{iname}' can be pipelined.", subject=iname,
                                 hint="make one first: add_prefetch, precompute or buffer_array")
@@ -151,8 +151,8 @@ def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | N
     [(loop, copies)] = found
     for c in copies:
         if (other := _beside(loop, c, copies)) is not None:
-            raise ScheduleError(f"The copy '{c}' is in one loop with '{other}' inside of the loop over '{iname}'.",
-                                subject=iname, hint="distribute_loop puts it into a loop of its own")
+            raise ScheduleError(f"The copy '{c}' and '{other}' share a loop inside the loop over '{iname}'.",
+                                subject=iname, hint="distribute_loop puts the copy into a separate loop")
     return copies
 
 
@@ -172,7 +172,7 @@ def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | st
     if outside is not None:
         return f"'{outside}' uses it outside of the loop"
     found = [s for s in kernel.statements if s.written == temporary]
-    if len(found) > 1:              # the copy is the one of several writers that loads and does not read it
+    if len(found) > 1:              # the copy is the writer that loads from arrays and does not read the temporary
         found = [s for s in found if temporary not in (read := _read(kernel, s))
                  and not read.isdisjoint(kernel.array_args)]
     if len(found) != 1:
@@ -195,16 +195,16 @@ def _is_load(kernel: LoopKernel, s: Statement, loop: Loop) -> bool:
 
 
 def _beside(loop: Loop, copy: str, copies: _Copies) -> str | None:
-    """A statement that is no copy and shares an inner loop with *copy*."""
+    """A statement other than a copy that shares an inner loop with *copy*."""
     inside = next((ids for child in parts_of(loop.body) if copy in (ids := list(leaves(child)))), [])
     return next((s for s in inside if s not in copies), None)
 
 
 def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int) -> None:
-    require_cells(kernel, names, "pipeline temporaries that are no bounds")
+    require_cells(kernel, names, "pipeline temporaries that do not bound loops")
     for t in sorted(names):
         if kernel.temporaries[t].fixed and stages > 1:
-            raise StorageError(f"The shape and the address space of '{t}' were declared, and are kept as they are.",
+            raise StorageError(f"The shape and the address space of '{t}' were declared, so they cannot change.",
                                subject=t, hint="declare no address space, or pipeline with stages=1")
 
 
@@ -285,7 +285,7 @@ def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopK
         inames = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
         if wide := next((x for x in inames if not iname_range(kernel, x)[1]), None):
             raise PreconditionError(
-                f"'{wide}' has no constant range, so that what '{s.id}' copies fits in no registers.", subject=wide,
+                f"'{wide}' has no constant range, so registers cannot hold what '{s.id}' copies.", subject=wide,
                 hint="split the iname, or pipeline with registers=False")
         result = with_axes(result, [registers[s.id]], inames)
     return result

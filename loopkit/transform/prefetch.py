@@ -1,4 +1,4 @@
-"""add_prefetch and precompute: copy-in of array elements, and of the values of substitution rules."""
+"""add_prefetch and precompute: copy array elements, or the values of substitution rules, into a temporary."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,33 +39,38 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
-    """Copy the elements of an array that are read over *sweep_inames* into a temporary first, and read that instead.
+    """Copy the elements of an array that are read over *sweep_inames* into a temporary, and read the temporary instead.
 
-    The copy is in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is the
-    bounding box of the read elements; one reference copies only the elements that it reads, several (a stencil) also
-    copy the gaps. The writers and readers of the copy determine its address space: shared memory if threads read each
-    other's elements.
+    The copy is in the innermost loop of *fetch_outer_inames*, right before the part that reads it. The temporary holds
+    the bounding box of the read elements. For a single reference, only the elements that it reads are copied; for
+    several (a stencil), the gaps between them too. The writers and readers of the copy determine its address space:
+    shared memory if threads read each other's elements.
 
     :arg var_name: an array argument or a temporary.
-    :arg sweep_inames: the inames over which the copy spans; none copies one element.
-    :arg dim_arg_names: names for the inames of the copy; default ``a_dim_0``, ...
-    :arg default_tag: tag for them; ``"l.auto"`` distributes them over the threads of the block.
+    :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
+        one element.
+    :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
+    :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
         which the read elements do not depend. Parallel inames of the grid and loops that write the array stay, and so
         do all inames if a move would break a given order or enlarge storage.
-    :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, in the simplest loops.
-    :arg box_multiples: round the lengths of a whole box up to multiples of these numbers, one for each axis of more
-        than one element, or one for all. Loops of the copy split by such a number have no remainder and no guard.
+    :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array. The loops of the copy then have
+        the simplest bounds.
+    :arg box_multiples: with *fetch_bounding_box*: round the lengths of the box up to multiples of these numbers, one
+        for each axis with more than one element, or one number for all axes. If a loop of the copy is split by such a
+        number, it has no remainder and no guard.
     :arg allow_reordering: loops with a given order may be reordered or distributed. ``for`` blocks,
         ``prioritize_loops``, ``interchange``, ``tile``, ... give an order.
     :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy
         may be in global memory.
     :arg allow_launches: there may be more launches, or loops of the host.
-    :raises UnknownNameError: no such array, or an iname that no reader has.
+    :raises UnknownNameError: there is no such array, or no reader has an iname.
     :raises PreconditionError: nothing reads the array; a subscript is not affine, even for each value of an iname; the
-        box has no constant size; a whole box is requested of an array that the kernel writes, or whose extents are
-        unknown; multiples are no positive integers, one for each axis, or are given without a whole box.
-    :raises ScheduleError, StorageError: the readers share no place for the copy, or it needs one of these changes.
+        box has no constant size; *fetch_bounding_box* is given for an array that the kernel writes, or whose extents
+        are unknown; *box_multiples* has other values than positive integers, has not one number for each axis, or is
+        given without *fetch_bounding_box*.
+    :raises ScheduleError, StorageError: the readers share no place for the copy, or the copy needs a change that no
+        *allow* argument permits.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
@@ -99,19 +104,19 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
                unsafe: bool = False
                ) -> LoopKernel:
-    """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
+    """Compute the values of a substitution rule over *sweep_inames* into a temporary, and read the temporary instead.
 
     :arg subst_use: the name of the rule.
-    :arg sweep_inames: the inames over which the temporary spans.
-    :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
+    :arg sweep_inames: the inames whose iterations share the computed values.
+    :arg precompute_inames: names for the inames of the computation; default: ``f_dim_0``, ... for a rule ``f``.
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
-    :arg fetch_bounding_box: compute all of the box around the read values, as far as their operands lie inside their
-        arrays: for a stencil's cross, all of the box too. The loops of the computation are the simplest ones.
+    :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
+        as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :raises UnknownNameError: no such rule, or an iname that no use has.
+    :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
-        dtype of the rule's values depends on the context; or a whole box is requested and the rule reads an array that
-        the kernel writes, or an array of unknown extents.
+        dtype of the rule's values depends on the context; or *fetch_bounding_box* is given and the rule reads an array
+        that the kernel writes, or an array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -154,19 +159,19 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     if True not in places:
         if isinstance(given, Weak):
             raise PreconditionError(
-                f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take "
-                "that of what is around them.", subject=rule.name,
-                hint="give them one with cast(int64, ...) in the rule")
+                f"The context of each use determines the dtype of the rule '{rule.name}', because it contains only "
+                "inames, sizes and literals.", subject=rule.name,
+                hint="write cast(int64, ...) in the rule")
         return rule.expr
     if False in places:
         raise PreconditionError(
-            f"'{rule.name}' is part of a subscript, in which integers are as wide as an index, and of a value, which "
-            "has the dtype of what it reads: one temporary cannot hold both.", subject=rule.name,
-            hint="name the statements of one kind with within=, or write cast(int64, ...) in the rule around what it "
-                 "reads")
+            f"'{rule.name}' is used in a subscript, with the width of an index type, and in a value, with the dtype of "
+            "its operands: one temporary cannot hold both.", subject=rule.name,
+            hint="select the statements of one kind by within=, or write cast(int64, ...) around the operands of the "
+                 "rule")
     compared = (e for e in subexpressions(expr) if isinstance(e, p.Comparison | p.Call))
     if any(typed(e) is None for c in compared for e in children(c)):
-        raise PreconditionError(f"The dtypes of what '{rule.name}' compares in a subscript are not known.",
+        raise PreconditionError(f"'{rule.name}' compares operands of unknown dtypes in a subscript.",
                                 subject=rule.name, hint="declare them with add_dtypes")
     return index
 
@@ -212,9 +217,9 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
         if s.id in chosen and any(name in variables(e) | called(e) for e in s.predicates):
-            return PreconditionError(f"Only conditions read '{name}', among them that of '{s.id}': a copy serves "
+            return PreconditionError(f"Only conditions read '{name}', such as that of '{s.id}': a copy serves "
                                      "expressions and subscripts.", subject=name,
-                                     hint="assign what the condition reads to a temporary, and test that")
+                                     hint="assign the operand of the condition to a temporary, and test that")
     return PreconditionError(f"No statement reads '{name}'.", subject=name,
                              hint="conditions have the rule written out, and a copy does not serve them"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
@@ -245,8 +250,8 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
         value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
         if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
             raise PreconditionError(
-                f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
-                "which the kernel writes: there may be no value yet.", subject=min(written),
+                f"{buffer.step}: unread elements of the box of '{buffer.name}' would be computed from "
+                f"'{min(written)}', which the kernel may not have written yet.", subject=min(written),
                 hint="leave fetch_bounding_box out")
     images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
     points = reduce(InstanceSet.union, images).with_quotients()

@@ -1,4 +1,4 @@
-"""Reindexing, the one way to change inames: an instance relation, applied to statements, domains and dependences."""
+"""Reindexing changes inames: it applies an instance relation to statements, domains and dependences."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
@@ -31,7 +31,7 @@ class Reindexing:
 
     :ivar values: for each old iname its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, the further conditions on the new inames.
-    :ivar cases: if *values* are no affine forms, the steps with affine values, each under its conditions.
+    :ivar cases: if *values* are not affine forms, the steps with affine values, each under its conditions.
     :ivar whole: points of the old inames and their image in *new*, given so that isl need not compute it.
     """
 
@@ -132,7 +132,7 @@ def require_shared_inames(kernel: LoopKernel, step: str) -> LoopKernel:
             if missing := [x for x in inames if x not in kernel.statement_by_id[part].inames]:
                 raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
                                     f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
-                                    hint="let all of its parts have the same iname, under a name of their own")
+                                    hint="give all of its parts the same new iname")
     return kernel
 
 
@@ -221,13 +221,13 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
             return node
         if others := {*leaves(node)} - within:
             raise ScheduleError(
-                f"within= names only some of the statements of the loop over '{node.iname}': it also holds "
-                f"'{min(others)}'.", subject=node.iname, hint="name all of them, or end the loop between them")
+                f"within= selects only some statements of the loop over '{node.iname}': it also encloses "
+                f"'{min(others)}'.", subject=node.iname, hint="select all of them, or distribute the loop")
         return f(node)
     return rewrite(kernel.tree, one)
 
 
 def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:
     """The error for loops that are not perfectly nested."""
-    return ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
-                         subject=subject, hint="bring them together with prioritize_loops first")
+    return ScheduleError(f"The loops over {', '.join(inames)} are not perfectly nested.",
+                         subject=subject, hint="make them adjacent by prioritize_loops first")

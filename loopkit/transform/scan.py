@@ -1,4 +1,4 @@
-"""Scans: reductions whose upper bounds move with an iname, computed along it (realize_scan) or by blocks."""
+"""Scans (prefix sums): reductions whose upper bound moves with an iname, computed along it or by blocks."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -52,9 +52,9 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
     :arg within: ids (or globs) of the statements with the reductions; default: all.
-    :raises UnknownNameError: *scan_iname* is no reduction iname, or a statement does not have *sweep_iname*.
-    :raises PreconditionError: a reduction is no scan, with the smallest sizes and instance that show it; the sweep has
-        a tag that no scan can have, or the operation cannot be reordered.
+    :raises UnknownNameError: *scan_iname* is not a reduction iname, or a statement does not have *sweep_iname*.
+    :raises PreconditionError: a reduction is not a scan (the message has the smallest sizes and instance that show it);
+        the sweep has a tag that no scan can have, or the operation cannot be reordered.
     :raises ScheduleError: a loop over *scan_iname* holds other statements.
     :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
     :raises IllegalTransformError: the order would break a dependence, with its witness.
@@ -72,7 +72,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     require_known("reduction iname", [scan_iname], [x for node in every for x in node.inames])
     nodes = [node for node in every if scan_iname in node.inames and not chosen.isdisjoint((node.final, node.update))]
     if not nodes:
-        raise PreconditionError(f"No statement that within= names has a reduction over '{scan_iname}'.",
+        raise PreconditionError(f"No statement that within= selects has a reduction over '{scan_iname}'.",
                                 subject=scan_iname)
     result = kernel
     for node in nodes:
@@ -88,8 +88,8 @@ def _sweep(kernel: LoopKernel, node: ReductionNode) -> str:
         if not others.intersect(sums).is_subset(terms):
             moving.append(x)
     if not moving:
-        raise PreconditionError(f"The reduction of '{node.final}' is no scan: its bounds move with no iname.",
-                                subject=node.name, hint="its upper bound moves in a scan: sum(j, x[j]) over 0<=j<=i")
+        raise PreconditionError(f"The reduction of '{node.final}' is not a scan: no iname moves its bounds.",
+                                subject=node.name, hint="the upper bound of a scan moves: sum(j, x[j]) over 0<=j<=i")
     if len(moving) > 1:
         raise PreconditionError(f"The bounds of the reduction of '{node.final}' move with several inames "
                                 f"({', '.join(moving)}).", subject=node.name, hint=f"sweep_iname='{moving[-1]}'")
@@ -103,14 +103,14 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
         case LocalTag():
             if not kernel.operation(node.operation).reorderable:
                 raise PreconditionError(
-                    f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' combines its "
-                    "operands in their order.", subject=node.operation,
+                    f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' must combine its "
+                    "operands in order.", subject=node.operation,
                     hint="ReductionOperation(..., reorderable=True), if it may be reordered, or untag_inames")
             return rewritten(kernel, reductions={**kernel.reductions, node.name: replace(node, sweep=sweep)})
         case GroupTag() | AutoLocalTag() as tag:
             raise PreconditionError(
                 f"The scan of '{node.final}' cannot run along '{sweep}', which has the tag '{tag}': the results of a "
-                "block depend on all before it.", subject=sweep,
+                "block depend on all blocks before it.", subject=sweep,
                 hint=f"make_two_level_scan(knl, '{node.final}', '{scan.iname}', '{sweep}', 1024) before '{sweep}' is "
                      "tagged" if isinstance(tag, GroupTag) else "tag it l.0")
         case _:
@@ -202,18 +202,20 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
 
     The prefix of an element combines the blocks before its block with the prefix inside its block. The first statement
     reduces the operands of each block (``S_part`` for a statement ``S``). A scan over the blocks then gives the prefix
-    of each block (``S_before``). Each result combines that prefix with a scan in its block. All three are reductions,
-    to which ``realize_scan``, tags and further levels apply. The step regroups the operands.
+    of each block (``S_before``). Each result combines that prefix with a scan in its block. All three are reductions:
+    ``realize_scan``, tags and further levels apply to them. The step regroups the operands, so real results are rounded
+    differently.
 
     The proof of the scan property along the sweep is that of :func:`realize_scan`.
 
     :arg insn_id: the statement with the reduction.
     :arg inner_length: the number of elements in a block.
-    :arg outer_iname: the number of the block, default ``i_outer`` for a sweep ``i``; *inner_iname*: counts in it.
+    :arg outer_iname: the iname that counts the blocks, default ``i_outer`` for a sweep ``i``; *inner_iname*: the iname
+        that counts the elements of a block, default ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
     :raises UnknownNameError: there is no such statement, or it has no such reduction or sweep.
-    :raises PreconditionError: the reduction is no scan, with the smallest sizes and instance that show it; its
-        operation cannot be reordered; the sweep has a tag.
+    :raises PreconditionError: the reduction is not a scan (the message has the smallest sizes and instance that show
+        it); its operation cannot be reordered; the sweep has a tag.
     :raises ScheduleError: a loop over *scan_iname* holds other statements.
     :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
     :raises IllegalTransformError: an operand is computed too late to be reduced first; with its witness.
@@ -237,8 +239,8 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
     if not kernel.operation(node.operation).reorderable:
-        raise PreconditionError(f"The scan of '{node.final}' cannot be made in two levels: '{node.operation}' combines "
-                                "its operands in their order.", subject=node.operation,
+        raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: '{node.operation}' must combine "
+                                "its operands in order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")
     scan = scan_along(kernel, node, sweep_iname)
     require_alone(kernel, scan)

@@ -1,4 +1,4 @@
-"""Side effects of steps that stage data, on given orders of loops, storage and launches, and the errors for them."""
+"""Side effects of staging steps on given loop orders, storage and launches, and the errors for them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -49,14 +49,14 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
             return change.growth(grown)
         for name, reason in cost.unknown.items():
             if name not in growing and change.may_grow(name):
-                return StorageError(f"{step} may enlarge '{name}'{change.text}, and its storage is not known. {reason}",
+                return StorageError(f"{step} may enlarge '{name}'{change.text}, and its storage is unknown. {reason}",
                                     subject=name,
-                                    hint=f"mend that first, {change.steps_first()}allow_global_storage=True")
+                                    hint=f"correct that first, {change.steps_first()}allow_global_storage=True")
     if not allowed.launches:
         if None in cost.launches and change.may_launch():
-            return ScheduleError(f"{step} may add launches, and their number is not known. "
+            return ScheduleError(f"{step} may add launches, and their number is unknown. "
                                  f"{costs[0].reason or costs[1].reason}", subject=step,
-                                 hint="mend that first, or allow_launches=True")
+                                 hint="correct that first, or allow_launches=True")
         if cost.adds_launches():
             hosts, (first, second) = cost.added_hosts(), cost.launches
             parts = [f"launches: {first} -> {second}"] if first != second else []
@@ -66,8 +66,8 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
     for name, cells in cost.scratch.items() if not allowed.global_storage and not cost.adds_launches() else ():
         if after.temporaries[name].address_space is not AddressSpace.GLOBAL:
             return StorageError(
-                f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
-                hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
+                f"{step}: the copy '{name}' would be in {MEMORIES[cells.space]}, {cells}.", subject=name,
+                hint="tag its loops and those around it first, choose other loops around it (fetch_outer_inames), "
                      "temporary_address_space='global', or allow_global_storage=True")
     return None
 
@@ -131,11 +131,11 @@ class _Change:
         if broken:
             x, y = broken[0]
             inside = ", ".join(f"'{b}'" for a, b in broken if a == x)
-            return ScheduleError(f"{self.step} would move the loop over '{x}' inside that over {inside}, and the order "
+            return ScheduleError(f"{self.step} would move the loop over '{x}' inside that over {inside}, but the order "
                                  f"{x}, {y} was given.", subject=x, hint=f"{self.steps_first()}allow_reordering=True")
         torn = next((x for x in self.moved.distributed if any(x in pair for pair in given)), None)
         return None if torn is None else ScheduleError(
-            f"{self.step} would distribute the loop over '{torn}', which is in an order that was given, over its "
+            f"{self.step} would distribute the loop over '{torn}', which belongs to a given order, over its "
             "statements.", subject=torn, hint=f"{self.steps_first(torn)}allow_reordering=True")
 
     def growth(self, grown: Mapping[str, tuple[Cells, Cells]]) -> LoopkitError:

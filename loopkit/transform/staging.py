@@ -44,7 +44,7 @@ Arguments = tuple[Expression, ...]
 class Staged:
     """The elements of an array or the values of a rule.
 
-    :ivar value: of a cell, as a function of its arguments.
+    :ivar value: the value of a cell, as a function of its arguments.
     :ivar free: inames that are further arguments of each use.
     """
 
@@ -66,7 +66,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class BoxRequest:
-    """The box of a copy as the caller requests it, over the inames *sweep*; *tag*: of the inames of the copy."""
+    """The box of a copy as requested by the caller, over the inames *sweep*; *tag*: the tag of the copy's inames."""
 
     sweep: tuple[str, ...]
     tag: str | InameTag | None
@@ -136,7 +136,7 @@ class StagingBuffer:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
         given = list(name_list(self.request.dim_names))
         if len(given) < len(axes):
-            raise PreconditionError(f"{self.step} has more axes than names were given ({given}).", subject=self.name)
+            raise PreconditionError(f"{self.step} needs a name for each axis, and has only {given}.", subject=self.name)
         for name in given[:len(axes)]:
             require_fresh(self.kernel, name)
         return given[:len(axes)]
@@ -148,10 +148,10 @@ class StagingBuffer:
             raise PreconditionError(
                 f"{self.step}: the box has {axes} axes of more than one element, but box_multiples= has {len(several)} "
                 "numbers.", subject="box_multiples",
-                hint="give each a number, 1 for one that stays, or give a single number for all")
+                hint="pass a number for each, 1 to keep its length, or a single number for all")
         numbers = tuple(require_positive(m, "each number of box_multiples=") for m in several)
         if not self.request.whole and any(m > 1 for m in numbers):
-            raise PreconditionError(f"{self.step}: box_multiples= lengthens a box that is copied as a whole.",
+            raise PreconditionError(f"{self.step}: box_multiples= needs fetch_bounding_box=True.",
                                     subject="box_multiples", hint="fetch_bounding_box=True")
         return numbers
 
@@ -173,7 +173,7 @@ class StagingBuffer:
         raise refusals[0]
 
     def _wider(self) -> tuple[str, ...]:
-        """The loops around the buffer and the other sequential ones between them: then only a swept loop must move."""
+        """The loops around the buffer and the sequential loops between them: then only a swept loop must move."""
         moving = {x for x, tag in self.kernel.tags.items() if is_parallel(tag) or is_innermost(tag)}
         found = {tuple(x for x in loops if x in self.outer or (
             x in loops[:loops.index(self.outer[-1])] and x not in moving.union(self.request.sweep)))
@@ -182,7 +182,7 @@ class StagingBuffer:
 
     def loops_around(self, stay: Mapping[str, Collection[str]], sweep: Collection[str], others: str = ""
                      ) -> tuple[str, ...]:
-        """The loops that *stay* around each user, but for *sweep*, the same for all users."""
+        """The loops that *stay* around each user, without those over *sweep*; the same for all users."""
         paths, tags = self.kernel.paths, self.kernel.tags
         found = {tuple(x for x in loops_of(paths[s]) if x not in sweep and (
             x in inames or isinstance(tags.get(x), GroupTag))): s for s, inames in stay.items()}
@@ -190,8 +190,8 @@ class StagingBuffer:
             (a, first), (b, second) = list(found.items())[:2]
             raise ScheduleError(
                 f"'{first}' and '{second}' use '{self.name}' in different loops ({', '.join(a) or 'none'} and "
-                f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=self.name,
-                hint=f"name one of them with within={others}")
+                f"{', '.join(b) or 'none'}), so one copy cannot serve both.", subject=self.name,
+                hint=f"select one of them by within={others}")
         return next(iter(found))
 
     @property
@@ -228,7 +228,7 @@ class StagingBuffer:
             there = where_holds(a.domain, p.LogicalAnd(own), names) if len(own) == 2*len(along) else None
             if there is None:
                 raise PreconditionError(
-                    f"{self.step}: it is not known where '{a.array}' ends for all of the box around '{self.name}'.",
+                    f"{self.step}: the box around '{self.name}' needs the extents of '{a.array}', which are unknown.",
                     subject=a.array, hint="leave fetch_bounding_box out, or declare its shape: "
                                           f"GlobalArg('{a.array}', shape=...)")
             inside, ends = inside.subtract(a.domain.subtract(there)), ends | dict.fromkeys(own)
@@ -287,7 +287,7 @@ class StagingBuffer:
         if result is tree:
             raise ScheduleError(f"{self.step}: the statements that use '{self.name}' are not in one loop over "
                                 f"{', '.join(self.outer)}.", subject=self.name,
-                                hint="name the statements of one loop with within=, or give the outer inames")
+                                hint="select the statements of one loop by within=, or pass the outer inames")
         return result
 
 
@@ -349,7 +349,7 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
             whole = None if whole is None or other is None else joined(whole, other)
         if whole is None:
             raise PreconditionError(
-                f"{buffer.step}: what is used along axis {axis} of '{buffer.name}' has no box of constant size.",
+                f"{buffer.step}: the elements used along axis {axis} of '{buffer.name}' have no box of constant size.",
                 subject=buffer.name,
-                hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
+                hint="sweep inames of constant range only (split_iname), or select fewer statements by within=")
         yield whole

@@ -1,4 +1,4 @@
-"""The decorator of all transformations, which records them for replay, and their common preconditions."""
+"""The decorator of all transformations, which records each one in the history, and their common preconditions."""
 from __future__ import annotations
 
 import functools
@@ -97,13 +97,13 @@ def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
 
 @checked
 def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
-    """Make the steps of *history* on *kernel*.
+    """Apply the steps of *history* to *kernel*.
 
-    Each step is checked on *kernel* as in a direct call: a proof for the kernel of the history need not hold for
-    *kernel*.
+    Each step is checked on *kernel* as in a direct call, because a proof for the kernel of the history need not hold
+    for *kernel*.
 
-    :arg history: ``knl.history``, a slice of one (``knl.history[2:]``), or a kernel, for its history.
-    :raises ReplayError: a step cannot be made on *kernel*; with the step, its number and its error.
+    :arg history: ``knl.history``, a slice of a history (``knl.history[2:]``), or a kernel with a history.
+    :raises ReplayError: a step cannot be applied to *kernel*; with the step, its number and its error.
 
     >>> mapped = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> mapped = lk.split_iname(mapped, "i", 128, outer_tag="g.0", inner_tag="l.0")
@@ -139,7 +139,7 @@ def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:
 def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
     """:raises PreconditionError: the *dtype* of *name* is unknown."""
     if dtype is None:
-        raise PreconditionError(f"The dtype of '{name}' is not known yet.", subject=name,
+        raise PreconditionError(f"The dtype of '{name}' is unknown.", subject=name,
                                 hint=f"declare it first: add_dtypes(knl, {{'{name}': ...}})")
     return dtype
 
@@ -148,7 +148,7 @@ def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
     """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
     require_iname(kernel, iname)
     if iname in kernel.tags:
-        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
+        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what}.",
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
@@ -159,13 +159,13 @@ def require_owners(kernel: LoopKernel, inames: Sequence[str], chosen: frozenset[
     """
     owners = [s for s in kernel.statements if s.id in chosen and not set(inames).isdisjoint(s.inames)]
     if not owners:
-        raise PreconditionError(f"None of the statements that within= names has the iname "
+        raise PreconditionError(f"No statement that within= selects has the iname "
                                 f"{' or '.join(map(repr, inames))}.", subject=inames[0])
     for s in owners:
         own = [x for x in inames if x in s.inames]
         if len(own) < len(inames):
             raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to {act}.", subject=s.id,
-                                hint=f"{act} inames that all their statements share, or name some with within=")
+                                hint=f"{act} inames that all their statements share, or select statements by within=")
     return owners
 
 
@@ -173,8 +173,8 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
     """:raises ScheduleError: *chosen* holds some of the statements of a reduction inside *iname*, but not all."""
     for node in kernel.reductions.values():
         if iname in kernel.statement(node.final).inames and node.parts & chosen and not node.parts <= chosen:
-            raise ScheduleError(f"within= names only some of the statements that make up the reduction of "
-                                f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
+            raise ScheduleError(f"within= selects only some parts of the reduction of "
+                                f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which selects all parts")
 
 
 def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
@@ -198,10 +198,10 @@ def new_id(kernel: LoopKernel, statement_id: str | None, like: str, *others: str
     found = kernel.fresh_name(like) if statement_id is None else statement_id
     if not is_id(found):
         raise NameConflictError(f"'{found}' cannot be the id of a statement.", subject=found,
-                                hint="an id is letters, digits and underscores, not beginning with a digit, and no "
-                                     "word of the language")
+                                hint="an id has letters, digits and underscores, does not begin with a digit, "
+                                     "and is not a keyword")
     if found in kernel.statement_by_id or found in others:
-        raise NameConflictError(f"'{found}' is the id of a statement already.", subject=found,
+        raise NameConflictError(f"'{found}' is already the id of a statement.", subject=found,
                                 hint="choose another id")
     return found
 
@@ -211,12 +211,12 @@ def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None = None, in
     """The names of the parts of *iname*: ``i_outer`` and ``i_inner`` unless others are given."""
     first, second = new_name(kernel, outer, f"{iname}_outer"), new_name(kernel, inner, f"{iname}_inner")
     if first == second:
-        raise PreconditionError("The outer and the inner iname need two names.", subject=first)
+        raise PreconditionError("The outer and the inner iname need different names.", subject=first)
     return first, second
 
 
 def require_positive(value: object, what: str) -> int:
-    """:raises PreconditionError: *value* is no positive integer."""
+    """:raises PreconditionError: *value* is not a positive integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
         raise PreconditionError(f"{what} must be a positive integer, not {value!r}.", subject=what)
     return int(value)
@@ -226,7 +226,8 @@ def as_tag(tag: str | InameTag) -> InameTag:
     """An iname tag from its name; :raises PreconditionError: there is none."""
     found = tag if isinstance(tag, InameTag) else TAGS.get(tag)
     if found is None:
-        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag), hint=f"the tags are {', '.join(TAGS)}")
+        raise PreconditionError(f"'{tag}' is not an iname tag.", subject=str(tag),
+                                hint=f"the tags are {', '.join(TAGS)}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""extract_subst and expand_subst: make substitution rules from expressions, and expand rules in place."""
+"""extract_subst makes a substitution rule of an expression; expand_subst expands rules in place."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
@@ -21,9 +21,10 @@ from loopkit.transform.step import known_list, matching_statements, require_fres
 @transform
 def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters: str | Iterable[str] = (), *,
                   within: str | Collection[str] | None = None) -> LoopKernel:
-    """Replace every subexpression that matches *template* by a use of a new substitution rule.
+    """Replace every subexpression that matches *template* by a use of the new substitution rule *subst_name*.
 
-    :arg template: an expression in the kernel language; a name in *parameters* matches anything.
+    :arg template: an expression in the kernel language.
+    :arg parameters: names in the template that match any expression; they become the arguments of the rule.
     :raises NameConflictError: the rule's name is taken.
     :raises PreconditionError: nothing matches, or a parameter does not occur in the template.
     :raises ParseError: the template cannot be read.
@@ -60,9 +61,9 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
 @transform
 def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
                  within: str | Collection[str] | None = None) -> LoopKernel:
-    """Expand the uses of substitution rules in place; rules without further uses are dropped.
+    """Replace the uses of substitution rules by the bodies of the rules, and drop rules without further uses.
 
-    :arg subst_names: the rules; default: all.
+    :arg subst_names: the names of the rules; default: all.
     :raises UnknownNameError: there is no such rule.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "load(s) := x[s]\\n y[i] = 2*load(i)")

@@ -1,4 +1,4 @@
-"""Synchronization requested by the user: atomic updates, barriers beside those of lowering, inter-block flags."""
+"""Synchronization that the user requests: atomic updates, further barriers, inter-block flags."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,10 +33,10 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     are rounded in the order of execution, as in a reduction. Every other access to the array keeps its order with each
     update.
 
-    :arg within: the statements; default: all that update an element of an array.
-    :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: a statement is no update; every update is atomic already; or the values of a temporary no
-        longer flow in the order of the kernel.
+    :arg within: the statements that become atomic; default: all that update an element of an array.
+    :raises UnknownNameError: a pattern matches no name of the kernel.
+    :raises PreconditionError: a statement is not an update; every update is atomic already; or earlier steps changed
+        the order in which values of a temporary flow.
     :raises IllegalTransformError: a reader of a temporary would miss an earlier update.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i // 4] = h[i // 4] + w[i]")
@@ -52,7 +52,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     for name in sorted(arrays & kernel.temporaries.keys()):
         if any(wrong_values(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name)))):
             raise PreconditionError(
-                f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
+                f"Earlier steps changed the order of '{name}': one cell for each element cannot hold its values.",
                 subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
     result = with_dependences(kernel, partial(_once_atomic, arrays),
                               statements=tuple(new.get(s.id, s) for s in kernel.statements))
@@ -68,13 +68,13 @@ def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[st
     for s in named if within is not None else ():
         if updates[s.id] is None:
             target = to_text(s.assignee)
-            raise PreconditionError(f"'{s.id}' is no update of '{target}'.", subject=s.id,
-                                    hint=f"an update is written {target} = {target} + e, or with *, min, max, and, or")
+            raise PreconditionError(f"'{s.id}' is not an update of '{target}'.", subject=s.id,
+                                    hint=f"write an update as {target} = {target} + e, or with *, min, max, and, or")
     found = {s.id: replace(s, combine=update[0], expression=update[1], instructions=(AtomicUpdate(),))
              for s in named if (update := updates[s.id]) is not None}
     if not found:
-        raise PreconditionError(f"There is no update in '{kernel.name}' that is not atomic.", subject=kernel.name,
-                                hint="an update is written a[f] = a[f] + e, or with *, min, max, and, or")
+        raise PreconditionError(f"'{kernel.name}' has no update, except atomic ones.", subject=kernel.name,
+                                hint="write an update as a[f] = a[f] + e, or with *, min, max, and, or")
     return found
 
 
@@ -100,16 +100,18 @@ def _once_atomic(arrays: Collection[str], found: Sequence[Dependence], after: Lo
 @transform
 def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchronization_kind: str = "global"
                 ) -> LoopKernel:
-    """Put a barrier between two statements.
+    """Add a barrier between two statements.
 
-    Lowering places all barriers that correctness needs. A further one may make the kernel faster or its text clearer.
+    Lowering places all barriers that correctness needs. A further barrier may make the kernel faster or its text
+    clearer.
 
-    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one after it. The barrier is in
-        the innermost loop around both. The name of a statement includes all parts of its reductions.
+    :arg insn_before: the id of the statement before the barrier; it includes all parts of the reductions of that
+        statement. The barrier is in the innermost loop around both statements. :arg insn_after: the id of the statement
+        after the barrier.
     :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the host then runs the loops
         around both statements. ``"local"``: the threads of a block wait.
     :raises UnknownNameError: there is no such statement.
-    :raises PreconditionError: another kind of barrier.
+    :raises PreconditionError: there is no such kind of barrier.
     :raises ScheduleError: *insn_after* does not follow *insn_before*, or the host cannot run a loop around both.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", '''
@@ -134,7 +136,7 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
     for s in (insn_before, insn_after):
         kernel.statement(s)
     if synchronization_kind not in ("local", "global"):
-        raise PreconditionError(f"There is no barrier of the kind {synchronization_kind!r}.",
+        raise PreconditionError(f"{synchronization_kind!r} is not a kind of barrier.",
                                 subject="synchronization_kind", hint="the kinds are local and global")
     barrier = RequestedBarrier(insn_before, insn_after, synchronization_kind)
     if barrier in kernel.barriers:
@@ -146,17 +148,17 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
 
 @transform
 def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> LoopKernel:
-    """Let blocks wait for values of the temporaries *temporary_names* that other blocks of their launch compute.
+    """Let blocks wait for values of the temporaries *temporary_names* that other blocks of the same launch compute.
 
-    A cross-block dependence otherwise ends the launch. With this step the writer sets an inter-block flag for each
-    element as soon as it is written, and a reader waits for the flag. Blocks take tickets in the order in which they
-    start (along ``g.0`` first). A value may flow only within a block or to one with a greater ticket, so the first
-    unfinished block never waits, and no deadlock is possible. The C target runs blocks in ticket order.
+    Without this step, a cross-block dependence ends the launch. With it, the writer sets an inter-block flag for each
+    element as soon as the element is written, and a reader waits for the flag. Blocks take tickets in the order in
+    which they start (along ``g.0`` first). A value may flow only within a block or to a block with a greater ticket. So
+    the first unfinished block never waits, and no deadlock is possible. The C target runs blocks in ticket order.
 
     Each element is written once, by a statement that runs regardless of the data. Results therefore do not depend on
     the speed of blocks and are the same to the last bit in every run.
 
-    :raises UnknownNameError: a name is no temporary.
+    :raises UnknownNameError: a name is not a temporary.
     :raises StorageError: an element is read that no statement writes, is read before it is written, or is written
         twice. Lowering checks this again, and that no value flows to a block before the writer's.
     :raises UndecidedError: one of these conditions depends on data.

@@ -1,4 +1,4 @@
-"""tag_inames: how the instances along an iname are executed."""
+"""tag_inames: selects how the instances along an iname are executed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,16 +19,18 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 @transform
 def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Tag inames, which selects how their instances are executed.
+    """Tag inames. A tag selects how the instances along its iname are executed.
 
-    The tags are ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for`` and
-    ``mma``. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
+    ``g.0`` to ``g.2`` distribute the instances over the axes of the grid of blocks, and ``l.0`` to ``l.2`` over the
+    axes of the threads of a block; ``l.auto`` lets lowering choose the axes. ``unr`` unrolls the loop. ``ilp`` and
+    ``ilp.seq`` run all instances of a statement before the next statement. ``vec`` also uses vector loads and stores.
+    ``for`` keeps a sequential loop. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
 
-    :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
+    :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``.
     :arg force: replace existing tags.
-    :raises UnknownNameError: an iname that the kernel does not have.
-    :raises PreconditionError: an unknown tag, an iname that has another tag, or a parametric extent for a tag that
-        needs a constant one. ``vec`` needs an even extent and allows one iname per statement. ``mma`` needs a reduction
+    :raises UnknownNameError: the kernel has no such iname.
+    :raises PreconditionError: a tag is unknown, an iname has another tag, or a tag needs a constant extent and the
+        extent is parametric. ``vec`` needs an even extent and allows one iname per statement. ``mma`` needs a reduction
         iname. A reduction iname cannot be distributed over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
     :raises UndecidedError: legality cannot be decided.
@@ -45,7 +47,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
                  ) -> LoopKernel:
     """Remove the tags of *inames*: their loops become plain loops in the same place.
 
-    :raises UnknownNameError: one of them is no iname.
+    :raises UnknownNameError: a name is not an iname.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]")
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
@@ -61,8 +63,8 @@ def unroll(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | Non
            ) -> LoopKernel:
     """Unroll the loops over *inames* (the tag ``unr``); each needs a constant trip count.
 
-    :raises UnknownNameError: one of them is no iname.
-    :raises PreconditionError: a parametric trip count, or another tag.
+    :raises UnknownNameError: a name is not an iname.
+    :raises PreconditionError: a trip count is parametric, or an iname has another tag.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<4}", "y[i] = 2*x[i]")
     >>> dict(lk.unroll(knl, "i").tags)
@@ -114,16 +116,16 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
     extents = list(_constant_extents(kernel, iname, tag))
     if isinstance(tag, MmaTag) and not any(
             iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
-        raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
-                                hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")
+        raise PreconditionError(f"'{iname}' is not the iname of a sum, and the tag 'mma' needs one.", subject=iname,
+                                hint="tensorize sets the tags of a matrix product; ilp interleaves iterations")
     for s, extent in extents if isinstance(tag, VecTag) else ():
         if extent % 2:
             raise PreconditionError(
-                f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
-                "vectors.", subject=iname,
-                hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
+                f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', and the tag 'vec' cannot make "
+                "vectors of them.", subject=iname,
+                hint="split an iname by 2, 4 or 8, the number of elements in 16 bytes, and tag the inner iname")
         if other := next((x for x in vectors if x != iname and x in s.inames), None):
-            raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
+            raise PreconditionError(f"'{s.id}' already has the vec iname '{other}': '{iname}' would be a second "
                                     "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 
 

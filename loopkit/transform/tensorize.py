@@ -1,4 +1,4 @@
-"""tensorize: small matrix products by matrix multiply-accumulate instructions of a warp."""
+"""tensorize: computes small matrix products by matrix multiply-accumulate instructions of a warp."""
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -21,25 +21,27 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
             unsafe: bool = False) -> LoopKernel:
     """Let the threads of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where available.
 
-    The three inames run from 0 over 8 or 16 rows, 8 columns and 4, 8 or 16 reduction steps, usually the inner inames of
-    splits. The fragment layout gives each thread two neighbouring columns of one row out of eight: ``l.0`` distributes
-    rows and pairs of columns, the tag ``mma`` covers the rows of a thread and the steps, and ``vec`` covers its
-    columns.
+    The three inames start at 0 and have 8 or 16 rows, 8 columns, and 4, 8 or 16 reduction steps. They are usually the
+    inner inames of splits. The fragment layout gives each thread two neighbouring columns of one row out of eight:
+    ``l.0`` distributes rows and pairs of columns, the tag ``mma`` covers the rows of a thread and the steps, and
+    ``vec`` covers its columns.
 
-    The matrix multiply-accumulate instructions compute the same sums as the loops, except for the order of addition
-    within a box and for the rounding of each product, which is skipped. The C target runs the loops. A partial tile
-    also runs the loops if some threads have no part in it; :func:`pad_domain` gives partial tiles the code of full
-    ones. On sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
+    The matrix multiply-accumulate instructions compute the same sums as the loops, with two differences: they add the
+    terms of a box in another order, and do not round each product. The C target runs the loops. A partial tile also
+    runs the loops if some threads have no element in it; :func:`pad_domain` gives partial tiles the code of full tiles.
+    On sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
     instruction, at twice the throughput of two 8-row ones. Before sm_80 threads exchange elements by warp shuffles,
     which is slow.
 
-    Lowering requires float64 operands that are elements of arrays visible to all threads; a :func:`precompute` of them
-    in shared memory is enough. The last inames on ``l.0`` must be the rows and the pairs of columns. This holds if the
-    loops over *i_iname* and *j_iname* are adjacent in the nest.
+    Lowering requires float64 operands. They are elements of arrays that all threads can read; :func:`precompute` puts
+    other operands into shared memory. The last inames on ``l.0`` must be the rows and the pairs of columns. This holds
+    if the loops over *i_iname* and *j_iname* are adjacent in the nest.
 
-    :arg i_iname: of the rows of the left operand; *j_iname*: of the columns of the right one; *k_iname*: of the sum.
-    :raises UnknownNameError: one of them is no iname.
-    :raises PreconditionError: one has a tag or another number of values, or no sum over *k_iname* is such a product.
+    :arg i_iname: the iname of the rows of the left operand; *j_iname*: that of the columns of the right operand;
+        *k_iname*: that of the sum.
+    :raises UnknownNameError: a name is not an iname.
+    :raises PreconditionError: an iname has a tag or another number of values, or there is no sum of such products over
+        *k_iname*.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j, k]: 0<=i<8 and 0<=j<8 and 0<=k<4}", "c[i, j] = sum(k, a[i, k]*b[k, j])")
@@ -61,13 +63,13 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
     sums = [node for node in kernel.reductions.values() if k_iname in node.inames and node.operation == "sum"]
     if not sums:
         raise PreconditionError(f"There is no sum over '{k_iname}'.", subject=k_iname,
-                                hint="matrix instructions add up products: c[i, j] = sum(k, a[i, k]*b[k, j])")
+                                hint="matrix instructions compute c[i, j] = sum(k, a[i, k]*b[k, j])")
     for node in sums:
         operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
         factors = operand.children if isinstance(operand, p.Product) else ()
         if [variables(e) & {i_iname, j_iname} for e in factors] not in ([{i_iname}, {j_iname}], [{j_iname}, {i_iname}]):
             raise PreconditionError(
-                f"The sum of '{node.final}' is none of products of an element for each '{i_iname}' with one for each "
+                f"The operand of the sum of '{node.final}' is not an element for each '{i_iname}' times one for each "
                 f"'{j_iname}'.", subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
     rows = _require_extent(kernel, i_iname, (8, 16), "rows")
     _require_extent(kernel, j_iname, (8,), "columns")
@@ -86,11 +88,11 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
 
 
 def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:
-    """The extent of *iname*, which starts at 0; :raises PreconditionError: it is none of *extents*."""
+    """The extent of *iname*, which starts at 0; :raises PreconditionError: it is not among *extents*."""
     ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
     found = next((n for n in extents if ranges == {(0, n - 1)}), None)
     if found is None:
         raise PreconditionError(
-            f"'{iname}' has not the values 0 to {' or '.join(str(n - 1) for n in extents)}, of as many {what}.",
+            f"'{iname}' must run from 0 to {' or '.join(str(n - 1) for n in extents)}, over the {what}.",
             subject=iname, hint=f"split_iname(knl, '{iname}', {max(extents)}) and give the inner iname")
     return found

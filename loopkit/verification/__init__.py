@@ -1,1 +1,1 @@
-"""Checks of a kernel and of what it was lowered to, and the report of them."""
+"""Checks of a kernel and of its lowered form, and the report of their results."""

@@ -1,4 +1,4 @@
-"""Bounds and coverage: each access is inside its array, and each read of a temporary finds a written element.
+"""The checks of bounds and coverage: each access is inside its array, and each read element of a temporary is written.
 
 Both hold for all sizes that the assumptions allow. Notes list the unwritten elements of outputs.
 """
@@ -29,7 +29,7 @@ from loopkit.verification.report import Check, Finding, Verdict, refuted, undeci
 
 
 def bounds(lowered: Lowered) -> Check:
-    """Is every access of the lowered kernel inside its array? Temporaries have the shape of their storage."""
+    """Check that every access of the lowered kernel is inside its array, or inside the storage of its temporary."""
     knl = lowered.kernel
     findings: dict[Finding, None] = {}
     cache: dict[object, Set | None] = {}
@@ -39,8 +39,8 @@ def bounds(lowered: Lowered) -> Check:
         shape = lowered.shapes[name] if storage is None else storage.shape
         unknown = _unknown_extent(knl, name, shape, storage)
         if unknown is not None:
-            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the "
-                               "sizes.")] = None
+            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is not an affine form of "
+                               "the sizes.")] = None
         shape = tuple(e if e is None or is_piecewise(e) else None for e in shape)
         for a in accesses:
             count += 1
@@ -84,7 +84,7 @@ def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) 
 # Coverage
 
 def coverage(lowered: Lowered) -> Check:
-    """Is each value of a temporary written before it is read?
+    """Check that each value of a temporary is written before it is read.
 
     Elements of outputs that are not written, or written more than once, are legal: notes list them.
     """
@@ -112,15 +112,15 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     must_writes = [a.relation for a in writes if a.exact]
     extents = [e for e in shape if e is not None]
     if not must_writes or len(extents) < len(shape):
-        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
-        return f"{name}: which elements are written is not known, as {doubt}"
+        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is unknown")
+        return f"{name}: which elements are written is unknown, because {doubt}"
     try:
         known = affordable(lambda: (missed(must_writes, extents, lowered.kernel.assumptions),), otherwise=None,
                            budget=IMPORTANT)
     except NotAffineError:
-        return f"{name}: whether every element is written is not known, its shape being no affine form"
+        return f"{name}: whether every element is written is unknown, because its shape is not an affine form"
     if known is None:
-        return f"{name}: whether every element is written is not known, as isl gave up after {IMPORTANT:_} operations"
+        return f"{name}: whether every element is written is unknown: isl stopped after {IMPORTANT:_} operations"
     (gaps,) = known
     rest = " whatever the data" if len(must_writes) < len(writes) else ""
     more = affordable(lambda: _more_than_once(writes), otherwise=True)

@@ -108,7 +108,7 @@ def _program(subject: Subject) -> Check:
     """Translation validation."""
     found = tuple(undecided(str(f)) if f.kind == "undecided" else refuted(VerificationError(str(f), check="program"))
                   for f in validate(subject.lowered))
-    return Check("program", "the loop program does what the launches say", found, claim="program")
+    return Check("program", "the loop program executes the launches", found, claim="program")
 
 
 #: The checks before code generation, in this order, and last the additional one of ``verify="full"``.
@@ -154,7 +154,8 @@ def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
 def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = False) -> Report:
     """Check *knl* and its lowered form: order, bounds, coverage, races and barriers.
 
-    A refutation raises nothing: read the report, or call its ``raise_if_refuted``.
+    The result is a :class:`loopkit.Report`. A refuted check raises no error: print the report, or call
+    ``raise_if_refuted`` of the report.
 
     :arg target: the target that *knl* is lowered for, as in :func:`loopkit.lower`.
     :arg full: also prove that the loop program executes the lowered kernel (translation validation).
@@ -168,7 +169,7 @@ def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = 
       bounds    proven     2 accesses
       coverage  proven     no temporaries
           y: every element is written once
-      races     proven     y: written and seen by several threads
+      races     proven     y: written, and shared between threads
       barriers  proven     none
     """
     return report_of(subject_of(knl, resolve_target(target).machine), full=full)
@@ -176,7 +177,7 @@ def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = 
 
 @checked
 def check_legal(knl: LoopKernel) -> Report:
-    """Does the order of *knl*, with its parallel inames, keep every dependence?
+    """Check that the order of *knl*, with its parallel inames, keeps every dependence.
 
     >>> knl = lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]")
     >>> print(lk.check_legal(knl))
@@ -188,7 +189,7 @@ def check_legal(knl: LoopKernel) -> Report:
 
 @checked
 def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """Do two threads access one element without an order, one of them writing?
+    """Check that no two threads access one element without an order between them, if one of them writes.
 
     The check examines the lowered kernel with its barriers: threads of one block on shared and global memory, and
     blocks of one launch on global memory.
@@ -197,14 +198,14 @@ def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     >>> print(lk.check_races(knl))
     kernel 'reversed': proven
-      races     proven     t, y: written and seen by several threads
+      races     proven     t, y: written, and shared between threads
     """
     return _one_report(knl, target, "races")
 
 
 @checked
 def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """Does every access stay inside its array, for all sizes that the assumptions allow?
+    """Check that every access stays inside its array, for all sizes that the assumptions allow.
 
     Temporaries have the shape of their allocated storage.
 
@@ -220,9 +221,9 @@ def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
 
 @checked
 def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """List the elements of the outputs that are written, and prove that no temporary is read before it is written.
+    """Check that no temporary is read before it is written, and list the written elements of the outputs.
 
-    An output may be written in part, and an element more than once; the report notes both.
+    An output may be written in part, and an element more than once; the notes of the report list both.
 
     >>> knl = lk.make_kernel("{[i]: 1<=i<n-1}", "out[i] = a[i-1] + a[i+1]", name="ends")
     >>> print(lk.check_coverage(lk.add_dtypes(knl, {"a": np.float32})))
@@ -235,7 +236,7 @@ def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Repor
 
 @checked
 def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """List the conflicts that each barrier of the lowered kernel orders, missing barriers, and needless ones.
+    """Check the barriers of the lowered kernel: list the conflicts that each orders, and missing and needless barriers.
 
     A barrier that not all threads of a block execute is refuted.
 
@@ -258,14 +259,15 @@ _WIDTH = 110
 @checked
 def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Layout | None = None,
                   verify: bool | str | None = None) -> GeneratedCode:
-    """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
+    """Generate the source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
-    :arg layout: the arrays' memory layout for the text; default: C order, 32-bit indices.
+    :arg layout: the memory layout of the arrays; default: C order, 32-bit indices.
     :arg verify: ``False`` (or ``"off"``): no checks; ``True`` (or ``"on"``): the checks; ``"full"``: also translation
-        validation; ``None``: the kernel's options decide. The head of a CUDA text lists what is proven and what is not.
+        validation; ``None``: as set in the options of the kernel. The head of a CUDA text lists the claims that are
+        proven, and those that are not.
     :raises PreconditionError: *target* or *verify* does not exist.
-    :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
+    :raises TypeInferenceError: a dtype is unknown; see :func:`loopkit.add_dtypes`.
     :raises BoundsError: an access is outside its array for some sizes.
     :raises VerificationError, IllegalTransformError: another check refutes the kernel; also the errors of
         :func:`loopkit.lower`.

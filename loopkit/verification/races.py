@@ -35,8 +35,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
             shared.update(dict.fromkeys(conflicts.shared))
         missing, early = _unordered(conflicts)
         findings.update(dict.fromkeys((*missing, *_at_once(conflicts), *_across_blocks(conflicts), *early)))
-    summary = (f"{', '.join(shared)}: written and seen by several threads" if shared
-               else "nothing that several threads see is written")
+    summary = (f"{', '.join(shared)}: written, and shared between threads" if shared
+               else "no written array is shared between threads")
     return Check("races", summary, tuple(findings), claim="no races")
 
 
@@ -197,5 +197,5 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
 def _divergent_barriers(launch: Launch, function: Function) -> Iterator[Finding]:
     for node, why in divergent_nodes(function.body, divergent_names(function, launch.mapping.thread_names)):
         yield refuted(VerificationError(
-            f"In '{function.name}' {noun_of(node)} stands {why}, which may differ between the threads of a block.",
-            check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
+            f"In '{function.name}' {noun_of(node)} is {why}, which may differ between the threads of a block.",
+            check="barriers", hint="this is a bug of loopkit: please report it with the kernel"))

@@ -10,7 +10,7 @@ from loopkit.shown import Shown
 
 
 class Verdict(Enum):
-    """The result of a check; a later member outweighs an earlier one."""
+    """The result of a check; the result of several checks is the last of theirs in this order."""
 
     PROVEN = "proven"
     ASSUMED = "assumed"
@@ -28,7 +28,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, repr=False)
 class Finding(Shown):
-    """A statement that is not proven.
+    """A claim that is assumed, undecided or refuted.
 
     :ivar witness: for a refutation: sizes, instances and element, as text.
     :ivar error: the error that :meth:`Report.raise_if_refuted` raises.
@@ -87,12 +87,12 @@ class Mismatch(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Check(Shown):
-    """One question about a kernel and its answer.
+    """One check of a kernel and its result.
 
     :ivar name: ``"order"``, ``"races"``, ``"bounds"``, ``"coverage"``, ``"barriers"``, ...
     :ivar summary: the checked objects, in a few words.
     :ivar claim: the claim for the head of a generated text if all is proven; ``""``: none.
-    :ivar findings: everything that is not proven.
+    :ivar findings: the claims that are not proven.
     :ivar notes: information without influence on the verdict.
     """
 

@@ -85,7 +85,7 @@ def findings(lowered: Lowered) -> Iterator[Mismatch]:
         try:
             yield from _of_launch(lowered, launch, function)
         except NotAffineError as err:
-            yield Mismatch("undecided", launch.name, "", f"'{err}' is no affine form")
+            yield Mismatch("undecided", launch.name, "", f"'{err}' is not an affine form")
     yield from _of_host(lowered)
 
 
@@ -295,12 +295,12 @@ class _OrderCheck(LaunchCheck):
         a, b = first.assign.statement, second.assign.statement
         real = self.grid.real(pairs.domain(), first.coordinates)
         if real is None:
-            text = f"whether '{b}' conflicts with '{a}' in a block that exists is not known"
+            text = f"whether '{b}' conflicts with '{a}' in an existing block is unknown"
             yield from self.mismatch("undecided", b, text)
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         kind, what = (
-            ("order", "runs later, although it has to come first") if event is None else
+            ("order", "runs later, although it must run first") if event is None else
             (event.value, "is asynchronous, with no wait between that is proven to cover it") if event.needs_wait else
             ("barrier", "runs on another thread with no barrier between"))
         on = f"on '{array}'" if array else "by dep="

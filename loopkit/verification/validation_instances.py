@@ -34,7 +34,7 @@ class InstanceCheck(LaunchCheck):
         for s, bound in self.launch.statements.items():
             given = {tuple(x for x, _ in e.assign.instance) for e in self.executions.get(s, ())}
             if not given <= {bound.statement.inames}:
-                yield from self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
+                yield from self.mismatch("undecided", s, f"the program does not determine the instances of '{s}'")
                 continue
             try:
                 yield from self._instances(bound, self.executions.get(s, ()))
@@ -42,9 +42,9 @@ class InstanceCheck(LaunchCheck):
                     yield from self._conditions(bound, execution)
                     yield from self._elements(bound, execution)
             except NotAffineError as err:
-                yield from self.mismatch("undecided", s, f"'{err}' is no affine form")
+                yield from self.mismatch("undecided", s, f"'{err}' is not an affine form")
         for s in self.executions.keys() - self.launch.statements.keys():
-            yield from self.mismatch("outside", s, f"'{s}' is no statement of this launch")
+            yield from self.mismatch("outside", s, f"'{s}' is not a statement of this launch")
         yield from self._boxes()
         yield from self._arrivals()
 
@@ -59,13 +59,13 @@ class InstanceCheck(LaunchCheck):
         if not unplaced.is_empty():
             real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
-                text = f"whether each instance of '{s.id}' has a thread cannot be told"
+                text = f"whether each instance of '{s.id}' has a thread is undecided"
                 yield from self.mismatch("undecided", s.id, text)
             else:
-                yield from self.mismatch("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+                yield from self.mismatch("missing", s.id, f"an instance of '{s.id}' has no thread", real, own)
         axis = self.grid.misplaced(s.inames)
         if axis is not None:
-            text = f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames"
+            text = f"the place of '{s.id}' on '{axis}' differs from the packing of its inames in the kernel"
             yield from self.mismatch("undecided", s.id, text)
             return
         left = wanted
@@ -74,7 +74,7 @@ class InstanceCheck(LaunchCheck):
                 self.kernel.value_params, execution.coordinates, data_params(self.kernel, s.domain))
             if unknown:
                 yield from self.mismatch("undecided", s.id, f"'{s.id}' is in a loop whose bounds are read from "
-                                    f"'{min(unknown)}', and its instances do not")
+                                    f"'{min(unknown)}', unlike its instances")
                 continue
             relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])
             if not relation.is_injective():
@@ -84,11 +84,11 @@ class InstanceCheck(LaunchCheck):
             run = relation.range()
             yield from self.mismatch("outside", s.id, f"'{s.id}' is executed outside of its instances",
                                       run.subtract(wanted), names)
-            yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance at two places",
+            yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance in two places",
                                       run.intersect(wanted).subtract(left), names)
             left = left.subtract(run)
         left = left if left.is_empty() else self._meant(s, left, names)
-        yield from self.mismatch("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+        yield from self.mismatch("missing", s.id, f"'{s.id}' does not execute an instance", left, names)
 
     def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
@@ -151,7 +151,7 @@ class InstanceCheck(LaunchCheck):
                 continue
             needed = self._there(ends[1], copies).apply(
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
-            # bounds read from memory may have widened the domain
+            # bounds read from memory may have extended the domain
             own = _own_names(ends[0].statement)
             needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own))).intersect(
                 self.grid.onto((*copies, *own), self.grid.points))
@@ -178,12 +178,12 @@ class InstanceCheck(LaunchCheck):
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
-                                    f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
+                                    f"{'holds' if holds else 'does not hold'}, which is not its own condition")
         for c, h in own:
-            # it has this truth at all of these instances, or the program asks for it
+            # it has this truth at all of these instances, or the program evaluates it
             around = (h, *(condition for condition, holds in execution.conditions if holds == h))
             if not any(self._difference(execution, c, other) is None for other in around):
-                text = f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not"
+                text = f"'{s.id}' runs even if {c} {'does not hold' if h else 'holds'}"
                 yield from self.mismatch("outside", s.id, text)
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
@@ -201,7 +201,7 @@ class InstanceCheck(LaunchCheck):
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
                 here, wanted, points = found
-                yield from self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
+                yield from self.mismatch(kind, s.id, f"'{s.id}' has {here} instead of {wanted}", points,
                                     execution.coordinates)
 
     def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None,
@@ -258,7 +258,7 @@ class InstanceCheck(LaunchCheck):
                             for x in elements_of(substitute(expr, e.names), (array.name,)))
                 for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
-                    text = f"'{s}' leaves the {extent} elements along an axis of '{array.name}'"
+                    text = f"'{s}' accesses an element beyond the {extent} elements along an axis of '{array.name}'"
                     yield from self.mismatch("box", s, text, e.where(outside), e.coordinates)
 
 

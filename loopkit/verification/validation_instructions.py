@@ -88,7 +88,7 @@ class VectorCheck(LoopCheck):
             if vector.loaded and (condition is not None or not read):
                 yield from self._whole(vector, assign.statement)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
-            yield from self._found(assign.statement, f"data decide which iterations of '{loop.iname}' run")
+            yield from self._found(assign.statement, f"the executed iterations of '{loop.iname}' depend on data")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)
@@ -103,7 +103,7 @@ class VectorCheck(LoopCheck):
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
             yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
-                                   f"'{s}' does {'not ' if vector.stored else ''}write")
+                                   f"'{s}' {'does not write' if vector.stored else 'writes'}")
         if vector.loaded and not vector.stored and all(
                 distance(loop, vector, e) is None for e in must_reads(assign)):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
@@ -113,7 +113,7 @@ class VectorCheck(LoopCheck):
         *rows, last = element.index_tuple
         following = substitute(last, {loop.iname: p.Sum((p.Variable(loop.iname), 1))})
         if affine_difference(following, last) != 1 or any(loop.iname in variables(i) for i in rows):
-            yield from self._found(s, f"{element} does not move on by one element with '{loop.iname}'")
+            yield from self._found(s, f"{element} does not advance by one element with '{loop.iname}'")
         for i in assign.instructions:
             if i.claims(element, assign.target):
                 yield from self._found(s, f"{element} is moved without {i.noun}")
@@ -132,7 +132,7 @@ class VectorCheck(LoopCheck):
             given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
                           and a.elements % length == 0), None)
             if given is None:
-                yield from self._found(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+                yield from self._found(s, f"no fact shows that '{name}' begins at a multiple of {length} elements")
             elif not given.strides:
                 shape = (0,)*len(shape)                     # so do rows, whatever their length
             elif not _follow_each_other(given.strides, shape):
@@ -141,12 +141,12 @@ class VectorCheck(LoopCheck):
             dtype = storage.dtype
             shape = storage.in_memory
             if storage.swizzle is not None and storage.swizzle.chunk % length:
-                yield from self._found(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
+                yield from self._found(s, f"'{name}' is swizzled: {length} elements are not adjacent")
         else:
-            yield from self._found(s, f"'{name}' is no array in memory")
+            yield from self._found(s, f"'{name}' is not an array in memory")
             return
         if length < 2 or len(every) % length or length * dtype.itemsize > WIDEST:
-            yield from self._found(s, f"{len(every)} elements of '{name}' are no accesses of {length}")
+            yield from self._found(s, f"{len(every)} elements of '{name}' are not accesses of {length}")
             return
         first = vector.at(e.loop.iname, every.start)
         number: Expression = 0
@@ -154,11 +154,11 @@ class VectorCheck(LoopCheck):
             # the alignment of a row is the extent's remainder
             rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector.assumed))
             if rest is None:
-                yield from self._found(s, f"rows of '{name}' may begin at no multiple of {length} elements")
+                yield from self._found(s, f"rows of '{name}' may not begin at a multiple of {length} elements")
                 return
             number = add(multiply(rest, number), index)
         odd = e.where(p.Comparison(remainder(substitute(number, e.names), length), "!=", 0))
-        yield from self._found(s, f"{first} may begin at no multiple of {length} elements",
+        yield from self._found(s, f"{first} may not begin at a multiple of {length} elements",
                                odd.intersect_params(self._sizes(vector.assumed)))
 
     def _sizes(self, assumed: Sequence[Assumed]) -> Set:
@@ -175,25 +175,25 @@ class VectorCheck(LoopCheck):
     def _whole(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
         if not self._is_input(vector.array):
-            yield from self._found(s, f"'{vector.name}' is loaded whole from '{vector.array}', which is no input of "
-                                   "this launch")
+            yield from self._found(s, f"'{vector.name}' is loaded as a whole from '{vector.array}', which is not an "
+                                   "input of this launch")
             return
-        yield from self._found(s, f"{vector.element}, which '{vector.name}' is loaded from, may lie outside",
+        yield from self._found(s, f"{vector.element}, the source of '{vector.name}', may be outside its array",
                                self._beyond(vector.element, vector.assumed, vector.inside))
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
         s, vectors = assign.statement, vectors_of(self.execution.loop)
         if not any(v.stored and not v.loaded for v in vectors):
-            yield from self._found(s, f"'{s}' stores what it need not compute")
+            yield from self._found(s, f"'{s}' stores a value that it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             name = array_of(element)
             assumed = next((v.assumed for v in vectors if v.array == name), ())
             if not (self._is_input(name) and assumed) or None in self._shape(name):
-                yield from self._found(s, f"{element}, which '{s}' need not read, is no element of an input with "
-                                       "vectors")
+                yield from self._found(s, f"{element}, which '{s}' need not read, is not an element of an input "
+                                       "with vectors")
                 continue
-            yield from self._found(s, f"{element}, which '{s}' need not read, may lie outside",
+            yield from self._found(s, f"{element}, which '{s}' need not read, may be outside its array",
                                    self._beyond(element, assumed))
 
     def _beyond(self, element: p.Subscript, assumed: Sequence[Assumed], inside: Expression | None = None) -> Set:
@@ -268,7 +268,7 @@ class WarpRegisterCheck(LaunchCheck):
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
-                    yield from self.mismatch("undecided", "", f"'{err}' is no affine form")
+                    yield from self.mismatch("undecided", "", f"'{err}' is not an affine form")
 
     def _of_array(self, array: Array) -> Iterator[Mismatch]:
         own: list[tuple[Execution, Map]] = []
@@ -304,8 +304,8 @@ class WarpRegisterCheck(LaunchCheck):
                 threads = threads.where(*bounded_by(x, low, high + 1))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 yield from self.mismatch(
-                    "lane", s, f"'{reader}' reads an element of '{array.name}' that a lane spoils which has no part in "
-                    f"'{s}'", pairs.domain(), write.domain.inames)
+                    "lane", s, f"'{reader}' reads an element of '{array.name}' that is clobbered by a lane "
+                    f"outside of '{s}'", pairs.domain(), write.domain.inames)
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
               number: Expression) -> Iterator[Mismatch]:
@@ -314,7 +314,7 @@ class WarpRegisterCheck(LaunchCheck):
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
         s = e.assign.statement
-        text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
+        text = f"'{s}' reads an element of '{array.name}' from a lane that holds another element"
         yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
 
 
@@ -334,13 +334,13 @@ class ProductCheck(LoopCheck):
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.loop
         loops, assign = nest_of(loop)
-        wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
+        wrong = "is not a nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
             yield from self.mismatch("product", "" if assign is None else assign.statement,
                                      f"the product over '{loop.iname}' {wrong}")
             return
         if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
-            text = f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be"
+            text = f"'{assign.statement}' is a product of matrices that some lanes of a warp may not execute"
             yield from self.mismatch("divergent", assign.statement, text)
             return
         yield from self._elements(loop, loops, assign)
@@ -351,7 +351,7 @@ class ProductCheck(LoopCheck):
         meant = {x: 2 for x in (product.row, product.column) if x is not None} | {product.depth: 4*len(product.right)}
         if {x.iname: x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) and x.step == 1 else None
                 for x in loops} != meant or len(loops) != len(meant):
-            return f"has not the loops of {product}"
+            return f"has other loops than {product}"
         if product.rows != (1 if product.row is None else 2) or len(product.left) != product.rows*len(product.right):
             return f"loads {len(product.left)} and {len(product.right)} elements"
         match assign:
@@ -365,10 +365,10 @@ class ProductCheck(LoopCheck):
             return f"adds to {', '.join(map(str, sums))}, which are not all different"
         storage = self.storages.get(array_of(sums[0]))
         if storage is None or storage.space is not AddressSpace.PRIVATE or storage.dtype != np.float64:
-            return f"adds to '{array_of(sums[0])}', which is no register in float64 of a thread"
+            return f"adds to '{array_of(sums[0])}', which is not a float64 register of a thread"
         for e in (*factors, *product.left, *product.right):
             if not self._shared(e):
-                return f"loads {e}, which is not in float64 where all lanes see it"
+                return f"loads {e}, which is not a float64 element that all lanes can read"
         return ""
 
     def _shared(self, element: p.Subscript) -> bool:
@@ -414,7 +414,7 @@ class ProductCheck(LoopCheck):
         same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
+        text = f"an iteration of '{loop.iname}' reads {read}, but another lane provides {given}"
         yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
 
 

@@ -41,7 +41,7 @@ class Execution:
     :ivar names: the constants in scope in terms of the coordinates.
     :ivar path: the child of each block or the branch taken, and the loops.
     :ivar conditions: the non-affine conditions around it, each with its truth value.
-    :ivar instruction: that of the region, or of the loops, around it.
+    :ivar instruction: the instruction of the region, or of the loops, around it.
     """
 
     coordinates: tuple[str, ...]
@@ -226,8 +226,8 @@ class LaunchCheck:
             real = self.grid.real(points, names)
             if real is None:
                 kind = "undecided"
-                text = (f"whether {text} cannot be told, as {', '.join(self.grid.by_sizes) or 'nothing'} share axes in "
-                        "parts that sizes give")
+                text = (f"whether {text} is undecided, because {', '.join(self.grid.by_sizes) or 'no inames'} share "
+                        "axes in parts that depend on sizes")
             else:
                 found = lexmin_point(real, names)
                 assert found is not None

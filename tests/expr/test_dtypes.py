@@ -90,12 +90,12 @@ def test_complex_maximum_over_an_iname() -> None:
 
 def test_numbers_of_numpy_are_not_weak() -> None:
     assert type_of(np.float32(2), NAMES.get) == np.float32
-    with pytest.raises(TypeError, match="no number"):
+    with pytest.raises(TypeError, match="not a number"):
         type_of("2", NAMES.get)         # type: ignore[arg-type]
 
 
 def test_a_node_of_no_operation_of_the_language() -> None:
-    with pytest.raises(TypeError, match="BitwiseNot is no node"):
+    with pytest.raises(TypeError, match="BitwiseNot is not a node"):
         variables(p.BitwiseNot(p.Variable("x")))
 
 

@@ -1,6 +1,6 @@
 // proven: order (15 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 
-// a value that one block passes to another: 4 bytes of it in each word, below a flag that says they are there
+// a value that one block passes to another: 4 bytes of it in each word, below a flag that is set once they are there
 template <typename T> struct flagged {
     using type = T;
     static constexpr int count = (sizeof(T) + 3) / 4;

@@ -7,7 +7,7 @@ void transpose_swizzled(const float *restrict a, float *restrict b, const int m,
         for (int g0_ = 0; g0_ < (m + 31) / 32; ++g0_) {
             const int i_outer = g1_;
             const int j_outer = g0_;
-            float a_fetch[32][32];  // of row r, column c lies at c ^ (4*(r % 8))
+            float a_fetch[32][32];  // column c of row r is at c ^ (4*(r % 8))
 
             if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 32; ++l1_) {

@@ -10,7 +10,7 @@ transpose_swizzled(const float *__restrict__ a, float *__restrict__ b, const int
     const int a_dim_1 = threadIdx.x;
     const int i_inner_outer = threadIdx.x;
     const int j_inner = threadIdx.y;
-    __shared__ __align__(16) float a_fetch[32][32];  // of row r, column c lies at c ^ (4*(r % 8))
+    __shared__ __align__(16) float a_fetch[32][32];  // column c of row r is at c ^ (4*(r % 8))
 
     if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // a full tile
         if (a_dim_0_outer <= 7) {

@@ -193,7 +193,7 @@ def test_other_sizes_and_seeds() -> None:
 
 def test_sizes_without_the_witness() -> None:
     err = refusal(LINE, "a[i+1] = a[i] + b[i]", tag("i:g.0"))
-    with pytest.raises(lk.CallError, match=r"insn\[i=1\] is no instance at these sizes"):
+    with pytest.raises(lk.CallError, match=r"insn\[i=1\] is not an instance at these sizes"):
         err.replay(n=1)
     with pytest.raises(lk.CallError, match="not allowed by the kernel's assumptions"):
         err.replay(n=-1)

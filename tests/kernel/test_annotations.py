@@ -119,7 +119,7 @@ def test_wrong_kinds_for_the_library(name: str) -> None:
         for value in WRONG:
             if not fits(value, parameter.annotation):
                 needed = {"rowptr": np.array([0, 2, 5])} if name == "csr_pieces" else {}
-                with pytest.raises(lk.PreconditionError, match=f"{name}: {parameter.name}= is "):
+                with pytest.raises(lk.PreconditionError, match=f"{name}: {parameter.name}= must be "):
                     function(**{**needed, parameter.name: value})
 
 
@@ -180,14 +180,15 @@ def test_fits(value: object, kind: Any, expected: bool) -> None:
 
 @pytest.mark.parametrize(("call", "message", "hint"), [
     (lambda: lk.tile(twice(), ["i"]),                                                      # type: ignore[arg-type]
-     "tile: tile_sizes= is a mapping of texts to integers, not ['i'].", 'for example lk.tile(knl, {"i": 32, "j": 32})'),
+     "tile: tile_sizes= must be a mapping of texts to integers, not ['i'].",
+     'for example lk.tile(knl, {"i": 32, "j": 32})'),
     (lambda: lk.reverse(twice(), "i", within=3),                                           # type: ignore[arg-type]
-     "reverse: within= is a text, a list of texts or None, not 3.", "the default is within=None"),
+     "reverse: within= must be a text, a list of texts or None, not 3.", "the default is within=None"),
     (lambda: lk.tag_inames(twice(), ["i:l.0"]),                                            # type: ignore[list-item]
-     "tag_inames: iname_to_tag= is a mapping of texts to texts or InameTag objects, a list of tuples (a text, a text "
-     "or an InameTag) or a text, not ['i:l.0'].", None),
+     "tag_inames: iname_to_tag= must be a mapping of texts to texts or InameTag objects, a list of tuples (a text, a "
+     "text or an InameTag) or a text, not ['i:l.0'].", None),
     (lambda: lk.library.copy(threads="256"),                                               # type: ignore[arg-type]
-     "copy: threads= is an integer or None, not '256'.", "the default is threads=None")])
+     "copy: threads= must be an integer or None, not '256'.", "the default is threads=None")])
 def test_messages(call: Callable[[], object], message: str, hint: str | None) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         call()

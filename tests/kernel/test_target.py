@@ -19,7 +19,7 @@ def test_names_stand_for_targets() -> None:
     assert [resolve_target(name) for name in TARGETS] == [cls() for cls in TARGETS.values()]
     assert resolve_target(None) == lk.CudaTarget()
     assert resolve_target(lk.CudaTarget(arch="sm_80")) == lk.CudaTarget(arch="sm_80")
-    with pytest.raises(lk.PreconditionError, match="'metal' is no target") as err:
+    with pytest.raises(lk.PreconditionError, match="'metal' is not a target") as err:
         lk.lower(row_sums(64), "metal")
     assert "'cuda'" in (err.value.hint or "")
     assert "lk.CTarget(...)" in (err.value.hint or "")

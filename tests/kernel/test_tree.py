@@ -18,12 +18,12 @@ def two_launches() -> lk.LoopKernel:
 
 def test_a_statement_stands_in_the_order_once() -> None:
     knl = two_launches()
-    with pytest.raises(InternalError, match="'insn' is in the order twice"):
+    with pytest.raises(InternalError, match="order contains 'insn' twice"):
         reordered(knl, seq(knl.tree, Loop("i", Leaf("insn"))))
 
 
 def test_a_statement_stands_in_one_launch() -> None:
     ordered = lk.lower(two_launches(), stop="schedule").scheduled
     first, second = ordered.launches
-    with pytest.raises(InternalError, match="'insn' is in the order twice"):
+    with pytest.raises(InternalError, match="order contains 'insn' twice"):
         replace(ordered, launches=(first, replace(second, tree=seq(first.tree, second.tree))))

@@ -66,7 +66,7 @@ def test_address_spaces_by_name(space: Any) -> None:
 
 @pytest.mark.parametrize("space", ["register", "LOCAL", 3, [], True, "warp", AddressSpace.WARP])
 def test_what_is_no_address_space(space: Any) -> None:
-    with pytest.raises(PreconditionError, match="'t' has the address space") as caught:
+    with pytest.raises(PreconditionError, match="'t' cannot have the address space") as caught:
         make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
     assert caught.value.hint == "the address spaces are private, shared (or local) and global"
 

@@ -118,7 +118,7 @@ def test_a_size_called_np() -> None:
 @pytest.mark.parametrize("name", ["MAX", "Min", "nan", "infty", "mod", "rat"])
 def test_words_of_isl(name: str) -> None:
     """isl reads them in any case; arrays may be called so."""
-    with pytest.raises(lk.ParseError, match=f"'{name}' is a word of isl's notation"):
+    with pytest.raises(lk.ParseError, match=f"'{name}' is a keyword of isl's notation"):
         lk.make_kernel(f"{{[i]: 0<=i<{name}}}", "y[i] = 1")
     lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {name}[i]")
 

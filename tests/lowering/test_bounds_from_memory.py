@@ -114,7 +114,7 @@ def test_each_thread_has_bounds_of_its_own(name: str) -> None:
     with pytest.raises(lk.ScheduleError, match="may differ between the threads of a block") as err:
         lk.lower(knl)
     assert "'insn' computes first for each b." in str(err.value)
-    assert "give such values to blocks" in str(err.value)
+    assert "compute such values per block" in str(err.value)
 
 
 @pytest.mark.parametrize("lanes", [8, 48])

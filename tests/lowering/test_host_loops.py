@@ -232,7 +232,7 @@ def test_a_loop_that_the_host_cannot_run_has_no_value_from_one_block_for_all() -
     knl = lk.make_kernel("{[t, i]: 0<=t<4 and 0<=i<n}", "<> s = 2*x[t] {id=one}\ny[t, i] = s*z[i] {id=each}")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x,z": F32}), {"t": "unr", "i": "g.0"})
     knl = lk.set_temporary_address_space(knl, "s", "global")
-    with pytest.raises(lk.IllegalTransformError, match="'one' runs in one block and 'each' in all of them") as err:
+    with pytest.raises(lk.IllegalTransformError, match="'one' runs in one block and 'each' in all blocks") as err:
         lk.lower(knl)
     assert "'t' is tagged unr" in str(err.value)
     assert "end the sequential loop between the two" in str(err.value)

@@ -120,7 +120,7 @@ def test_launches_are_cut_again_where_storage_shows_that_values_cross_blocks(mon
 @pytest.mark.parametrize("use", [validate, lambda low: write_code(low, lk.CTarget(), Layout())])
 def test_what_is_not_finished_is_no_program(use: Callable[[Lowered], object]) -> None:
     assert use(lk.lower(shown("roots"))) is not None
-    with pytest.raises(lk.PreconditionError, match="as far as the stage 'vectors'"):
+    with pytest.raises(lk.PreconditionError, match="only to the stage 'vectors'"):
         use(lk.lower(shown("roots"), stop="vectors"))
 
 

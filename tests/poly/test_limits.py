@@ -124,7 +124,7 @@ def test_the_end_of_the_budget_is_no_other_error(name: str, monkeypatch: pytest.
     except lk.UndecidedError as err:
         said = str(err)
     # a hint that nobody found, what asks nothing, and pictures that leave something out
-    assert "isl gave up after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality") \
+    assert "isl stopped after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality") \
         or (name in ("a refusal's picture", "a refusal as HTML") and ", ..., " in said) or "distances unknown" in said
 
 

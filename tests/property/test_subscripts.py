@@ -188,7 +188,7 @@ def test_a_copy_of_a_part_of_a_subscript(rule: str, expression: str, dtype: str 
 
 
 def test_a_rule_that_is_an_index_and_a_value() -> None:
-    with pytest.raises(lk.PreconditionError, match=r"part of a subscript.*and of a value"):
+    with pytest.raises(lk.PreconditionError, match=r"used in a subscript.*and in a value"):
         precomputed("s[p]*2", "x[f(i)] + f(i)")
 
 

@@ -107,8 +107,9 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"duration": "long"}, "duration= is a number, not 'long'"), ({"warmup": 1.5}, "warmup= is an integer, not 1.5"),
-    ({"rotate": 2}, "rotate= is True or False, not 2")])
+    ({"duration": "long"}, "duration= must be a number, not 'long'"),
+    ({"warmup": 1.5}, "warmup= must be an integer, not 1.5"),
+    ({"rotate": 2}, "rotate= must be True or False, not 2")])
 def test_options_of_timing_are_checked(options: dict[str, object], said: str) -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     with pytest.raises(lk.PreconditionError, match=said):

@@ -27,7 +27,7 @@ def twice() -> lk.LoopKernel:
 
 def test_a_stride_between_elements() -> None:
     x = np.zeros(4, [("a", np.complex128), ("b", np.float64)])["a"]       # aligned to half of an element
-    with pytest.raises(lk.CallError, match="stride of 24 bytes, which is no multiple of its 16-byte elements"):
+    with pytest.raises(lk.CallError, match="stride of 24 bytes, not a multiple of its 16-byte elements"):
         lk.compile(twice(), target="c")(x=x)
 
 

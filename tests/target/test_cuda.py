@@ -357,7 +357,7 @@ def test_the_host_needs_no_dynamic_memory() -> None:
 
 
 def test_nothing_else_is_called_like_the_memory() -> None:
-    with pytest.raises(lk.ParseError, match="'shared_memory_' is what the generated code calls"):
+    with pytest.raises(lk.ParseError, match="'shared_memory_' is used in generated code"):
         lk.make_kernel("{[i]: 0<=i<n}", "y[i] = shared_memory_[i]")
 
 

@@ -86,9 +86,9 @@ def test_dtypes_that_will_not_do(dtype: object, subject: str) -> None:
 
 def test_what_must_be_known() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y = sum(i, a[i])")
-    with pytest.raises(lk.PreconditionError, match="'a' is not known yet"):
+    with pytest.raises(lk.PreconditionError, match="'a' is unknown"):
         lk.set_accumulator_dtype(knl, np.float32)
-    with pytest.raises(lk.PreconditionError, match="cannot hold what is loaded from 'a'"):
+    with pytest.raises(lk.PreconditionError, match="cannot hold all values of 'a'"):
         lk.set_accumulator_dtype(lk.add_dtypes(knl, {"a": np.float64}), np.float32)
     rule = lk.make_kernel("{[i]: 0<=i<n}", "f(j) := a[j]*a[j]\ny = sum(i, f(i))")
     rule = lk.add_dtypes(rule, {"a": HALF})

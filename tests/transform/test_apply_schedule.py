@@ -1,4 +1,4 @@
-"""apply_schedule: an order given whole."""
+"""apply_schedule: a new order of all statements."""
 from __future__ import annotations
 
 import pytest
@@ -351,9 +351,9 @@ def test_two_instances_at_one_time() -> None:
     with pytest.raises(lk.ScheduleError) as caught:
         lk.apply_schedule(scaled_matrix(), {"insn": "[i]"})
     assert caught.value.message.startswith(
-        "The schedule of 'insn' would run insn[i=0, j=0] and insn[i=0, j=1] at one time, with ")
+        "The schedule of 'insn' runs insn[i=0, j=0] and insn[i=0, j=1] at the same time, with ")
     assert "m = 2" in caught.value.message
-    assert caught.value.hint == "add j, or a form of it, as one more time"
+    assert caught.value.hint == "add j, or a form of it, as a last dimension"
 
 
 @pytest.mark.parametrize(("schedules", "error", "subject"), [
@@ -369,9 +369,9 @@ def test_parts_refused(schedules: dict[str, str], error: type[lk.LoopkitError], 
 
 
 def test_parts_in_loops_of_their_own_must_be_named() -> None:
-    with pytest.raises(lk.ScheduleError, match="The parts of 'insn' are in loops of their own") as caught:
+    with pytest.raises(lk.ScheduleError, match="The parts of 'insn' are in separate loops") as caught:
         lk.apply_schedule(lk.prioritize_loops(matvec(), "k, i"), {"insn": "[i]"})
-    assert caught.value.hint == "give each a schedule: insn.k.init, insn.k.update, insn"
+    assert caught.value.hint == "give each part a schedule: insn.k.init, insn.k.update, insn"
 
 
 def test_parts_of_a_reduction_share_their_inames() -> None:

@@ -72,9 +72,9 @@ def test_an_assumption_gives_a_reason(reason: str) -> None:
 
 @pytest.mark.parametrize("unsafe", ["no", "False", 1, None])
 def test_unsafe_is_said_in_so_many_words(unsafe: object) -> None:
-    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+    with pytest.raises(lk.PreconditionError, match="unsafe= must be True or False"):
         lk.tag_inames(recurrence(), "i:l.0", unsafe=unsafe)  # type: ignore[arg-type]
-    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+    with pytest.raises(lk.PreconditionError, match="unsafe= must be True or False"):
         lk.reverse(recurrence(), "i", unsafe=unsafe)  # type: ignore[arg-type]
 
 

@@ -202,7 +202,7 @@ def test_other_refusals() -> None:
         lk.add_block_flags(knl, "whole")
     with pytest.raises(lk.StorageError, match="is declared shared"):
         lk.generate_code(on_blocks(lk.set_temporary_address_space(knl, "part", "local")))
-    with pytest.raises(lk.StorageError, match="'read' has a condition or a bound of 'part', for which readers wait"):
+    with pytest.raises(lk.StorageError, match="Readers wait for 'part', but a condition or a bound of 'read' reads it"):
         lk.add_block_flags(make("{[b]: 0<=b<n}", """
             for b
                 <> part[b] = x[b]
@@ -218,7 +218,7 @@ def test_other_refusals() -> None:
             y[b] = part[b]
         end
         """, x=F32)
-    with pytest.raises(lk.StorageError, match="wait for one value, and 'add' updates it"):
+    with pytest.raises(lk.StorageError, match="wait for a single write, but 'add' updates it"):
         lk.add_block_flags(updated, "part")
 
 

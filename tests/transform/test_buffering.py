@@ -315,7 +315,7 @@ def test_the_storing_that_reads_is_bound_to_others() -> None:
 def test_nobody_answers_for_other_values() -> None:
     with pytest.raises(lk.UndecidedError, match="same values"):
         lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0", "base + buffer")
-    with pytest.raises(lk.PreconditionError, match="not of 'a'"):
+    with pytest.raises(lk.PreconditionError, match="but not 'a'"):
         lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "a + base", assume="it is")
     with pytest.raises(lk.ParseError):
         lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0 +", assume="it is")

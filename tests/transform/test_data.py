@@ -22,7 +22,7 @@ def with_temporary() -> lk.LoopKernel:
 # Add_dtypes
 
 def test_add_dtypes_of_no_mapping() -> None:
-    with pytest.raises(lk.PreconditionError, match="dtype_dict= is a mapping of texts to dtypes, not 'x'"):
+    with pytest.raises(lk.PreconditionError, match="dtype_dict= must be a mapping of texts to dtypes, not 'x'"):
         lk.add_dtypes(open_kernel(), "x")                                      # type: ignore[arg-type]
 
 
@@ -326,7 +326,7 @@ def test_vectors_are_loaded_whole_by_them(dtype: type, length: int, moved: str) 
 
 def test_cache_policies_by_name() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]")
-    with pytest.raises(lk.PreconditionError, match="'write_back' is no cache policy") as err:
+    with pytest.raises(lk.PreconditionError, match="'write_back' is not a cache policy") as err:
         lk.set_cache_policy(knl, "x", "write_back")
     assert "evict_last, streaming" in err.value.hint
     again = lk.set_cache_policy(lk.set_cache_policy(knl, "x", "evict_last"), "x", None)
@@ -336,7 +336,7 @@ def test_cache_policies_by_name() -> None:
 def test_what_is_written_has_no_evict_last_loads() -> None:
     """Its loads may be moved, over a store too."""
     knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
-    with pytest.raises(lk.PreconditionError, match="The kernel writes to 'y': a load that the compiler may move"):
+    with pytest.raises(lk.PreconditionError, match="The kernel writes to 'y': a load with this policy could"):
         lk.set_cache_policy(knl, "y", "evict_last")
     with pytest.raises(lk.UnknownNameError, match="t"):
         lk.set_cache_policy(knl, "x,t", "evict_last")

@@ -63,7 +63,7 @@ def test_numbers_of_all_kinds(dtype: Any, value: Any) -> None:
     ("alpha", 2**40, np.int32, "'alpha' is int32, which has no literal for 1099511627776"),
     ("alpha", 1e39, F32, "'alpha' is float32, which has no literal for 1e\\+39"),
     ("alpha", float("nan"), F64, "'alpha' is float64, which has no literal for nan"),
-    ("alpha", 3, np.uint8, "'alpha' is uint8: of integers only int32 and int64 can be fixed")])
+    ("alpha", 3, np.uint8, "'alpha' is uint8, but only integers of int32 and int64 can be fixed")])
 def test_what_a_value_argument_cannot_be(name: str, value: Any, dtype: Any, message: str) -> None:
     knl = made("y[i] = alpha*x[i]", **({} if dtype is None else {"alpha": dtype}))
     with pytest.raises(lk.PreconditionError, match=message) as caught:

@@ -94,7 +94,7 @@ def test_split_reaches_into_substitution_rules() -> None:
 
 def test_within_cannot_cut_a_loop_in_two() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1 {id=a}\nz[i] = 2 {id=b}")
-    with pytest.raises(lk.ScheduleError, match="also holds 'b'") as caught:
+    with pytest.raises(lk.ScheduleError, match="also encloses 'b'") as caught:
         lk.split_iname(knl, "i", 4, within="a")
     assert caught.value.subject == "i"
     assert caught.value.hint is not None
@@ -123,7 +123,7 @@ def test_levels_are_splits_of_splits() -> None:
 
 @pytest.mark.parametrize(("factors", "tags", "error", "message"), [
     ({"a": None}, {}, lk.PreconditionError, "two or more new inames"),
-    ({"a": 2, "b": 4}, {}, lk.PreconditionError, "the first without a number of values"),
+    ({"a": 2, "b": 4}, {}, lk.PreconditionError, "the first with the extent None"),
     ({"a": None, "b": None}, {}, lk.PreconditionError, "the number of values of 'b' must be a positive integer"),
     ({"a": None, "b": 0}, {}, lk.PreconditionError, "not 0"),
     ({"a": None, "y": 4}, {}, lk.NameConflictError, "'y' is taken"),

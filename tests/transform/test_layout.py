@@ -40,7 +40,7 @@ def test_results_stay_and_cells_are_a_permutation(shape: tuple[int, int], order:
     tagged = lk.tag_array_axes(plain, "a_fetch", order)
     columns = shape[1] if order == "C" else shape[0]
     if columns % (chunk*period):
-        with pytest.raises(lk.PreconditionError, match=f"{columns} columns of 'a_fetch' are no multiple"):
+        with pytest.raises(lk.PreconditionError, match=f"{columns} columns of 'a_fetch' are not a multiple"):
             lk.swizzle(tagged, "a_fetch", chunk=chunk, period=period)
         return
     knl = step(tagged, lk.swizzle, "a_fetch", None if by_default else -2 if order == "C" else 1, chunk=chunk,
@@ -54,7 +54,7 @@ def test_a_column_lies_in_all_banks() -> None:
     (read,) = set(re.findall(r"= a_fetch\[i_inner\]\[([^]]*)\]", cuda(knl)))
     for j in range(32):
         assert sorted(eval(read, {"i_inner": i, "j_inner": j}) for i in range(32)) == list(range(32))
-    assert "__shared__ float a_fetch[32][32];  // of row r, column c lies at c ^ r" in cuda(knl)
+    assert "__shared__ float a_fetch[32][32];  // column c of row r is at c ^ r" in cuda(knl)
 
 
 @pytest.mark.deep(every=2)
@@ -96,9 +96,9 @@ def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
 
 
 def test_only_shared_memory_has_banks() -> None:
-    with pytest.raises(lk.StorageError, match="'t' is swizzled, but it lies in registers, and only shared memory has"):
+    with pytest.raises(lk.StorageError, match="'t' is swizzled, but it is in registers, and only shared memory has"):
         lk.lower(lk.swizzle(registers(), "t", period=4))
-    with pytest.raises(lk.PreconditionError, match="The dtype of 't' is not known yet"):
+    with pytest.raises(lk.PreconditionError, match="The dtype of 't' is unknown"):
         lk.swizzle(registers(), "t")
 
 
@@ -110,9 +110,9 @@ def test_axes_that_change_behind_it() -> None:
 
 @pytest.mark.parametrize(("arguments", "options", "text"), [
     (("a",), {}, "'a' is an argument"), (("nothing",), {}, "nothing"),
-    (("a_fetch", 1), {}, "Axis 1 of 'a_fetch' is the fastest"), (("a_fetch", 2), {}, "none that is 2"),
-    (("a_fetch",), {"chunk": 3}, "chunk=3 is no power of two"), (("a_fetch",), {"period": 0}, "period"),
-    (("a_fetch",), {"period": 32}, "16 columns of 'a_fetch' are no multiple of 32"),
+    (("a_fetch", 1), {}, "Axis 1 of 'a_fetch' is the fastest"), (("a_fetch", 2), {}, "no axis 2"),
+    (("a_fetch",), {"chunk": 3}, "chunk=3 is not a power of two"), (("a_fetch",), {"period": 0}, "period"),
+    (("a_fetch",), {"period": 32}, "16 columns of 'a_fetch' are not a multiple of 32"),
 ])
 def test_refused(arguments: Any, options: Any, text: str) -> None:
     with pytest.raises(lk.LoopkitError, match=text):
@@ -162,8 +162,8 @@ def test_vectors_go_along_the_fastest_axis() -> None:
 
 @pytest.mark.parametrize(("name", "tags", "text"), [
     ("a", "F", "'a' is an argument"), ("nothing", "F", "nothing"),
-    ("a_fetch", "N0", "'N0' does not say how the 2 axes"), ("a_fetch", "N0,N0", "does not say"),
-    ("a_fetch", "stride:1,stride:8", "does not say"), ("a_fetch", "3", "'3' does not say"),
+    ("a_fetch", "N0", "'N0' is not an order of the 2 axes"), ("a_fetch", "N0,N0", "is not an order"),
+    ("a_fetch", "stride:1,stride:8", "is not an order"), ("a_fetch", "3", "'3' is not an order"),
 ])
 def test_refused_orders(name: str, tags: Any, text: str) -> None:
     with pytest.raises(lk.LoopkitError, match=text):
@@ -172,5 +172,5 @@ def test_refused_orders(name: str, tags: Any, text: str) -> None:
 
 def test_an_axis_more_behind_it() -> None:
     knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
-    with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, and it has 3 now"):
+    with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, but it now has 3"):
         lk.lower(lk.privatize(knl, "b_inner", "t"))

@@ -89,7 +89,7 @@ def test_in_a_transformation() -> None:
     ("wrote:y", 1, "a pattern"),
     ("not", 4, "a pattern"),
     ("first and writes:", 11, "a name after 'writes:'"),
-    ("("*101 + "first" + ")"*101, 101, "no more than 100 levels"),
+    ("("*101 + "first" + ")"*101, 101, "at most 100 levels"),
 ])
 def test_unreadable(within: str, column: int, expected: str) -> None:
     with pytest.raises(lk.ParseError) as caught:
@@ -114,5 +114,5 @@ def test_a_pattern_that_matches_nothing(within: str, kind: str, name: str) -> No
 
 @pytest.mark.parametrize("within", ["first and last", "not *", "writes:x", []])
 def test_no_statement_left(within: str | list[str]) -> None:
-    with pytest.raises(lk.PreconditionError, match="names no statement"):
+    with pytest.raises(lk.PreconditionError, match="selects no statement"):
         matching_statements(program(), within)

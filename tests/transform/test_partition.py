@@ -135,7 +135,7 @@ def test_a_reduction_iname_and_a_whole_reduction() -> None:
     for n, m in SIZES:
         assert_same(plain, inner, n=n, m=m)
         assert_same(plain, outer, n=n, m=m)
-    with pytest.raises(lk.ScheduleError, match="make up the reduction"):
+    with pytest.raises(lk.ScheduleError, match="only some parts of the reduction"):
         lk.duplicate_inames(plain, "i", within="T.k.update")
 
 
@@ -294,7 +294,7 @@ def test_chunks_of_a_tagged_iname() -> None:
 
 def test_one_range_of_several_is_chosen_by_an_assumption() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n and i<m}", "y[i] = 2*x[i]"), {"x": F32})
-    with pytest.raises(lk.PreconditionError, match="begin and end"):
+    with pytest.raises(lk.PreconditionError, match="first and the last value"):
         lk.chunk_iname(plain, "i", 2)
     known = lk.assume(plain, "n <= m")
     assert_same(known, lk.chunk_iname(known, "i", 2), n=5, m=8)
@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "duplicate of nothing": (lambda: lk.duplicate_inames(chain(), "", "B"), lk.PreconditionError, "one or more"),
     "duplicate of one twice": (lambda: lk.duplicate_inames(chain(), "i,i", "B"), lk.PreconditionError, "different"),
     "duplicate of another's iname": (lambda: lk.duplicate_inames(nest(), "j", "C"), lk.PreconditionError,
-                                     "None of the statements"),
+                                     "No statement that within= selects"),
     "duplicate to a taken name": (lambda: lk.duplicate_inames(nest(), "i", "B", "j"), lk.NameConflictError, "'j'"),
     "duplicate to too many": (lambda: lk.duplicate_inames(chain(), "i", "B", "p, q"), lk.PreconditionError,
                               "as many new inames"),
@@ -496,10 +496,10 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                               "'j' is not"),
     "chunks of no iname": (lambda: lk.chunk_iname(twice(), "q", 2), lk.UnknownNameError, "'q' is not"),
     "no chunks": (lambda: lk.chunk_iname(twice(), "i", 0), lk.PreconditionError, "positive integer"),
-    "chunks by one name": (lambda: lk.chunk_iname(twice(), "i", 2, "p", "p"), lk.PreconditionError, "two names"),
+    "chunks by one name": (lambda: lk.chunk_iname(twice(), "i", 2, "p", "p"), lk.PreconditionError, "different names"),
     "chunks by a taken name": (lambda: lk.chunk_iname(scaled_matrix(), "i", 2, "j"), lk.NameConflictError, "'j'"),
     "peel of no iname": (lambda: lk.peel(twice(), "q", 1), lk.UnknownNameError, "'q' is not"),
-    "peel of nothing": (lambda: lk.peel(twice(), "i"), lk.PreconditionError, "a number of first or of last"),
+    "peel of nothing": (lambda: lk.peel(twice(), "i"), lk.PreconditionError, "a number of first or last"),
     "peel of a fraction": (lambda: lk.peel(twice(), "i", 0.5), lk.PreconditionError, "0.5"),    # type: ignore[arg-type]
     "peel of less than nothing": (lambda: lk.peel(twice(), "i", last=-1), lk.PreconditionError, "-1"),
     "peel of a tagged iname": (lambda: lk.peel(lk.tag_inames(twice(), "i:g.0"), "i", 1), lk.PreconditionError,
@@ -508,7 +508,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                                           lk.ScheduleError, "different loops"),
     "peel of a part of a loop": (lambda: lk.peel(chain(), "i", 1, within="B"), lk.ScheduleError, "only some"),
     "peel within another loop": (lambda: lk.peel(nest(), "j", 1, within="C"), lk.PreconditionError,
-                                 "None of the statements"),
+                                 "No statement that within= selects"),
 }
 
 

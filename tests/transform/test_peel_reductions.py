@@ -115,7 +115,7 @@ def test_accumulated_in_another_dtype() -> None:
 
 def test_threads_cannot_share_what_was_peeled() -> None:
     knl = lk.tag_inames(lk.split_iname(lk.peel(matvec(), "k", first=1), "k", 32), "k_inner:l.0")
-    with pytest.raises(lk.PreconditionError, match="was peeled, so that threads cannot share it") as err:
+    with pytest.raises(lk.PreconditionError, match="was peeled, so threads cannot share it") as err:
         lk.lower(lk.add_dtypes(knl, {"y": F32}))
     assert err.value.subject == "k_inner"
 

@@ -46,7 +46,7 @@ def test_in_order(knl: lk.LoopKernel) -> None:
 def test_in_two_levels(knl: lk.LoopKernel, length: int) -> None:
     """Blocks that the sweep fills or not, that begin below 0, and that hold no operand."""
     if not knl.operation(next(iter(knl.reductions.values())).operation).reorderable:
-        with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
+        with pytest.raises(lk.PreconditionError, match="'f' must combine its operands in order"):
             lk.make_two_level_scan(knl, "S", "j", "i", length)
         return
     found = lk.make_two_level_scan(knl, "S", "j", "i", length)
@@ -162,7 +162,7 @@ def test_over_threads(data: Any) -> None:
 # What is none
 
 @pytest.mark.parametrize(("domain", "why"), [
-    ("{[j]: 0<=j<n}", "its bounds move with no iname"),
+    ("{[j]: 0<=j<n}", "no iname moves its bounds"),
     ("[i] -> {[j]: i<=j<n}", "with n = 2, insn[i=1] leaves out the operand at j = 0, which the one before it has"),
     ("[i] -> {[j]: i-2<=j<=i}", "with n = 2, insn[i=1] leaves out the operand at j = -2"),
     ("[i] -> {[j]: 0<=j<=2*i}", "with n = 2, insn[i=1] has two operands more than the one before it"),
@@ -185,10 +185,10 @@ def refused(text: str, why: str, domain: str = SCAN, kind: type[lk.LoopkitError]
 def test_operands_that_change() -> None:
     refused("y[i] = sum(j, i*x[j])", "its operand depends on 'i' itself")
     refused("for i\ny[i] = sum(j, x[j])\nx[i] = 0 {id=W}\nend",
-            "with n = 2, W[i=0] writes to 'x' what insn.j.update[i=1, j=0] reads, and others read another value")
-    refused("x[i] = sum(j, x[j])", "insn[i=0] writes to 'x' what insn.j.update[i=1, j=0] reads")
+            "with n = 2, W[i=0] writes an element of 'x' that insn.j.update[i=1, j=0] reads, and other")
+    refused("x[i] = sum(j, x[j])", "insn[i=0] writes an element of 'x' that insn.j.update[i=1, j=0] reads")
     refused("for i\n<> t[0] = x[i] {id=W}\ny[i] = sum(j, t[0*j])\nend",
-            "W[i=0] writes to 't' what insn.j.update[i=0, j=0] reads, and others read another")
+            "W[i=0] writes an element of 't' that insn.j.update[i=0, j=0] reads, and other")
     refused("for i\ny[i] = sum(j, x[j])\nx[p[i]] = 0\nend", "cannot be decided", kind=lk.UndecidedError)
 
 
@@ -227,7 +227,7 @@ def test_threads_ask_for_a_free_order() -> None:
     knl = lk.make_kernel(["{[i]: 0<=i<8}", SCAN], "y[i] = f(j, x[j])",
                          reductions=[lk.ReductionOperation("f", "2*a + b")])
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:l.0")
-    with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
+    with pytest.raises(lk.PreconditionError, match="'f' must combine its operands in order"):
         lk.realize_scan(knl, "j")
 
 
@@ -240,7 +240,7 @@ def test_what_later_steps_make_of_it() -> None:
     assert "by shuffles" in str(lk.generate_code(renamed, target="cuda"))
     assert_same(plain, renamed)
     assert_same(plain, lk.untag_inames(knl, "i"))
-    with pytest.raises(lk.PreconditionError, match="is no iname of it any more"):
+    with pytest.raises(lk.PreconditionError, match="is no longer an iname of it"):
         lk.lower(lk.split_iname(lk.untag_inames(knl, "i"), "i", 4, inner_tag="l.0"))
 
 
@@ -250,5 +250,5 @@ def test_within_without_such_a_reduction() -> None:
 
 def test_a_loop_of_operands_with_other_statements() -> None:
     knl = prefix(SCAN, "for i\nfor j\nw[i, j] = x[j]\nend\ny[i] = sum(j, x[j]) {id=S}\nend")
-    with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' has other statements too"):
+    with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' also encloses other statements"):
         lk.realize_scan(lk.fuse_loops(knl, "j"), "j")

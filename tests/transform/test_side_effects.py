@@ -153,7 +153,7 @@ def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.
     knl = lk.split_iname(lk.split_iname(lk.add_dtypes(lk.make_kernel(
         "{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])"), {"a": np.float32}), "i", 4), "k", 16)
     monkeypatch.setattr("loopkit.lowering.pipeline.COST_BUDGET", 1)
-    with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', .*, and its storage is not known") as err:
+    with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', .*, and its storage is unknown") as err:
         lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
     assert "allow_global_storage=True" in (err.value.hint or "")
     assert lk.add_prefetch(knl, "a", ["k_inner"]).temporaries["a_fetch"].shape == (16,)
@@ -164,7 +164,7 @@ def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.
 
 def test_launches_that_are_not_known_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopkit.lowering.pipeline.COST_BUDGET", 1)
-    with pytest.raises(lk.ScheduleError, match="may add launches, and their number is not known") as err:
+    with pytest.raises(lk.ScheduleError, match="may add launches, and their number is unknown") as err:
         lk.buffer_array(overlapping(), "y", "j", fetch_bounding_box=True, allow_global_storage=True)
     assert "allow_launches=True" in (err.value.hint or "")
 
@@ -201,7 +201,7 @@ def test_a_copy_in_global_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         return replace(found, cells={x: replace(c, space=AddressSpace.GLOBAL) for x, c in found.cells.items()})
     monkeypatch.setitem(ENTRY_POINTS, "cost", everything_in_global_memory)
     knl = lk.split_iname(scores(), "i", 32, outer_tag="g.0", inner_tag="l.0")
-    with pytest.raises(lk.StorageError, match="'Q_fetch' would lie in global memory, 4096 bytes a call") as err:
+    with pytest.raises(lk.StorageError, match="'Q_fetch' would be in global memory, 4096 bytes a call") as err:
         lk.add_prefetch(knl, "Q", ["e"])
     assert "temporary_address_space='global'" in (err.value.hint or "")
     for more in ({"temporary_address_space": "global"}, {"allow_global_storage": True}):
@@ -415,7 +415,7 @@ def test_a_copy_across_blocks_adds_no_launch() -> None:
 
 @pytest.mark.parametrize("name", ["allow_reordering", "allow_global_storage", "allow_launches"])
 def test_the_arguments_are_truth_values(name: str) -> None:
-    with pytest.raises(lk.PreconditionError, match=f"{name}= is True or False"):
+    with pytest.raises(lk.PreconditionError, match=f"{name}= must be True or False"):
         lk.add_prefetch(matmul(), "a", **{name: "yes"})
 
 

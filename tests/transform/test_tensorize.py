@@ -111,16 +111,16 @@ def test_what_lanes_load_for_others_needs_its_barriers() -> None:
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: lk.tensorize(product("c[i, j] = sum(k, a[i, k] + b[k, j])"), "i", "j", "k"),
-     "The sum of 'insn' is none of products of an element for each 'i' with one for each 'j'."),
+     "The operand of the sum of 'insn' is not an element for each 'i' times one for each 'j'."),
     (lambda: lk.tensorize(product("c[i, j] = max(k, a[i, k]*b[k, j])"), "i", "j", "k"), "There is no sum over 'k'."),
     (lambda: lk.tensorize(product(), "k", "j", "i"), "There is no sum over 'i'."),
-    (lambda: lk.tensorize(product(), "j", "i", "k"), "'i' has not the values 0 to 7, of as many columns."),
+    (lambda: lk.tensorize(product(), "j", "i", "k"), "'i' must run from 0 to 7, over the columns."),
     (lambda: lk.tensorize(product(domain=BOX.replace("k<8", "k<n")), "i", "j", "k"),
-     "'k' has not the values 0 to 3 or 7 or 15, of as many steps."),
+     "'k' must run from 0 to 3 or 7 or 15, over the steps."),
     (lambda: lk.tensorize(lk.tag_inames(product(), "i: g.0"), "i", "j", "k"),
-     "'i' has the tag 'g.0' and cannot be computed by matrix instructions any more."),
+     "'i' has the tag 'g.0' and cannot be computed by matrix instructions."),
     (lambda: lk.tag_inames(product("c[i, j] = a[i, k]", "{[i, j, k]: 0<=i<16 and 0<=j,k<8}"), "j: mma"),
-     "'j' is an iname of no sum, which the tag 'mma' is for.")])
+     "'j' is not the iname of a sum, and the tag 'mma' needs one.")])
 def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message: str) -> None:
     with pytest.raises(lk.PreconditionError) as err:
         make()
@@ -130,7 +130,7 @@ def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message:
 @pytest.mark.parametrize(("text", "reason"), [
     ("c[i, j] = sum(k, w[i, k]*b[k, j])", r"w\[8\*i_row \+ i_lane, k\] is float32, and they are for float64"),
     ("c[i, j] = sum(k, a[i, k]*b[k, j + m[0]])", "depends on data"),
-    ("c[i, j] = sum(k, if(i < 3, a[i, k], 0)*b[k, j])", "no product of two elements"),
+    ("c[i, j] = sum(k, if(i < 3, a[i, k], 0)*b[k, j])", "not a product of two elements"),
     ("c[i, j] = sum(k, a[i, k]*b[k, j // 2])", r"does not depend on 2\*j_lane \+ j_item alone")])
 def test_operands_that_lanes_cannot_load_for_each_other(text: str, reason: str) -> None:
     knl = lk.tensorize(product(text, w=np.float32, m=np.int32), "i", "j", "k")

@@ -35,7 +35,7 @@ def test_a_parametric_extent_is_refused() -> None:
 @pytest.mark.parametrize("tags", ["i:vec, j:vec", "j:vec, i:vec"])
 def test_a_statement_has_one_vector_iname(tags: str) -> None:
     knl = lk.fix_parameters(scaled_matrix(), n=6, m=4)
-    with pytest.raises(lk.PreconditionError, match=r"'insn' has the vec iname '[ij]' already") as caught:
+    with pytest.raises(lk.PreconditionError, match=r"'insn' already has the vec iname '[ij]'") as caught:
         lk.tag_inames(knl, tags)
     assert "unr or ilp" in (caught.value.hint or "")
 

@@ -89,7 +89,7 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
     "dtypes left open by what is given": (lambda: untyped()(n=3), lk.CallError, {"argument": "x"}),
     # targets
     "unknown target": (lambda: lk.generate_code(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
-    "no target": (lambda: lk.generate_code(twice(), target=None), lk.PreconditionError,        # type: ignore[arg-type]
+    "not a target": (lambda: lk.generate_code(twice(), target=None), lk.PreconditionError,        # type: ignore[arg-type]
                   {"subject": "target"}),
     "unknown architecture": (lambda: lk.generate_code(twice(), target=lk.CudaTarget(arch="sm_13")),
                              lk.PreconditionError, {"subject": "sm_13"}),

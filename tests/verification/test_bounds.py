@@ -145,7 +145,7 @@ def test_an_extent_that_is_no_affine_form() -> None:
     data = [lk.GlobalArg("x", F32, shape=("n*m",)), "..."]
     check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i]", data))
     assert check.verdict is lk.Verdict.UNDECIDED
-    assert "is no affine form of the sizes" in check.findings[0].text
+    assert "is not an affine form of the sizes" in check.findings[0].text
 
 
 def test_an_extent_with_a_minimum_is_exact() -> None:

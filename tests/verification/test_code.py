@@ -116,9 +116,9 @@ def test_full_checks_validate_the_program() -> None:
 
 @pytest.mark.parametrize("wrong", ["all", ""])
 def test_wrong_extents(wrong: str) -> None:
-    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+    with pytest.raises(lk.PreconditionError, match="is not an extent of checks"):
         lk.generate_code(matmul_tiled(), verify=wrong)
-    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+    with pytest.raises(lk.PreconditionError, match="is not an extent of checks"):
         lk.compile(matmul_tiled(), target="c", verify=wrong)
     with pytest.raises(lk.PreconditionError, match="option 'verify'"):
         lk.set_options(matmul_tiled(), verify=wrong)
@@ -135,7 +135,7 @@ def test_a_report_prints_and_compares() -> None:
         "  bounds    proven     4 accesses",
         "  coverage  proven     t: written before read",
         "      y: every element is written once",
-        "  races     proven     t, y: written and seen by several threads",
+        "  races     proven     t, y: written, and shared between threads",
         "  barriers  proven     1, each needed",
         "      kernel: barrier",
         "        t: write writes, read reads"]
@@ -147,7 +147,7 @@ def test_a_report_prints_and_compares() -> None:
 
 def test_kernels_only() -> None:
     for check in (lk.verify, lk.check_legal, lk.check_races, lk.check_bounds, lk.check_coverage, lk.check_barriers):
-        with pytest.raises(lk.PreconditionError, match="knl= is a LoopKernel, not 'y"):
+        with pytest.raises(lk.PreconditionError, match="knl= must be a LoopKernel, not 'y"):
             check("y[i] = x[i]")                                    # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ def test_a_note_that_isl_cannot_afford_is_none(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(verification_accesses, "IMPORTANT", 0)
     check = coverage(make("{[i]: 0<=i<n}", "y[i] = x[i]", x=F32))
     assert check.verdict is lk.Verdict.PROVEN
-    assert check.notes == ("y: whether every element is written is not known, as isl gave up after 0 operations",)
+    assert check.notes == ("y: whether every element is written is unknown: isl stopped after 0 operations",)
 
 
 @pytest.mark.parametrize(("domain", "text", "note"), [
@@ -25,7 +25,7 @@ def test_a_note_that_isl_cannot_afford_is_none(monkeypatch: pytest.MonkeyPatch) 
     ("{[i]: 0<=i<n}", "y[2*i] = x[i]", "y: not every element is written; with n = 2: y[1] is not"),
     ("{[i]: 0<=i<n}", "y[i] = x[i]\ny[i] = 2*y[i]", "y: every element is written, some more than once"),
     ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i] > 0}",
-     "y: which elements are written is not known, as a condition is read from memory"),
+     "y: which elements are written is unknown, because a condition is read from memory"),
     ("{[i]: 0<=i<n}", "y[i] = x[i]\ny[i] = 1 {if=x[i] > 0}",
      "y: every element is written whatever the data, some more than once"),
     ("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, x[i,j])", "y: every element is written once"),
@@ -135,4 +135,4 @@ def test_sizes_may_be_assumed() -> None:
 def test_a_shape_that_is_no_affine_form() -> None:
     check = coverage(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2.0", [lk.GlobalArg("y", F32, ("n*m",)), "..."]))
     assert check.verdict is lk.Verdict.PROVEN
-    assert check.notes == ("y: whether every element is written is not known, its shape being no affine form",)
+    assert check.notes == ("y: whether every element is written is unknown, because its shape is not an affine form",)

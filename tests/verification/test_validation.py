@@ -222,7 +222,7 @@ def test_missing() -> None:
     found = only(validate(changed(low, lambda node: replace(node, stop=p.Variable("i"))
                                   if isinstance(node, For) and node.iname == "j" else node)))
     assert (found.kind, found.parameters, found.instance) == ("missing", {"n": 1}, {"i": 0, "j": 0})
-    assert str(found) == "triangle: 'insn' leaves an instance out (with n = 1; instance insn[i = 0, j = 0])"
+    assert str(found) == "triangle: 'insn' does not execute an instance (with n = 1; instance insn[i = 0, j = 0])"
 
 
 def test_outside() -> None:

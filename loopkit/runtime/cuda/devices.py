@@ -154,7 +154,7 @@ def _initialised() -> Any:
         count = pycuda.driver.Device.count()
     except pycuda.driver.Error as err:
         raise DeviceError(f"NVIDIA's driver does not start: {err}.",
-                          hint="nvidia-smi shows what the driver sees; compile(knl, target='c') runs on the host"
+                          hint="nvidia-smi lists the GPUs of the driver; compile(knl, target='c') runs on the host"
                           ) from None
     if count == 0:
         raise DeviceError("There is no NVIDIA GPU on this machine.",
@@ -175,14 +175,14 @@ def _device_ordinal(device: object) -> int | None:
             return int(number) if number else None
     kind = getattr(device, "type", getattr(device, "platform", None))         # torch's, JAX'
     if isinstance(kind, str) and kind not in ("cuda", "gpu"):
-        raise DeviceError(f"'{device}' is no NVIDIA GPU.", hint="pass its number, device=0")
+        raise DeviceError(f"'{device}' is not an NVIDIA GPU.", hint="pass its number, device=0")
     if kind == "cuda" and getattr(device, "index", 0) is None:
         return None                                    # torch.device("cuda"): the current one
     for attribute in ("index", "id", "device_id", "ordinal"):
         value = getattr(device, attribute, None)
         if isinstance(value, int):
             return value
-    raise DeviceError(f"{device!r} is no device.", hint="pass its number, device=0, or torch.device('cuda', 0)")
+    raise DeviceError(f"{device!r} is not a device.", hint="pass its number, device=0, or torch.device('cuda', 0)")
 
 
 def release() -> None:
@@ -205,6 +205,6 @@ def stream_handle(stream: Any) -> int:
         # numba's handles are ctypes pointers, None for the default
         handle = (getattr(own[0], "value", own[0]) or 0) if own else stream
     if not isinstance(handle, int) or isinstance(handle, bool):
-        raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",
+        raise CallError(f"{stream!r} is not a CUDA stream.", argument="stream",
                         hint="pass torch.cuda.current_stream(), or a stream of CuPy, pycuda or numba")
     return 0 if handle == 1 else handle                # both are handles of the legacy stream

@@ -50,7 +50,7 @@ class GpuLaunch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
     :ivar enter: puts the step onto a stream with a call's operands, and returns the driver's ``CUresult``.
-    :ivar values: of the sizes, and of the inames of the host's loops around it.
+    :ivar values: the values of the sizes, and of the inames of the host's loops around it.
     """
 
     kernel: GeneratedKernel

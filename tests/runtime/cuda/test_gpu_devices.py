@@ -48,10 +48,12 @@ def test_the_current_gpu(lab: Lab) -> None:
 
 @pytest.mark.parametrize(("device", "match"), [
     (2, "There is no GPU 2: this machine has 2, counted from 0"), (-1, "There is no GPU -1"),
-    (True, "True is no device"), ("gpu", "'gpu' is no device"), ("cuda:x", "is no device"), (1.0, "is no device"),
-    (TorchDevice("cpu"), "'cpu' is no NVIDIA GPU"), (TorchDevice("mps", 0), "'mps:0' is no NVIDIA GPU"),
-    (SimpleNamespace(id=0, platform="cpu"), "is no NVIDIA GPU"), (SimpleNamespace(id=0, platform="tpu"), "NVIDIA"),
-    (object(), "is no device")])
+    (True, "True is not a device"), ("gpu", "'gpu' is not a device"),
+    ("cuda:x", "is not a device"), (1.0, "is not a device"),
+    (TorchDevice("cpu"), "'cpu' is not an NVIDIA GPU"),
+    (TorchDevice("mps", 0), "'mps:0' is not an NVIDIA GPU"),
+    (SimpleNamespace(id=0, platform="cpu"), "is not an NVIDIA GPU"), (SimpleNamespace(id=0, platform="tpu"), "NVIDIA"),
+    (object(), "is not a device")])
 @pytest.mark.usefixtures("lab")
 def test_what_is_no_gpu(device: object, match: str) -> None:
     with pytest.raises(lk.DeviceError, match=match):

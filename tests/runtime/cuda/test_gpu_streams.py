@@ -170,7 +170,7 @@ def test_handles() -> None:
             (SimpleNamespace(cuda_stream=0), 0)]:
         assert stream_handle(given) == wanted, given
     for wrong in ("fast", None, True, 1.5, object()):
-        with pytest.raises(lk.CallError, match="no CUDA stream"):
+        with pytest.raises(lk.CallError, match="not a CUDA stream"):
             stream_handle(wrong)
 
 
