@@ -31,6 +31,7 @@ MOST_TRIED, MOST_TOLD = 40, 2
 BUDGET = 200_000
 #: Factors of a skew and distances of a shift that are tried.
 _FACTORS = (1, 2, -1, 3)
+_NO_WAY = "keep these loops in order: no tried skew, shift, privatization or distribution makes the step legal"
 
 
 def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Way:
@@ -47,15 +48,19 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
                 ) -> tuple[str, ...]:
     """Hints for a refused *step* of this *name*: the tried ones that make it legal, then *known*."""
     told: list[str] = []
+    found: list[str] = []
+    is_complete = True
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
             told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
             first = (_first(ways, kernel, step) for ways in _families(kernel, name, refusal.witness))
             for text in islice(filter(None, first), MOST_TOLD - len(told)):
-                told.append(f"it would be legal after {text}")
+                if not any(text.startswith(f"{way} and ") for way in found):     # a known way and a needless step
+                    found.append(text)
     except UndecidedError:
-        return (*told, *known)              # after an exhausted budget, no claim about all hints
-    return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
+        is_complete = False                 # after an exhausted budget, no claim about all hints
+    hints = (*told, *(f"it would be legal after {text}" for text in found), *known)
+    return hints if hints or not is_complete else (_NO_WAY,)
 
 
 def _first(ways: Iterator[Way], kernel: LoopKernel, step: Callable[[LoopKernel], object]) -> str | None:

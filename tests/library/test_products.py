@@ -86,7 +86,7 @@ def test_few_tiles_are_shared_by_all_multiprocessors() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 5, 5), (5, -1, 5), (5, 5, 2.5)])
 def test_what_is_no_shape(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(lk.PreconditionError, match=r"must be a positive integer|is a tuple"):
+    with pytest.raises(lk.PreconditionError, match=r"must be a positive integer|must be a tuple"):
         lk.library.matmul(shape=shape)
     for options in ({"depth": 0}, {"shape": (5, 5, 5), "multiprocessors": 0}):
         with pytest.raises(lk.PreconditionError, match="must be a positive integer"):
