@@ -12,7 +12,7 @@ CHARACTER, LINE = 7.3, 20
 #: Colours of a page's own style, with a colour for pictures that stand alone.
 TEXT, QUIET, FRAME = "currentColor", "var(--lk-note,#7d8590)", "var(--lk-line,#8b949e)"
 
-#: Colours of things of several kinds; a number beside each says the same.
+#: Colours of things of several kinds; a number beside each tells them apart too.
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8a8a8a")
 
 #: For a picture that stands alone: a page gives its pictures the colour of its text.

@@ -29,9 +29,9 @@ from loopkit.shown import Shown
 class Explanation(Shown):
     """The sentences about a kernel, and remarks on its cost.
 
-    :ivar sentences: of each launch, by its name.
+    :ivar sentences: those of each launch, by its name.
     :ivar temporaries: a sentence on each temporary, by its name.
-    :ivar remarks: what looks expensive.
+    :ivar remarks: the costs that may be avoided.
     """
 
     kernel: LoopKernel
@@ -63,8 +63,8 @@ def explain(knl: LoopKernel) -> Explanation:
           i_outer, a thread for each i_inner.
       It computes y.
       The loop over j from 0 to m repeats insn.
-      Where 128*i_outer + 128 <= n, a tile is full and a version without guards runs; partial tiles run
-          the general version.
+      Tiles with 128*i_outer + 128 <= n are full and run a version without guards; partial tiles run the
+          general version.
     WHAT LOOKS EXPENSIVE
       insn writes y: neighbouring threads are m elements apart, so that each writes memory of its own.
           Way out: lk.tag_inames gives l.0 to the iname of the last axis.
@@ -102,8 +102,8 @@ def _launch_sentences(launch: Launch, function: Function, scratch: Collection[st
         yield "Blocks take numbers in the order in which they start, because some wait for earlier ones."
     yield from _block_sentences(function.body)
     if conditions:
-        yield (f"Where {' or '.join(dict.fromkeys(map(to_text, conditions)))}, a tile is full and a version without "
-               "guards runs; partial tiles run the general version.")
+        yield (f"Tiles with {' or '.join(dict.fromkeys(map(to_text, conditions)))} are full and run a version without "
+               "guards; partial tiles run the general version.")
 
 
 def _block_sentences(block: Block) -> Iterator[str]:

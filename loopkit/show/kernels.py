@@ -28,7 +28,7 @@ from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, 
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
                                        "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
-#: What the tags of axes mean.
+#: The meaning of the tags of axes.
 _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
 
 #: Titles of sections of the printed kernel, for the card.

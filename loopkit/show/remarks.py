@@ -1,4 +1,4 @@
-"""What looks expensive in a kernel, each with a call that may change it."""
+"""Remarks on costs of a kernel that may be avoided, each with a call that may avoid it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Remark:
 
 
 def remarks_on(knl: LoopKernel) -> tuple[Remark, ...]:
-    """What looks expensive in *knl*, which can be lowered."""
+    """The remarks on *knl*, which can be lowered."""
     lowered = lowered_once(knl)
     pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
     found = (*_cost_remarks(knl, lowered),

@@ -53,7 +53,7 @@ def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, in
     :arg sizes: values of integer parameters for the program; others get a value that the assumptions allow.
     :returns: the files written.
     :raises PreconditionError: *path* ends in ``.cu``.
-    :raises UnknownNameError: a name in *sizes* is no integer parameter.
+    :raises UnknownNameError: a name in *sizes* is not an integer parameter.
     :raises LoopkitError: the errors of :func:`loopkit.generate_code`.
     :raises OSError: a file cannot be written.
 
@@ -89,7 +89,7 @@ def _reviewed(knl: LoopKernel, page: Path, program: Path, sizes: Mapping[str, in
 
 
 def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: str) -> Iterator[Block]:
-    """The parts of a page; *command* builds the program, or *why_not* says why there is none."""
+    """The parts of a page; *command* builds the program, or *why_not* is the reason for its absence."""
     report, card, resources = verify(knl), kernel_document(knl), _resources(knl)
     trusted = (*map(str, knl.obligations), *(f"undecided: {f.text}" for f in report.findings(Verdict.UNDECIDED)))
     yield Table(("", ""), tuple(_overview(report, trusted, card, resources, command)))
@@ -115,7 +115,7 @@ def _without(own: Document, titles: Collection[str]) -> tuple[Block, ...]:
 
 def _overview(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, command: str
            ) -> Iterator[tuple[Line, ...]]:
-    """The first lines of a page: what a reviewer wants to know at once."""
+    """The first lines of a page, for the reviewer who reads no more."""
     yield "checks", Span(str(report.verdict), VERDICT_STYLES[str(report.verdict)])
     yield "trusted without a proof", Span(str(len(trusted)), "warning") if trusted else "nothing"
     for block in card.body[:1]:

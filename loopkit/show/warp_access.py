@@ -30,7 +30,7 @@ _MOST_BYTES_AT_ONCE = 16
 class Memory:
     """An array in memory.
 
-    :ivar extents: of its axes in memory, the slowest first; the first is not needed.
+    :ivar extents: the extents of its axes in memory, the slowest first; the first extent is not used.
     """
 
     name: str

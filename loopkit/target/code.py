@@ -63,7 +63,7 @@ class Extent(Parameter):
 class Pointer(Parameter):
     """A pointer to the first element of an array argument, whose elements have the dtype.
 
-    :ivar read: by loads of the language; those of values between blocks are no such loads.
+    :ivar read: ordinary loads read it; loads of values that another block wrote do not count.
     """
 
     written: bool = False

@@ -57,9 +57,9 @@ def test_sentences_name_loops_and_barriers() -> None:
     assert "The loop over k_outer from 0 to (l + 15) // 16 repeats a_fetch_rule, b_fetch_rule, insn.k.update." in text
     assert ("Each thread of a block waits for all others at a barrier: a_fetch_rule writes a_fetch before "
             "insn.k.update reads it;") in text
-    assert ("Where 16*j_outer + 16 <= m and 16*i_outer + 16 <= n, a tile is full and a version without guards runs; "
+    assert ("Tiles with 16*j_outer + 16 <= m and 16*i_outer + 16 <= n are full and run a version without guards; "
             "partial tiles run the general version.") in text
-    assert "a tile is full" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
+    assert "without guards" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
 
 
 def test_instructions_at_barriers_are_named() -> None:

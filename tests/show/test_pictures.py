@@ -288,7 +288,7 @@ def unmapped() -> lk.LoopKernel:
     (unmapped, "access", {}, "No iname of launch 'wave' is on an axis of blocks or threads", "split_iname"),
     (wave, "loops", {}, "The dtype of the argument 'a'", ""),
     (gathered, "grid", {"launch": "k"}, "'k' is not a launch of kernel 'kernel'", "there is only kernel"),
-    (gathered, "grid", {"block": (99,)}, "(99,) is no block of the grid 2", "each from 0"),
+    (gathered, "grid", {"block": (99,)}, "(99,) is not a block of the grid 2", "each from 0"),
     (gathered, "grid", {"parameters": {"n": 0}}, "Launch 'kernel' has no blocks at these sizes", "larger sizes"),
     (gathered, "grid", {"parameters": {"k": 0}}, "'k' is not a size of the kernel", "there is only n"),
     (gathered, "access", {"array": "x"}, "The subscript of x[p[32*i_outer + i_inner]]", "array="),
@@ -296,7 +296,7 @@ def unmapped() -> lk.LoopKernel:
     (gathered, "access", {"array": "q"}, "'q' is not an array of the kernel", "y, x, p, z"),
     (gathered, "access", {"statement": "s"}, "'s' is not a statement of", "insn"),
     (gathered, "access", {"warp": 1}, "A block of launch 'kernel' has no warp 1", "from 0 to 0"),
-    (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is no block of the grid 1", "from 0"),
+    (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is not a block of the grid 1", "from 0"),
     (gathered, "access", {"fixed": {"k": 3}}, "'k' is not an iname of the statement 'insn'", "i_outer, i_inner"),
     (gathered, "access", {"fixed": {"i_inner": 40}}, "No thread of the blocks tried runs 'insn' with", "fixed="),
     (gathered, "dependences", {"statements": ["s"]}, "'s' is not a statement of the kernel", "insn")])

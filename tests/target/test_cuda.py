@@ -364,9 +364,9 @@ def test_nothing_else_is_called_like_the_memory() -> None:
 # How it is compiled
 
 @pytest.mark.parametrize(("changes", "message", "hint"), [
-    ({"arch": "sm_13"}, "'sm_13' is no known CUDA architecture", "sm_121f"),
-    ({"arch": 90}, "90 is no known CUDA architecture", "sm_90"),
-    ({"std": "c++98"}, "'c\\+\\+98' is no known dialect", "c++17"),
+    ({"arch": "sm_13"}, "'sm_13' is not a known CUDA architecture", "sm_121f"),
+    ({"arch": 90}, "90 is not a known CUDA architecture", "sm_90"),
+    ({"std": "c++98"}, "'c\\+\\+98' is not a known dialect", "c++17"),
     ({"fast_math": 1}, "'fast_math' of a CudaTarget cannot be 1", "True or False"),
     ({"line_info": "yes"}, "'line_info' of a CudaTarget cannot be 'yes'", "True or False"),
     ({"max_registers": 8}, "'max_registers' of a CudaTarget cannot be 8", "from 16 to 255"),

@@ -139,7 +139,7 @@ class CudaTarget(TextTarget):
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
     if not isinstance(value, str) or value not in known:
-        raise PreconditionError(f"{value!r} is no known {what}.", subject=str(value),
+        raise PreconditionError(f"{value!r} is not a known {what}.", subject=str(value),
                                 hint=f"known are {', '.join(known)}")
 
 
@@ -196,7 +196,7 @@ class _CudaFunction(FunctionText):
                                             subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
     def _blocks(self) -> int:
-        """The number of blocks on a multiprocessor: as the user asks, else as many as fit, ignoring registers."""
+        """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
         asked, limits = self.lowered.kernel.options.min_blocks, self.limits
         return asked if isinstance(asked, int) else min(
             limits.resident_blocks, limits.resident_threads // (limits.warps(self.launch.threads) * limits.warp),
