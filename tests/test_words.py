@@ -65,7 +65,8 @@ def test_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "Where values live", "there is no such iname", "it is no longer an iname", "``what is no name``", "the bounds *wants*",
+    "Where values live",
+    "there is no such iname", "it is no longer an iname", "``what is no name``", "the bounds *wants*",
     "Copy it.\n\n    >>> knl = made()   # What is no name\n"])
 def test_accepted(text: str) -> None:
     assert not faults(text)

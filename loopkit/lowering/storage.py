@@ -384,7 +384,8 @@ Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
 
 
 def _axes_of_copies(v: Values, space: AddressSpace) -> list[Axis]:
-    """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
+    """The hardware axes along which the temporary has a copy at each coordinate, with the inames that
+    each access has on them."""
     kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.GLOBAL: ()}.get(space, (GroupTag,))
     found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}
     for kind in kinds:
@@ -401,10 +402,10 @@ def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) ->
         own = axis_inames(v.kernel, a.domain.inames, kind).get(axis)
         places_along = places_on_axis(v.kernel, *packings)
         if places_along is None:
-            shown = " and as ".join(", ".join(inames) for inames in packings)
+            shown = "; others have ".join(", ".join(inames) for inames in packings)
             raise StorageError(
-                f"The statements that use '{a.array}' share a hardware axis as {shown}, in bounds that depend on "
-                "sizes, so it is unknown which of them use the same copy.", subject=a.array,
+                f"It is unknown which statements use the same copy of '{a.array}'. On a hardware axis some have the "
+                f"inames {shown}; and their bounds depend on sizes.", subject=a.array,
                 hint=f"set_temporary_address_space(knl, '{a.array}', 'global'), another axis for one of them, or "
                      "fix_parameters")
         # a statement outside an axis runs at every place along it

@@ -139,7 +139,8 @@ def _distances(grid: PointGrid, found: Links) -> str:
     def text(gap: Point) -> str:
         return ", ".join(f"{x} {v:+d}" for x, v in zip(inames, gap, strict=True) if v)
     several = [f"({text(gap)}) {count} times" for gap, count in counts[:3]]
-    more = f" and {len(counts) - 3} other distances" if len(counts) > 3 else ""
+    others = len(counts) - 3
+    more = f" and {others} other distance{'s' if others > 1 else ''}" if others > 0 else ""
     return f"distance {', '.join(several)}{more}"
 
 

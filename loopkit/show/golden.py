@@ -10,7 +10,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target
 from loopkit.verification.checks import generate_code
 
-#: The environment variable that makes the functions write new files; pytest's ``--update-golden`` sets it (loopkit.show.pytest_plugin).
+#: The environment variable for writing new files; pytest's ``--update-golden`` sets it (loopkit.show.pytest_plugin).
 UPDATE = "LOOPKIT_UPDATE_GOLDEN"
 
 #: The most lines of a difference in a message.

@@ -28,6 +28,11 @@ from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, 
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
                                        "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
+#: The meaning of the verdict on a step.
+_VERDICTS = {"proven": "no dependence between instances is broken", "structural": "the step reorders nothing",
+             "assumed": "the step may break dependences, and assume= gives the reason why this is right",
+             "unsafe": "the step may break dependences, and unsafe=True allowed it without a reason"}
+
 #: The meaning of the tags of axes.
 _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
 
@@ -288,5 +293,6 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
 def _step_table(history: History) -> tuple[Block, ...]:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
              Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
+    found = {step.verdict for step in history}
     return table("Steps", ("step", "call", "verdict", "also changes"), rows, [
-        "proven: no dependence between instances is broken; structural: the step reorders nothing"])
+        "; ".join(f"{verdict}: {text}" for verdict, text in _VERDICTS.items() if verdict in found)])

@@ -243,7 +243,8 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
         raise ScheduleError(
             f"The schedule of '{name}' runs {instance_text(name, first)} and {instance_text(name, second)} at the same "
             f"time{values_text(sizes, ', with {}')}.", subject=name,
-            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as a last dimension")
+            hint=f"add a dimension that differs for the two, such as "
+                               f"{' or '.join(x for x in first if first[x] != second[x])}")
     old = tuple(x for x in inames if x not in kept)
     new = {x: form for x, form in dims if x not in kept}
     renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}

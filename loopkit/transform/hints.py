@@ -155,5 +155,5 @@ def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | N
     if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
            for v in violations(refusal.after)):
         return None
-    return (f"write the accumulation into '{array}' as a reduction, {found[0]}(...): its terms may come in "
-            "any order")
+    return (f"write the accumulation into '{array}' as a reduction, {found[0]}(...): a reduction may "
+            "combine its terms in any order")

@@ -155,9 +155,9 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
         stride = require_positive(align_bytes, "align_bytes")
         step = require_dtype(variable, temporary.dtype).itemsize * prod(shape[k] for k in axes[place + 1:])
         if stride % step:
-            raise PreconditionError(f"{stride} bytes are not a multiple of {step}, the bytes of a step along axis "
-                                    f"{behind} of '{variable}'.", subject="align_bytes",
-                                    hint="by= counts cells of the next axis")
+            raise PreconditionError(f"align_bytes={stride} is not a multiple of {step}, the bytes from one element "
+                                    f"to the next along axis {behind} of '{variable}'.", subject="align_bytes",
+                                    hint=f"align_bytes={stride + -stride % step}")
         cells = -shape[behind] % (stride // step)
     if temporary.fixed:
         raise StorageError(f"The shape and the address space of '{variable}' were declared, so they cannot change.",
