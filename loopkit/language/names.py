@@ -94,7 +94,7 @@ def another(name: str) -> str:
     """The advice for a *name* with a :func:`fault`.
 
     >>> another("half"), another("2x")
-    ("another name, such as 'half_'", 'another name')
+    ("another name, such as 'half_'", "another name, such as 'my_2x'")
     """
     base = name.lstrip("_")
     free = next((x for x in (f"{base}_", f"{base}_0", f"my_{base}") if fault(x) is None), None)

@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, u
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, joined, moved_dependences
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
@@ -93,6 +93,11 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         fetch_outer_inames, prefetch_insn_id, within)
 
 
+#: The way out if a rule is not in the kernel but may have been in its text.
+_NO_REDUCTION = ("make_kernel expands a rule with a reduction; assign its values to a temporary in the text instead, "
+                 "as in '<> value = {}(...)'")
+
+
 @transform
 def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
                precompute_inames: str | Iterable[str] | None = None,
@@ -113,7 +118,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :raises UnknownNameError: there is no such rule, or no use has an iname.
+    :raises UnknownNameError: there is no such rule, or no use has an iname. A rule with a reduction exists only in the
+        text: :func:`make_kernel` expands it.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; or *fetch_bounding_box* is given and the rule reads an array
         that the kernel writes, or an array of unknown extents.
@@ -128,7 +134,9 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    require_known("substitution rule", [subst_use], kernel.substitutions)
+    if subst_use not in kernel.substitutions:
+        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions, hint=_NO_REDUCTION.format(
+            subst_use) if kernel.reductions else None)
     rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
     value = _own_value(kernel, rule, within)

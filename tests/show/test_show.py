@@ -207,6 +207,16 @@ def test_a_kernel_that_cannot_be_lowered_says_why() -> None:
     assert "not known yet: The dtype of the argument 'x'" in str(knl)
 
 
+def test_each_verdict_on_a_step_is_explained() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[place[i]] = x[i]")
+    notes = {"structural": str(lk.set_options(knl, full_tiles=False)),
+             "assumed": str(lk.tag_inames(knl, "i:g.0", assume="a permutation")),
+             "unsafe": str(lk.tag_inames(knl, "i:g.0", unsafe=True))}
+    for verdict, text in notes.items():
+        explained = re.findall(r"^  (?:.*; )?(\w+): the step", text.partition("STEPS")[2], re.MULTILINE)
+        assert explained == [verdict]
+
+
 def test_global_scratch_is_a_warning() -> None:
     html = kernel("two_launches")._repr_html_()
     assert '<span class="warning">global memory</span>' in html
