@@ -71,7 +71,7 @@ def diff(a: LoopKernel | GeneratedCode, b: LoopKernel | GeneratedCode, *, side_b
     """The differences from *a* to *b*: of the cards of two kernels, or of two generated codes.
 
     Lines are compared without their indentation. A line that is in another place of the same part is marked as moved:
-    ``<`` where it was, ``>`` where it is. Parts that do not differ are named only.
+    ``<`` where it was, ``>`` where it is. Parts without differences appear by their titles alone.
 
     >>> knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = 2*x[i,j]"), {"x": np.float32})
     >>> print(lk.diff(knl, lk.interchange(knl, "i", "j")))

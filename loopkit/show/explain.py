@@ -51,8 +51,8 @@ def explain(knl: LoopKernel) -> Explanation:
     """Explain in sentences each launch, loop, barrier, version and temporary of *knl*, and what looks expensive.
 
     Costs are judged by the form of the kernel alone; nothing is measured. Sizes are taken to be large. Each remark
-    names calls that may lower the cost. Calls against bank conflicts and against guards are complete: they lower the
-    number of conflicts, or remove the guard.
+    names calls that may lower the cost. Complete calls against bank conflicts and guards are checked: they
+    lower the number of conflicts, or remove the guard.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="rows")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")

@@ -189,7 +189,7 @@ class GeneratedCode(Shown):
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
         *source* in one file; ``""`` for ``"c"``.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
-    :ivar kernel: the lowered kernel, of whose statements the comments in *source* speak.
+    :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """
 
     target: str

@@ -69,8 +69,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     :arg axis: the number of the axis of rows; negative numbers count from the end. The default is the axis before the
         columns, which are the fastest axis in memory.
     :arg chunk: how many neighbouring elements stay contiguous; a power of two.
-    :arg period: how many rows have different permutations; a power of two; default: as many as have different banks,
-        and as columns allow.
+    :arg period: how many rows have different permutations; a power of two; default: the number of chunks in 128 bytes,
+        after which the banks repeat, or fewer if the number of columns requires it.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: it has fewer than two axes; *axis* is the columns' axis or does not exist; its shape is
         not constant; *chunk* or *period* is not a power of two, or the number of columns is not a multiple of *chunk*

@@ -89,7 +89,7 @@ def test_what_is_not_known() -> None:
 def test_an_array_that_depends_on_itself_alone_is_not_known() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]"), {"b": F32})
     assert unknown_dtypes(knl) == ("a",)
-    with pytest.raises(lk.TypeInferenceError, match="'a' .* its elements are computed from other elements of it"):
+    with pytest.raises(lk.TypeInferenceError, match=r"'a' .* its elements are computed from other elements of it"):
         infer_types(knl)
 
 
