@@ -233,7 +233,7 @@ class _Padding:
         leave = [x for x in self.inames if len(self.inames) > 1 and x in own]
         return Refusal(BrokenPairs(self.after, source.id, sink.id, pairs, array, "value"), f"{self.name}: {what}.",
                        [f"leave '{x}' out" for x in leave]
-                       or [f"name the statements that run on with within=, '{source.id}' not"],
+                       or [f"select the statements to pad by within=, without '{source.id}'"],
                        doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
 
 

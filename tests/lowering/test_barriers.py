@@ -64,7 +64,7 @@ def test_a_chain_takes_one_between_two_stages() -> None:
 
 
 def two_values(subscript: str) -> lk.LoopKernel:
-    """Of the second, the reader takes the element at *subscript*."""
+    """A reader of two temporaries, of ``u`` at *subscript*."""
     return make("{[i,j]: 0<=i,j<64}", f"""
         for i
             <> t[i] = x[i] {{id=a}}

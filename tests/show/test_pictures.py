@@ -216,7 +216,7 @@ def transposed(width: int, padding: int = 0) -> lk.LoopKernel:
     (2, 0, "16-way bank conflict: 16 passes, without conflicts 1"),
     (2, 2, "no bank conflict: 1 pass")])
 def test_bank_conflicts(width: int, padding: int, said: str) -> None:
-    """Of the threads along a column of a tile with 32 columns of *width* bytes, with *padding* in each row."""
+    """The conflicts of threads along a column of a tile: 32 columns of *width* bytes, *padding* cells in each row."""
     assert said in str(transposed(width, padding).plot("access", statement="insn", array="a_fetch"))
 
 

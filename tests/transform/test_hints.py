@@ -115,7 +115,7 @@ def test_a_way_out_is_always_told() -> None:
 
 
 def test_hints_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not tried to its end is not said to help nobody, and the refusal itself is the same."""
+    """If the budget ends the search, the hint does not claim that nothing helps; the refusal is the same."""
     case = REFUSED["tiling a time loop"]
     monkeypatch.setattr(hints, "BUDGET", 10)
     with pytest.raises(lk.IllegalTransformError) as caught:

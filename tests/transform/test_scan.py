@@ -232,7 +232,7 @@ def test_threads_ask_for_a_free_order() -> None:
 
 
 def test_what_later_steps_make_of_it() -> None:
-    """It keeps its sweep under another name, and runs in its order without threads; split, it is none any more."""
+    """A scan survives a new name of its sweep and the loss of its threads, but not a split of its sweep."""
     plain = prefix(SCAN, rows="{[i]: 0<=i<16}")
     knl = lk.realize_scan(lk.tag_inames(plain, "i:l.0"), "j")
     assert "y[i] = sum(j, x[j])  {id=insn, scan=j}" in knl.statements_text

@@ -56,7 +56,7 @@ def test_these_kernels_have_barriers() -> None:
 
 
 def missed(name: str) -> lk.Verdict:
-    """What is said of a kernel without a barrier: whether threads meet, its data may have to say."""
+    """The verdict on a kernel without one of its barriers: data may decide whether two threads conflict."""
     return lk.Verdict.UNDECIDED if name in DATA_DEPENDENT else lk.Verdict.REFUTED
 
 
