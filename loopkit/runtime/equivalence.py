@@ -94,7 +94,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         unknown = tuple(unknown_dtypes(knl))
         if unknown:
             raise TypeInferenceError(
-                f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what data to make.",
+                f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
                 subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
         typed = infer_types(knl)
         _require_known_names(ref, knl, given)

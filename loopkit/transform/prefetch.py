@@ -229,7 +229,7 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                                      "expressions and subscripts.", subject=name,
                                      hint="assign the operand of the condition to a temporary, and test that")
     return PreconditionError(f"No statement reads '{name}'.", subject=name,
-                             hint="conditions have the rule written out, and a copy does not serve them"
+                             hint="only conditions use the rule: they contain its body, which a copy cannot replace"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
 

@@ -286,7 +286,7 @@ def test_matrix_instructions_do_not_wait() -> None:
         """)
     knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
     knl = lk.tag_inames(lk.tensorize(knl, "i", "j", "k"), "b:g.0, p:l.0")
-    with pytest.raises(lk.PreconditionError, match=r"t\[b, i, k\] is waited for, element by element"):
+    with pytest.raises(lk.PreconditionError, match=r"threads wait for t\[b, i, k\] at each element"):
         lk.lower(knl)
 
 

@@ -33,7 +33,7 @@ def test_what_only_conditions_read() -> None:
         lk.add_prefetch(knl, "x")
     with pytest.raises(lk.PreconditionError, match="No statement reads 'f'") as caught:
         lk.precompute(knl, "f")
-    assert caught.value.hint == "conditions have the rule written out, and a copy does not serve them"
+    assert caught.value.hint == "only conditions use the rule: they contain its body, which a copy cannot replace"
 
 
 @pytest.mark.parametrize("wrong", ["a b", "", "1a", "if"])
