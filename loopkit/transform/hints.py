@@ -189,7 +189,7 @@ def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
     previous = operand.then if isinstance(operand, p.If) else operand
     if array in variables(found[1]) or not _differ_in_one_subscript(previous, s.assignee):
         return None
-    if previous == s.assignee:              # a final value is no running one
+    if previous == s.assignee:              # only the final value may be read
         moving = {x for x in at if at[x] != then.get(x)}
         inside = [a for a in accesses_by_array(kernel)[array] if a.statement != s.id and not a.is_write]
         if not any(moving <= {*kernel.statement_by_id[a.statement].inames} for a in inside):
