@@ -35,9 +35,9 @@ _ON_THE_CARD = ("Where values live",)
 _UNITS = ("registers and stack (in bytes) of a thread; spilled: the bytes that a thread stores and loads for lack of "
           "registers; shared: bytes of a block; blocks: those that run on a multiprocessor at a time",)
 
-_CLAIMS = ("order: every dependence runs forwards; bounds: every access lies inside its array; coverage: every temporary "
-           "is written before it is read; races: no two threads access one element without an order if one of them "
-           "writes it; barriers: each is needed, and none is missing",)
+_CLAIMS = ("order: every dependence runs forwards; bounds: every access lies inside its array; coverage: every "
+           "temporary is written before it is read; races: no two threads access one element without an order if one "
+           "of them writes it; barriers: each is needed, and none is missing",)
 
 
 @checked
