@@ -104,11 +104,13 @@ def run_text(sizes: Mapping[str, int], data: str) -> str:
 
 
 def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound,
-             tiles: Sequence[Collection[int]], context: Sequence[str] = ()) -> OutputComparison:
+             tiles: Sequence[Collection[int]], context: Sequence[str] = (), before: NumpyArray | None = None
+             ) -> OutputComparison:
     """The worst element of one output.
 
     :arg tiles: for each axis, the lengths of tiles in the kernel.
     :arg context: lines about the run, for the error.
+    :arg before: the output before the call; ``None``: the call allocated it.
     :raises EquivalenceError: the output has another shape or dtype than *expected*, or an error is above the bound.
     """
     _require_alike(name, got, expected, context)
@@ -125,7 +127,8 @@ def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound
         _ulps(error, (got[index], expected[index]), got.dtype) if floating else None,
         bound.text(largest) if floating else "0: integers and truth values are equal or not")
     if error > allowed:
-        raise _difference(found, distance, got.dtype, tiles, context)
+        unwritten = [] if before is None else _unwritten_note(got, before, distance > allowed)
+        raise _difference(found, distance, got.dtype, tiles, [*context, *unwritten])
     return found
 
 
@@ -198,6 +201,13 @@ def _difference(found: OutputComparison, distance: NumpyArray, dtype: np.dtype[A
         f"{found.error:.3g} is above the bound {found.bound:.3g} ({len(wrong)} of {distance.size} elements are).",
         output=found.name, index=found.index, got=found.got, expected=found.expected, error=found.error,
         bound=found.bound, ulps=found.ulps, wrong=indices, box=box, notes=notes)
+
+
+def _unwritten_note(got: NumpyArray, before: NumpyArray, wrong: NumpyArray) -> Sequence[str]:
+    """That the elements which are *wrong* are as *before* the call, if they are."""
+    if not np.array_equal(got[wrong], before[wrong]):
+        return ()
+    return ["the wrong elements have the values from before the call: the kernel may not write them"]
 
 
 def _where_wrong(name: str, wrong: NumpyArray, box: Sequence[tuple[int, int]], shape: Sequence[int],

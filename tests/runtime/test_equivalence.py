@@ -71,6 +71,16 @@ def test_differs_from_a_kernel(make: Make, body: str) -> None:
     assert err.value.error > err.value.bound > 0
 
 
+def test_an_element_that_a_kernel_leaves_out() -> None:
+    texts = ("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), ("{[i]: 0<=i<n-1}", "y[i] = 2*x[i]"), ("{[i]: 0<=i<n}", "y[i] = 3*x[i]")
+    whole, short, wrong = (lk.add_dtypes(lk.make_kernel(*text), {"x": np.float32}) for text in texts)
+    note = "the wrong elements have the values from before the call: the kernel may not write them"
+    for knl, is_told in ((short, True), (wrong, False)):
+        with pytest.raises(EquivalenceError) as caught:
+            check_equivalent(whole, knl, {"n": 20}, target="c")
+        assert (note in str(caught.value)) == is_told
+
+
 def test_bound(make: Make) -> None:
     off = make("  for (int i = 0; i < n; ++i) y[i] = a[i] * 2.00001f;")
     with pytest.raises(EquivalenceError):
