@@ -52,8 +52,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
     :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
-        which the read elements do not depend. Parallel inames of the grid and loops that write the array stay, and so
-        do all inames if a move would break a given order or enlarge storage.
+        which the read elements do not depend. Parallel inames of the grid always stay, and so do the inames of loops
+        that write the array. All inames stay if a move would break a given order or enlarge storage.
     :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array. The loops of the copy then have
         the simplest bounds.
     :arg box_multiples: with *fetch_bounding_box*: round the lengths of the box up to multiples of these numbers, one
