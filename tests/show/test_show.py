@@ -208,7 +208,7 @@ def test_a_kernel_that_cannot_be_lowered_says_why() -> None:
 
 
 @pytest.mark.parametrize(("readers", "reason", "way_out"), [
-    ("p:g.0, q:l.0", "each thread reads its own values, whose number depends on the sizes", "join the loops of its writ"),
+    ("p:g.0, q:l.0", "each thread reads its own values, whose number depends on the sizes", "join the loops"),
     ("p:g.0", "threads of a block read each other's values, whose number depends on the sizes", "join the loops"),
     ("q:l.0", "written by halves_0, read by halves_1", "into one launch")])
 def test_the_reason_of_a_place_in_memory(readers: str, reason: str, way_out: str) -> None:
