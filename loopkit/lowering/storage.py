@@ -132,7 +132,7 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             refused = refused or err
             continue
         _require_axes(t, own, space)
-        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
+        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")

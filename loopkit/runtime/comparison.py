@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -19,6 +19,10 @@ _MOST_LISTED = 5
 
 #: The kinds of numbers, each of which holds those before it.
 _RANKS = "biufc"
+
+
+#: The origin of the bound of an output that has nothing to compare.
+NO_NUMBERS = "0: all elements of the reference are NaN or infinite"
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +83,8 @@ class EquivalenceReport(Shown):
     @property
     def outputs(self) -> tuple[OutputComparison, ...]:
         """Each output in the run in which its error is the largest part of the bound."""
-        return tuple(max(same, key=lambda o: (o.error/o.bound if o.bound else 0.0, o.got is not None))
+        return tuple(max(same, key=lambda o: (o.error/o.bound if o.bound else 0.0, o.got is not None,
+                                              o.origin != NO_NUMBERS))
                      for same in zip(*(run.outputs for run in reversed(self.runs)), strict=True))
 
     @property
@@ -129,7 +134,7 @@ def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound
     if error > allowed:
         unwritten = [] if before is None else _unwritten_note(got, before, distance > allowed)
         raise _difference(found, distance, got.dtype, tiles, [*context, *unwritten])
-    return found
+    return found if np.isfinite(_computable(expected)).any() else replace(found, bound=0.0, origin=NO_NUMBERS)
 
 
 def _require_alike(name: str, got: NumpyArray, expected: NumpyArray, context: Sequence[str]) -> None:

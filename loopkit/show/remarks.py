@@ -63,8 +63,10 @@ def _cost_remarks(knl: LoopKernel, lowered: Lowered) -> Iterator[Remark]:
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL:
             size = product_text((storage.dtype.itemsize, *storage.shape))
+            effect = "bring its writers and readers into one launch" if storage.needed is AddressSpace.GLOBAL else \
+                "join the loops of its writers and readers, so that it has one value at a time"
             yield Remark(f"The temporary {storage.name} is in global memory, with {size} bytes a call.",
-                         "lk.fuse_loops may bring its writers and readers into one launch")
+                         f"lk.fuse_loops may {effect}")
     yield from _overlap_remarks(lowered)
     cost: Cost = cost_of(knl)
     for iname, count in cost.hosts:

@@ -1,6 +1,7 @@
 """Comparing a kernel with another one and with numpy."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -278,3 +279,15 @@ def test_wrong_arguments() -> None:
     for wrong in ({"seed": -1}, {"rtol": -1.0}, {"rtol": float("inf")}):
         with pytest.raises(lk.PreconditionError, match="check_equivalent"):
             check_equivalent(twice(), twice(), {"n": 4}, **wrong)            # type: ignore[arg-type]
+
+
+def test_a_run_without_numbers_is_named() -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<n}", "y[i] = sum(j, x[j]) - x[i]")
+    knl = lk.add_dtypes(knl, {"x": np.float32})
+    report = lk.check_equivalent(lambda x: x.sum() - x, knl, {"n": 40}, data=("nan", "random"))
+    assert re.search(r"40 +no numbers +0", str(report))
+    assert "no numbers: all elements of the reference are NaN or infinite" in str(report)
+    assert report.outputs[0].bound > 0
+    alone = lk.check_equivalent(lambda x: x.sum() - x, knl, {"n": 40}, data="nan")
+    assert "y: 0: all elements of the reference are NaN or infinite" in str(alone)
+    assert "no numbers" not in str(lk.check_equivalent(lambda x: x.sum() - x, knl, {"n": 40}))
