@@ -84,7 +84,7 @@ class CudaTarget(TextTarget):
         to zero (``--use_fast_math``).
     :ivar line_info: keep the lines of the text in the compiled code, for profilers (``-lineinfo``).
     :ivar max_registers: the most registers per thread, from 16 to 255; the rest is spilled. The registers of a block
-        must have room for it. ``set_options(knl, min_blocks=...)`` asks for a number of blocks instead.
+        must have room for it. ``set_options(knl, min_blocks=...)`` requests a number of blocks instead.
     :ivar options: more options for the compiler, passed on unchanged: ``("-fmad=false",)``.
 
     >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
