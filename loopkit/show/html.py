@@ -56,7 +56,6 @@ white-space:nowrap;background:none}}
 color:var(--lk-note)}}
 .loopkit .code details:not([open])>summary::before{{content:"\\25b8"}}
 .loopkit .margin{{color:var(--lk-note);user-select:none}}
-.loopkit svg{{max-width:100%;height:auto}}
 """ + "".join(f".loopkit .{name}{{color:var(--lk-{name})}}\n" for name in _LIGHT if name not in ("line", "back"))
 
 
