@@ -28,6 +28,10 @@ from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, 
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
                                        "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
+#: Verdicts of steps that leave an obligation.
+_UNPROVEN = {"assumed": "the caller's assume= gives the reason why the step is legal",
+             "unsafe": "the caller's unsafe=True accepts the step without a reason"}
+
 #: What the tags of axes mean.
 _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
 
@@ -288,5 +292,7 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
 def _step_table(history: History) -> tuple[Block, ...]:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
              Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
+    found = {step.verdict for step in history}
     return table("Steps", ("step", "call", "verdict", "also changes"), rows, [
-        "proven: no dependence between instances is broken; structural: the step reorders nothing"])
+        "proven: no dependence between instances is broken; structural: the step reorders nothing",
+        *(f"{verdict}: {meaning}" for verdict, meaning in _UNPROVEN.items() if verdict in found)])
