@@ -223,6 +223,24 @@ def test_code_is_copied_as_a_whole(browser: Browser, tmp_path: Path,
     assert text == code.source.rstrip("\n")
 
 
+def test_pictures_become_smaller_on_narrow_pages_up_to_a_limit(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8"><body>{kernel("transpose").plot("access")._repr_html_()}',
+                    encoding="utf-8")
+    scales = []
+    with opened(browser, path) as page:
+        for width in (1600, 800, 300):
+            page.set_viewport_size({"width": width, "height": 900})
+            scales.append(page.evaluate("""() => {
+                const picture = document.querySelector("svg");
+                return picture.getBoundingClientRect().width/picture.viewBox.baseVal.width;
+            }"""))
+            assert page.evaluate(OVERFLOW) == 0
+    assert scales[0] == 1
+    assert .75 < scales[1] < 1
+    assert scales[2] == pytest.approx(.75, abs=.01)
+
+
 def test_tables_look_alike_in_notebooks(browser: Browser, tmp_path: Path) -> None:
     """Jupyter's own style aligns the cells of tables on the right, and stripes the rows."""
     with opened(browser, converted(tmp_path, [kernel("matmul_tiled")])) as page:
