@@ -171,9 +171,10 @@ def _drawing(grid: PointGrid, colours: Colouring, shown: Sequence[Links], words:
     for panel in range(panels):
         inside = [x for x in grid.points if grid.place(x)[2] == panel]
         own = [(pair, colour) for pair, colour in arrows if grid.place(pair[0])[2] == panel]
+        frame = (left, top, cell)
         parts.append(moved(panel % 3*wide, panel//3*high, (
-            *_sides(grid, left, top, cell, panel),
-            *_point_cells(grid, colours, inside, (left, top, cell), is_at_top), *_tiles(grid, inside, (left, top, cell)), *_arrows(grid, own, (left, top, cell)))))
+            *_sides(grid, *frame, panel), *_point_cells(grid, colours, inside, frame, is_at_top),
+            *_tiles(grid, inside, frame), *_arrows(grid, own, frame))))
     below = (panels + 2)//3*high + 10
     parts += _key(colours, below)
     parts += quiet_lines(below + LINE/2, notes[1:])
