@@ -251,8 +251,9 @@ class _Pair:
                 got = self._got({k: v for k, v in data.items() if k in self.reads or k not in written}, written)
                 expected = named_results(self.right(data, shown), got, self.knl)
                 context += [] if self.right.by_name else [f"the reference was called as {self.right.shown}"]
+            given_before = data if isinstance(self.right, CompiledKernel) else {}
             found = tuple(compared(name, got[name], np.asarray(expected[name]), case.bound, self.tiles.get(name, ()),
-                                   context) for name in got)
+                                   context, given_before.get(name)) for name in got)
         return EquivalenceRun(shown, kind, found, case.bound.length)
 
     def _got(self, data: Mapping[str, Any], written: Collection[str]) -> dict[str, NumpyArray]:

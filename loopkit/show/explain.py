@@ -62,7 +62,7 @@ def explain(knl: LoopKernel) -> Explanation:
       It runs if(1 <= n and 1 <= m, (n + 127) // 128, 0) blocks of 128 threads: a block for each
           i_outer, a thread for each i_inner.
       It computes y.
-      The loop over j from 0 to m repeats insn.
+      The loop over 0 <= j < m repeats insn.
       Where 128*i_outer + 128 <= n, a tile is full and a version without guards runs; partial tiles run
           the general version.
     WHAT LOOKS EXPENSIVE
@@ -113,7 +113,8 @@ def _block_sentences(block: Block) -> Iterator[str]:
             case For():
                 inside = dict.fromkeys(x.statement for x in nodes_in(node.body) if isinstance(x, Assign))
                 unrolled = ", unrolled," if node.unroll else ""
-                yield (f"The loop over {node.iname} from {to_text(node.start)} to {to_text(node.stop)}{unrolled} "
+                steps = f", in steps of {node.step}" if node.step != 1 else ""
+                yield (f"The loop over {to_text(node.start)} <= {node.iname} < {to_text(node.stop)}{steps}{unrolled} "
                        f"repeats {', '.join(inside)}.")
             case Sync():
                 yield _sync_sentence(node)

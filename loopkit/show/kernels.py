@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import fully_written_outputs
-from loopkit.ast.nodes import FULL_TILE, Function, If, Node, Region, Scope, Sync, block_text
+from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node, Region, Scope, Sync, block_text
 from loopkit.ast.nodes import Block as ProgramBlock
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
@@ -110,8 +110,10 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     barriers = sum(map(barriers_of, lowered.program.functions))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
     each = [f"{_counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
-    line: list[str | Span] = [f"{_counted(len(lowered.launches), 'launch')}, {', '.join(dict.fromkeys(each))}, "
-                              f"{_counted(barriers, 'barrier')}"]
+    hosts = dict.fromkeys(f"a loop over {x.iname} on the host" for x in nodes_in(lowered.program.order)
+                          if isinstance(x, For))
+    line: list[str | Span] = [", ".join((_counted(len(lowered.launches), "launch"), *hosts, *dict.fromkeys(each),
+                                         _counted(barriers, "barrier")))]
     if scratch:
         line.append(Span(", temporaries in global memory", "warning"))
     return (Paragraph((tuple(line),)),)
@@ -156,9 +158,11 @@ def _argument_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[B
     sizes = integer_arguments(knl)
     rows = [(a.name, str(a.dtype or ("int" if a.name in sizes else "")), *_layout(a, shapes.get(a.name)),
              _use(known, a, sizes), str(getattr(a, "cache_policy", None) or "")) for a in known.arguments]
-    notes = ["strides in elements, of contiguous arrays; other strides are arguments of another version of the code"]
+    notes = {"strides in elements, of contiguous arrays; other strides are arguments of another version of the code":
+             any(strides for _, _, _, strides, _, _ in rows),
+             "?: the extent depends on data": any("?" in shape for _, _, shape, _, _, _ in rows)}
     return table("Arguments", ("name", "dtype", "shape", "strides", "use", "cache policy"), rows,
-                 notes if any(strides for _, _, _, strides, _, _ in rows) else ())
+                 [note for note, has_it in notes.items() if has_it])
 
 
 def _layout(argument: Argument, shape: Sequence[Expression | None] | None) -> tuple[str, str]:
@@ -269,6 +273,10 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
         reason = f"declared {given.address_space}"
     elif storage.space is AddressSpace.GLOBAL and len({*writers, *readers}) > 1:
         reason = f"written by {' and '.join(writers)}, read by {' and '.join(readers)}"
+    elif storage.space is AddressSpace.GLOBAL and storage.needed is not AddressSpace.GLOBAL:
+        reading = "each thread reads its own values" if storage.needed is AddressSpace.PRIVATE else \
+            "threads of a block read each other's values"
+        reason = f"{reading}, whose number depends on the sizes"
     else:
         reason = {AddressSpace.PRIVATE: "private to each thread",
                   AddressSpace.WARP: "the threads of a warp combine their values",

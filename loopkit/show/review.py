@@ -35,6 +35,10 @@ _ON_THE_CARD = ("Where values live",)
 _UNITS = ("registers and stack (in bytes) of a thread; spilled: the bytes that a thread stores and loads for lack of "
           "registers; shared: bytes of a block; blocks: those that run on a multiprocessor at a time",)
 
+_CLAIMS = ("order: every dependence runs forwards; bounds: every access lies inside its array; coverage: every "
+           "temporary is written before it is read; races: no two threads access one element without an order if one "
+           "of them writes it; barriers: each is needed, and none is missing",)
+
 
 @checked
 def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Path, ...]:
@@ -99,7 +103,8 @@ def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: s
                (Code(tuple(_call_lines(made)), "python"),))
     yield Fold("Kernel", _without(card, _ELSEWHERE))
     yield from _step_parts(knl, card)
-    yield Fold("Checks", document(report).body)
+    verdicts, *details = document(report).body
+    yield Fold("Checks", (verdicts, Paragraph(_CLAIMS), *details))
     yield Fold("In sentences", _without(document(explain(knl)), _ON_THE_CARD))
     yield Fold("Resources", (document(resources).body if isinstance(resources, Resources) else ())
                + (Paragraph(_UNITS if isinstance(resources, Resources) else (resources,)),))

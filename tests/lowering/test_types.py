@@ -83,7 +83,7 @@ def test_what_is_not_known() -> None:
     with pytest.raises(lk.TypeInferenceError, match="'alpha' of kernel 'kernel' cannot be inferred") as info:
         infer_types(knl)
     assert info.value.subject == "alpha"
-    assert "add_dtypes(knl, {'alpha': np.float32})" in str(info.value)
+    assert "add_dtypes(knl, {'alpha,x,z': np.float32})" in str(info.value)
 
 
 def test_an_array_that_depends_on_itself_alone_is_not_known() -> None:

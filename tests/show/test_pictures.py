@@ -290,6 +290,28 @@ def gathered() -> lk.LoopKernel:
     return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
+def csr() -> lk.LoopKernel:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "{[k]: first<=k<last}"], """
+        for i
+            <> first = ptr[i]  {id=first}
+            <> last = ptr[i+1]
+            y[i] = sum(k, val[k]*x[col[k]])  {id=row}
+        end""")
+    knl = lk.add_dtypes(knl, {"val,x": np.float32, "ptr,col": np.int32})
+    return lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.1"), "k", 32, inner_tag="l.0")
+
+
+def test_a_loop_over_data_hides_no_other_statement() -> None:
+    assert "ptr[0] by threads 0-31" in str(csr().plot("access", statement="first"))
+    assert "row writes y[4*i_outer + i_inner] in global memory: 1 thread" in str(csr().plot("access", array="y"))
+
+
+def test_a_loop_over_data_is_taken_to_have_the_chosen_iteration() -> None:
+    text = str(csr().plot("access", array="val", fixed={"k_outer": 2}))
+    assert "line at byte 256: val[64] ... val[95] by threads 0-31" in text
+    assert "a condition or a bound depends on data" in text
+
+
 def unmapped() -> lk.LoopKernel:
     return lk.add_dtypes(wave(), {"a": np.float32})
 
@@ -310,6 +332,7 @@ def unmapped() -> lk.LoopKernel:
     (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is no block of the grid 1", "from 0"),
     (gathered, "access", {"fixed": {"k": 3}}, "'k' is not an iname of the statement 'insn'", "i_outer, i_inner"),
     (gathered, "access", {"fixed": {"i_inner": 40}}, "No thread of the blocks tried runs 'insn' with", "fixed="),
+    (csr, "access", {"array": "val"}, "The loop over k_outer starts at a value", "fixed={'k_outer': 0}"),
     (gathered, "dependences", {"statements": ["s"]}, "'s' is not a statement of the kernel", "insn")])
 def test_what_cannot_be_drawn(make: Callable[[], lk.LoopKernel], what: str, options: dict[str, Any], message: str,
                               hint: str) -> None:

@@ -408,6 +408,18 @@ def test_more_blocks_than_fit(length: int, blocks: int, what: str, limit: int, r
     assert (caught.value.what, caught.value.limit, caught.value.required) == (what, limit, required)
 
 
+@pytest.mark.parametrize(("threads", "most"), [(1024, 64), (992, 64), (288, 168), (256, 255)])
+def test_more_registers_than_a_block_has(threads: int, most: int) -> None:
+    """The compiler would keep to the limit of the option, and the GPU would refuse the launch."""
+    knl = lk.tag_inames(make(f"{{[b,i]: 0<=b<n and 0<=i<{threads}}}", "y[b,i] = 2*x[b,i]", x=F32), "b:g.0, i:l.0")
+    plain = lk.generate_code(knl).source
+    assert lk.generate_code(knl, target=lk.CudaTarget(max_registers=most)).source == plain
+    if most < 255:
+        with pytest.raises(lk.LimitError, match=f"in blocks of {threads} threads needs {most + 1} registers") as caught:
+            lk.generate_code(knl, target=lk.CudaTarget(max_registers=most + 1))
+        assert caught.value.limit == most
+
+
 @pytest.mark.deep(every=4)
 @pytest.mark.parametrize(("arch", "length", "blocks"), [
     ("sm_90", 1024, 16), ("sm_89", 1024, 11), ("sm_75", 1024, 8), ("sm_90", 6144, 4)])
