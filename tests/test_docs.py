@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import runpy
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_every_documented_name_exists() -> None:
         for part in name.split("."):
             value = getattr(value, part)
         assert inspect.getdoc(value), f"{name} has no docstring"
+
+
+def test_each_field_of_a_documented_name_begins_a_line() -> None:
+    """Sphinx shows ``:arg x:`` within a line as it is written."""
+    stray = re.compile(r"\S.* :(arg|ivar|raises|returns?)\b.*")
+    assert stray.search("one of them. :arg x: another")
+    values = {name: operator.attrgetter(name)(lk) for name in DOCUMENTED}
+    found = {name: stray.findall(inspect.getdoc(value) or "") for name, value in values.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:

@@ -51,6 +51,17 @@ def test_every_point_and_every_dependence_is_drawn() -> None:
     assert "distance (i +1, j -1) 9 times" in str(plot)
 
 
+@pytest.mark.parametrize(("factor", "is_at_top"), [(0, True), (1, False), (2, False)])
+def test_numbers_are_in_a_corner_without_arrows(factor: int, is_at_top: bool) -> None:
+    """The distances (i +1, j -1) cross the lower left corners, and (i +1, j +1) the upper left ones."""
+    knl = lk.skew(wave(), "j", by={"i": factor}) if factor else wave()
+    plot = knl.plot("domain", parameters={"n": 3, "m": 2})
+    cells = [(float(x.get("y", "")), float(x.get("height", ""))) for x in points(plot)]
+    numbers = [float(x.get("y", "")) for x in drawn(plot).iter(f"{SVG}text") if x.get("font-size") == "9"]
+    assert len(numbers) == 4
+    assert [y < top + height/2 for y, (top, height) in zip(numbers, cells, strict=True)] == [is_at_top]*4
+
+
 def test_blocks_have_colours_and_tiles_outlines() -> None:
     plot = tiled().plot("domain", parameters={"n": 8, "m": 6})
     assert len(points(plot)) == 48
