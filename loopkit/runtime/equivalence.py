@@ -51,7 +51,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
     dtype among the arguments and temporaries. *length* is the number of operations on the way to an element, from all
     reductions and recurrences. Integers and truth values must be equal. NaN must be in the same places, and so must
-    infinities of the same sign.
+    infinities of the same sign; complex numbers that are not finite must be in the same places.
 
     A function's parameters get the arguments of their own name, else the remaining inputs of *knl* by position: the
     arrays that it reads, and numbers other than sizes. The function returns the outputs: an array or a scalar, a tuple

@@ -1,8 +1,9 @@
 """One launch at given sizes: its blocks, its threads, and the values of inames in each."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
 from loopkit.ast.nodes import Function
@@ -82,12 +83,21 @@ def place_text(place: Coordinates, extents: Coordinates) -> str:
     return f"({', '.join(map(str, place[:used]))})" if used > 1 else str(place[0])
 
 
+def require_launches(lowered: Lowered) -> None:
+    """:raises PreconditionError: no statement of the kernel runs."""
+    if not lowered.launches:
+        raise PreconditionError(f"Kernel '{lowered.kernel.name}' has no launch, because no statement of it runs.",
+                                subject=lowered.kernel.name,
+                                hint="a statement runs if its domain has points and its value reaches an argument")
+
+
 def chosen_launch(lowered: Lowered, name: str | None, what: str) -> tuple[Launch, Function]:
     """The launch *name*, by default the first with several blocks or threads.
 
     :raises UnknownNameError: there is no such launch.
-    :raises PreconditionError: no iname of it is on an axis of blocks or threads.
+    :raises PreconditionError: there are none, or no iname of it is on an axis of blocks or threads.
     """
+    require_launches(lowered)
     pairs = {f.name: (launch, f) for launch, f in zip(lowered.launches, lowered.program.functions, strict=True)}
     if name is not None:
         require_known("launch", [name], pairs, where=f"kernel '{lowered.kernel.name}'")
@@ -133,18 +143,8 @@ def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Map
     return found if min(x, y, z) > 0 else None
 
 
-def ranges_text(values: Sequence[int]) -> str:
-    """Sorted *values* in words: ``0-3, 8``."""
-    return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in _ranges(sorted(set(values))))
-
-
-def _ranges(values: Sequence[int]) -> Iterator[tuple[int, int]]:
-    low = high = None
-    for value in values:
-        if low is None or high is None or value != high + 1:
-            if low is not None and high is not None:
-                yield low, high
-            low = value
-        high = value
-    if low is not None and high is not None:
-        yield low, high
+def ranges_text(values: Iterable[int]) -> str:
+    """*values* in words: ``0-3, 8``."""
+    # in a run of neighbours the distance from the position is one number
+    runs = [[x for _, x in run] for _, run in groupby(enumerate(sorted({*values})), lambda at: at[1] - at[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)

@@ -127,8 +127,7 @@ def chosen_axes(knl: LoopKernel, s: Statement, inames: Sequence[str] | None) -> 
     """
     found: list[Axis]
     if inames is None:
-        first = _split_axes(knl, s)[:2]
-        found = [(), *first] if len(first) == 1 else list(first)
+        found = [(), (), *_split_axes(knl, s)[:2]][-2:]
     else:
         found = [tuple(x.strip() for x in text.split(",")) for text in inames]
         names = [x for axis in found for x in axis]

@@ -329,6 +329,29 @@ def test_every_case_has_its_pictures(name: str) -> None:
             drawn(knl.plot(what))
 
 
+NOTHING_RUNS = {
+    "no argument is written": lambda: lk.make_kernel("{[i]: 0<=i<10}", "<> t[i] = 2.0*i"),
+    "no points": lambda: lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<0}", "y[i] = 2*x[i]"), {"x": np.float32})}
+
+
+@pytest.mark.parametrize("why", NOTHING_RUNS)
+def test_a_kernel_without_launches_is_shown(why: str) -> None:
+    knl = NOTHING_RUNS[why]()
+    assert "no launch: no statement runs" in str(knl.plot("loops"))
+    assert "no launch: no statement runs" in knl._repr_html_()
+    assert "1 statement" in str(knl.plot("dependences"))
+    for what in ("grid", "access"):
+        with pytest.raises(lk.PreconditionError, match="Kernel 'kernel' has no launch"):
+            knl.plot(what)
+
+
+def test_a_statement_without_inames_has_one_point() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[0] = 2*x[0]\nz[i] = y[0]")
+    plot = knl.plot("domain", statement="insn")
+    assert str(plot).splitlines()[1].startswith("1 point")
+    assert len(points(plot)) == 1
+
+
 # Errors
 
 def refused(step: Callable[[], object]) -> lk.IllegalTransformError:
