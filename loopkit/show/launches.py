@@ -1,9 +1,8 @@
 """One launch at given sizes: its blocks, its threads, and the values of inames in each."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import prod
 
 from loopkit.ast.nodes import Function
@@ -141,10 +140,3 @@ def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Map
     inside = {x: hosts[x] for x in launch.hosts}
     found = LaunchAt(lowered, launch, function, sizes, inside, (x, y, z), launch.block)
     return found if min(x, y, z) > 0 else None
-
-
-def ranges_text(values: Iterable[int]) -> str:
-    """*values* in words: ``0-3, 8``."""
-    # in a run of neighbours the distance from the position is one number
-    runs = [[x for _, x in run] for _, run in groupby(enumerate(sorted({*values})), lambda at: at[1] - at[0])]
-    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)

@@ -13,9 +13,9 @@ import pytest
 import loopkit as lk
 from loopkit.show import cards, dependence_graph, order_picture
 from loopkit.show.drawing import KINDS
-from loopkit.show.launches import ranges_text
 from loopkit.show.pictures import PICTURES
 from loopkit.show.plot import Plot
+from loopkit.show.words import ranges_text
 from tests.cases import CASES
 
 SVG = "{http://www.w3.org/2000/svg}"
