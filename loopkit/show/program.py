@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 
 import numpy as np
 
 from loopkit.analysis.data_constraints import index_names
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
@@ -20,7 +20,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
-from loopkit.poly.sets import fix_params
 from loopkit.runtime.rounding import error_bound
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
@@ -31,7 +30,7 @@ _MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_ac
 
 #: The values of sizes to choose from, the best first, and the most bytes of all arrays. Odd multiples of 8 have full
 #: and partial tiles, and rows at which vector accesses can begin.
-SIZES = (504, 512, 480, 384, 264, 256, 200, 192, 136, 128, 104, 96, 72, 64, 40, 32, 24, 16, 8, 4, 3, 2, 1)
+SIZES = (504, 264, 200, 136, 104, 72, 40, 24, 8, 1)
 MOST_BYTES = 2**26
 
 _HEAD = """
@@ -137,6 +136,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     :arg sizes: values of the kernel's integer parameters; others get a value that the assumptions allow.
     :arg name: of its file, without ``.cu``; ``None``: that of the kernel.
     :raises UnknownNameError: a name in *sizes* is no integer parameter.
+    :raises CallError: the assumptions do not allow *sizes*.
     :raises PreconditionError: the data, the sizes or the reference cannot be made; the message says why.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
@@ -186,24 +186,24 @@ def _require_fillable(low: Lowered) -> None:
 def _chosen_sizes(low: Lowered, given: Mapping[str, int]) -> dict[str, int]:
     """A value for each integer parameter: the *given* one, or one near the first of ``SIZES`` that fits.
 
-    Values differ where they can, because equal ones would hide that two are confused. They fit if the assumptions allow
-    them and all arrays have at most ``MOST_BYTES`` bytes.
+    Values differ where they can, because equal ones would hide that two are confused. They fit if all arrays have at
+    most ``MOST_BYTES`` bytes.
 
     :raises UnknownNameError: a name in *given* is no integer parameter.
+    :raises CallError: the assumptions do not allow the given values.
     :raises PreconditionError: no value fits.
     """
     knl = low.kernel
     names = sorted(knl.value_params)
     require_known("size", given, names, where=f"kernel '{knl.name}'")
     free = [name for name in names if name not in given]
-    for value, step in product(SIZES, (16, 0)) if free else [(0, 0)]:
-        found = {**given, **{name: value - step*i for i, name in enumerate(free)}}
-        if min(found.values(), default=0) < 0 or fix_params(knl.assumptions, found).is_empty():
-            continue
+    for value in SIZES:
+        found = sizes_at_least(knl.assumptions, given, {name: max(value - 16*i, 1) for i, name in enumerate(free)})
         if not free or _array_bytes(low, found) <= MOST_BYTES:
             return found
-    raise PreconditionError(f"No sizes that were tried for kernel '{knl.name}' satisfy its assumptions.",
-                            subject=knl.name, hint=f"sizes={{...}} gives values of {', '.join(names)}")
+    raise PreconditionError(f"At all sizes that were tried, the arrays of kernel '{knl.name}' have more than "
+                            f"{MOST_BYTES} bytes.", subject=knl.name,
+                            hint=f"sizes={{...}} gives values of {', '.join(names)}")
 
 
 def _extents_at(low: Lowered, name: str, sizes: Mapping[str, int]) -> list[int]:

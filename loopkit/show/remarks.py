@@ -11,9 +11,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import FULL_TILE, Assign, Define, For, Function, If, Node
 from loopkit.ast.walk import child_nodes, expressions_of, nodes_in
-from loopkit.errors import LoopkitError
+from loopkit.errors import LoopkitError, PreconditionError
 from loopkit.expr.evaluate import NoValueError, evaluate
-from loopkit.expr.mappers import elements_of, subexpressions, substitute, variables
+from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace
@@ -79,23 +79,18 @@ def _launch_remarks(launch: Launch, function: Function, lowered: Lowered) -> Ite
         yield Remark(f"A block of launch {launch.name} has {launch.threads} threads: its last warp is not full.",
                      f"lengths whose product is a multiple of {launch.machine.warp} fill all warps")
     for statement, is_write, element in _global_elements(function, lowered):
-        apart = _step_between(element, function, lowered.shapes[_array_of(element)])
+        apart = _step_between(element, function, lowered.shapes[array_of(element)])
         if apart is None:
             continue
         elements, is_known = apart
-        itemsize = lowered.kernel.array_args[_array_of(element)].dtype.itemsize     # type: ignore[union-attr]
+        itemsize = lowered.kernel.array_args[array_of(element)].dtype.itemsize     # type: ignore[union-attr]
         if is_known and abs(int(elements))*itemsize <= _WIDEST:
             continue
-        name, verb = _array_of(element), "writes" if is_write else "reads"
+        name, verb = array_of(element), "writes" if is_write else "reads"
         ways = ["lk.tag_inames gives l.0 to the iname of the last axis"]
         ways += [] if is_write else [f"lk.add_prefetch(knl, '{name}', ...) loads tiles through shared memory"]
         yield Remark(f"{statement} {verb} {name}: neighbouring threads are {elements} elements apart, so that each "
                      f"{verb} memory of its own.", "; ".join(ways))
-
-
-def _array_of(element: p.Subscript) -> str:
-    assert isinstance(element.aggregate, p.Variable)
-    return element.aggregate.name
 
 
 def _global_elements(function: Function, lowered: Lowered) -> Iterator[tuple[str, bool, p.Subscript]]:
@@ -141,7 +136,7 @@ def _bank_remarks(knl: LoopKernel, launch: Launch, function: Function, lowered: 
     accesses: dict[str, list[WarpAccess]] = {}
     for statement, name in accessed_arrays(lowered):
         if name in shared and statement in launch.statements:
-            with suppress(LoopkitError):                # addresses that depend on data are not judged
+            with suppress(PreconditionError):           # addresses that depend on data are not judged
                 at = launch_at(lowered, launch, function, {}, (_SIZE,))
                 inner = tuple(min(1, extent - 1) for extent in at.grid)
                 found = accesses_at(at, statement, name, at.require_block(inner), 0, {})
@@ -176,7 +171,7 @@ def _other_layouts(knl: LoopKernel, lowered: Lowered, accesses: Sequence[WarpAcc
         axis = (temporary.layout.order or range(axes))[-2]
         yield (f"lk.add_padding(knl, '{name}', {axis}, by={chunk})",
                replace(memory, extents=(*memory.extents[:-1], memory.extents[-1] + chunk)))
-    with suppress(LoopkitError):                        # the columns are not a power of two
+    with suppress(PreconditionError):                   # the columns are not a power of two
         layout = swizzle(knl, name, chunk=chunk).temporaries[name].layout
         swizzled = replace(storage, temporary=replace(storage.temporary, layout=layout)).swizzle
         yield (f"lk.swizzle(knl, '{name}'{f', chunk={chunk}' if chunk > 1 else ''})",

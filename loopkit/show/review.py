@@ -54,6 +54,7 @@ def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, in
     :returns: the files written.
     :raises PreconditionError: *path* ends in ``.cu``.
     :raises UnknownNameError: a name in *sizes* is no integer parameter.
+    :raises CallError: the assumptions do not allow *sizes*.
     :raises LoopkitError: the errors of :func:`loopkit.generate_code`.
     :raises OSError: a file cannot be written.
 
