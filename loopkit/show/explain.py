@@ -66,11 +66,11 @@ def explain(knl: LoopKernel) -> Explanation:
       Where 128*i_outer + 128 <= n, a tile is full and a version without guards runs; partial tiles run
           the general version.
     WHAT LOOKS EXPENSIVE
-      insn writes y: neighbouring threads are m elements apart, so that each writes memory of its own.
-          Way out: lk.tag_inames gives l.0 to the iname of the last axis.
-      insn reads x: neighbouring threads are m elements apart, so that each reads memory of its own. Way
+      insn reads x: each thread of a warp reads a sector of memory of its own, 4 of its 32 bytes. Way
           out: lk.tag_inames gives l.0 to the iname of the last axis; lk.add_prefetch(knl, 'x', ...)
           loads tiles through shared memory.
+      insn writes y: each thread of a warp writes a sector of memory of its own, 4 of its 32 bytes. Way
+          out: lk.tag_inames gives l.0 to the iname of the last axis.
 
     :raises LoopkitError: *knl* cannot be lowered; the error is that of :func:`loopkit.lower`.
     """

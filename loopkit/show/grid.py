@@ -50,9 +50,8 @@ def grid_picture(knl: LoopKernel, *, launch: str | None = None, parameters: Mapp
 # In words
 
 def _mapping_lines(at: LaunchAt, opened: Coordinates) -> Iterator[str]:
-    blocks, threads = (counted(prod(extents), noun, extents_text(extents))
-                       for extents, noun in ((at.grid, "block"), (at.block, "thread")))
-    yield f"{blocks} of {threads}, {counted(at.warps, 'warp')} a block"
+    yield (f"{counted(prod(at.grid), 'block', extents_text(at.grid))} of "
+           f"{counted(prod(at.block), 'thread', extents_text(at.block))}, {counted(at.warps, 'warp')} a block")
     for axis, extent in (*zip(GRID, at.grid, strict=True), *zip(BLOCK, at.block, strict=True)):
         own = _inames_along(at, axis)
         if own:
