@@ -203,7 +203,7 @@ def _difference(found: OutputComparison, distance: NumpyArray, dtype: np.dtype[A
 
 
 def _where_wrong(name: str, wrong: NumpyArray, box: Sequence[tuple[int, int]], shape: Sequence[int],
-           tiles: Sequence[Collection[int]]) -> Iterator[str]:
+                 tiles: Sequence[Collection[int]]) -> Iterator[str]:
     """The box of the wrong elements, and how it lies in the tiles of each axis."""
     ranges = [str(low) if low == high else f"{low}..{high}" for low, high in box]
     places = [f"axis {axis}: {place}" for axis, lengths in enumerate(tiles[:len(shape)])

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.ast.nodes import Function
 from loopkit.ast.walk import calls
 from loopkit.errors import PreconditionError, require_known, values_text
 from loopkit.expr.evaluate import evaluate
-from loopkit.interpreter.instances import usual_sizes
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 
 #: Sizes that a picture of a grid tries.
@@ -121,7 +121,8 @@ def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: 
     knl = lowered.kernel
     names = sorted(x for x in knl.value_params if x not in launch.hosts)
     require_known("size", parameters, names)
-    tried = (_if_it_runs(lowered, launch, function, usual_sizes(knl, parameters, names, size)) for size in usual)
+    sizes = (sizes_at_least(knl.assumptions, parameters, dict.fromkeys(names, size)) for size in usual)
+    tried = (_if_it_runs(lowered, launch, function, x) for x in sizes)
     found = [x for x in tried if x is not None]
     if not found:
         raise PreconditionError(f"Launch '{function.name}' has no blocks at these sizes.",
