@@ -31,6 +31,7 @@ from loopkit.runtime.references import (
 )
 from loopkit.runtime.rounding import ErrorBound, error_bound
 from loopkit.runtime.sample_data import kinds_of_data, sample_data
+from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import NumpyArray
 
 Reference = LoopKernel | Callable[..., Any]
@@ -160,8 +161,10 @@ def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> lis
     :raises CallError: the assumptions do not allow the given ones.
     """
     lengths = {name: getattr(value, "shape", ()) for name, value in given.items() if name in knl.array_args}
-    numbers = {name: int(value) for name, value in given.items() if isinstance(value, int | np.integer)}
-    known = {**_sizes_solved(knl, lengths), **numbers}
+    kernels = (knl, ref) if isinstance(ref, LoopKernel) else (knl,)
+    numbers = {a.name: converter(a.name, a.dtype)(given[a.name]) for k in kernels for a in k.arguments
+               if a.name in k.value_params and given.get(a.name) is not None}
+    known = {**_sizes_solved(knl, lengths), **{name: value for name, value in numbers.items() if isinstance(value, int)}}
     chosen = [a.name for a in knl.arguments if a.name in knl.value_params and a.name not in known]
     if not chosen:
         return [known]
