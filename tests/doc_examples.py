@@ -69,7 +69,9 @@ class _Recorder(doctest.DocTestRunner):
     def report_failure(self, out: Any, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
         super().report_failure(out, test, example, got)
         # an exception other than the expected one comes with its stack, whose paths are this machine's
-        self.changed.append((example, _STACK.sub("\\1    ...\n", got)))
+        # doctest compares the last exception of a chain alone
+        last = got[got.rfind("Traceback (most recent call last):"):] if got.startswith("Traceback") else got
+        self.changed.append((example, _STACK.sub("\\1    ...\n", last)))
 
     def report_unexpected_exception(self, out: Any, test: doctest.DocTest, example: doctest.Example,
                                     exc_info: Any) -> None:

@@ -166,6 +166,7 @@ def test_golden_cuda(ready: Ready, golden: GoldenFiles) -> None:
 
 
 @each
+@pytest.mark.deep(every=3)
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
     bounds = re.findall(r"__launch_bounds__\((\d+)(?:, (\d+))?\)\s+(\w+)", code.source)

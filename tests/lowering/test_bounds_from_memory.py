@@ -88,7 +88,7 @@ def expected(rows: Rows, x: np.ndarray) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.deep(every=4)) if n != 8 else n for n in LANES])
+@pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.deep(every=8)) if n != 8 else n for n in LANES])
 @pytest.mark.parametrize("tags", ["b:g.0, t:l.0, u:l.0", "t:l.0, u:l.0"], ids=["blocks", "one block"])
 @pytest.mark.parametrize("name", BODIES)
 def test_threads_of_a_block_share_the_values_of_a_row(name: str, tags: str, lanes: int) -> None:

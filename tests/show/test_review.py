@@ -75,7 +75,7 @@ def test_the_program_accepts_right_results_and_finds_a_wrong_one(name: str, size
     assert "nvcc -fmad=false" not in right.stdout
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=18)
 @pytest.mark.parametrize("name", sorted(BY_NAME.keys() - {"csr_matvec", "histogram"}))
 def test_nvcc_builds_the_program(name: str, tmp_path: Path) -> None:
     nvcc = find_nvcc()

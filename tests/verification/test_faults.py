@@ -1,7 +1,7 @@
 """Fault injection: each guard, bound, box, index and barrier of each real case off by one, and all of it is caught.
 
-``make test-deep`` tries every fault; else a few of each kind are tried in each case, of common kinds in half of the
-cases.
+``make test-deep`` tries every fault; else a few of each kind are tried in each case, of common kinds in a quarter of
+the cases.
 ``LOOPKIT_FAULT_COUNTS=file`` appends how many were caught, one JSON object for each case.
 """
 from __future__ import annotations
@@ -89,7 +89,7 @@ def chosen(name: str, low: Lowered) -> Iterator[Fault]:
         yield from (fault for some_kind in kinds.values() for fault in some_kind)
         return
     common = [kind for kind in kinds if kind in COMMON]
-    tried = some(common, 2, lambda kind: f"{kind} in {name}") if common else []
+    tried = some(common, 4, lambda kind: f"{kind} in {name}") if common else []
     for kind in (kind for kind in kinds if kind not in COMMON or kind in tried):
         most = MOST_WAITS if kind.startswith(("barrier", "shuffle", "wait", "group")) else MOST
         yield from kinds[kind][::-(-len(kinds[kind]) // most)]
