@@ -164,7 +164,8 @@ def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> lis
     kernels = (knl, ref) if isinstance(ref, LoopKernel) else (knl,)
     numbers = {a.name: converter(a.name, a.dtype)(given[a.name]) for k in kernels for a in k.arguments
                if a.name in k.value_params and given.get(a.name) is not None}
-    known = {**_sizes_solved(knl, lengths), **{name: value for name, value in numbers.items() if isinstance(value, int)}}
+    sizes = {name: value for name, value in numbers.items() if isinstance(value, int)}       # all of them
+    known = {**_sizes_solved(knl, lengths), **sizes}
     chosen = [a.name for a in knl.arguments if a.name in knl.value_params and a.name not in known]
     if not chosen:
         return [known]

@@ -143,7 +143,7 @@ def test_sizes_of_all_kinds_of_integers(size: Any) -> None:
     """A call takes them all."""
     (run,) = check_equivalent(lambda x: 2*x, twice(), {"n": size}).runs
     assert run.sizes == {"n": 5}
-    with pytest.raises(CallError, match="'n' must be an integer, not 5.0"):
+    with pytest.raises(CallError, match=r"'n' must be an integer, not 5\.0"):
         check_equivalent(lambda x: 2*x, twice(), {"n": 5.0})
 
 
