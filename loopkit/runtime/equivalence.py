@@ -162,8 +162,9 @@ def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> lis
     """
     lengths = {name: getattr(value, "shape", ()) for name, value in given.items() if name in knl.array_args}
     kernels = (knl, ref) if isinstance(ref, LoopKernel) else (knl,)
-    numbers = {a.name: converter(a.name, a.dtype)(given[a.name]) for k in kernels for a in k.arguments
-               if a.name in k.value_params and given.get(a.name) is not None}
+    dtypes = {a.name: a.dtype for k in kernels for a in k.arguments if a.name in k.value_params}
+    numbers = {name: converter(name, dtypes[name])(value) for name, value in given.items()
+               if name in dtypes and value is not None}
     sizes = {name: value for name, value in numbers.items() if isinstance(value, int)}       # all of them
     known = {**_sizes_solved(knl, lengths), **sizes}
     chosen = [a.name for a in knl.arguments if a.name in knl.value_params and a.name not in known]
