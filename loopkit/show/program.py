@@ -23,6 +23,7 @@ from loopkit.lowering.pipeline import lowered_once
 from loopkit.runtime.rounding import error_bound
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.cuda.target import host_parameters
 from loopkit.verification.checks import generate_code
 
 #: Steps that say what a kernel computes; all others change how.
@@ -305,7 +306,8 @@ class _Program:
         yield ""
         for kernel in self.plain.kernels:
             yield f"reference::{kernel.name}({', '.join(map(self._passed, kernel.parameters))});"
-        taken = [f"{x}.device" if x in arrays else x for x in _parameter_names(self.code.host)]
+        taken = [f"{x.name}.device" if x.name in arrays else x.name
+                 for x in host_parameters(self.own, self.code.kernels, self.code.layout)]
         launch = f"::launch_{name}({', '.join(taken)});"
         yield from (launch, 'program::require(cudaGetLastError(), "launch");',
                     'program::require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");', "",
@@ -342,9 +344,3 @@ def _includes(source: str) -> tuple[list[str], str]:
     """The includes of *source*, and the rest."""
     lines = source.splitlines()
     return [x for x in lines if x.startswith("#include")], "\n".join(x for x in lines if not x.startswith("#include"))
-
-
-def _parameter_names(host: str) -> list[str]:
-    """The names of the parameters of the host's function."""
-    found = re.search(r"^void launch_\w+\((.*?)\)\n\{", host, re.DOTALL | re.MULTILINE)
-    return [] if found is None else [part.split()[-1].lstrip("*") for part in found[1].split(",") if part.strip()]
