@@ -23,7 +23,7 @@ JSON_VERSION = 1
 _STATUSES = """exit status:
   0  fine: shown, written, equal, or nothing refuted (what a step was allowed to assume counts as fine)
   1  refuted: a check found a counterexample, the kernel has no code, or the two kernels differ
-  2  wrong usage: unknown arguments, no such kernel, or a file that raises an exception
+  2  wrong usage: unknown arguments, sizes that are not allowed, no such kernel, or a file that raises an exception
   3  undecided: a check, or the comparison, found neither a proof nor a counterexample
 """
 

@@ -56,7 +56,7 @@ class WarpAccess:
 
     :ivar element: the access, as the program has it.
     :ivar loops: the values of the loops around it.
-    :ivar is_assumed: a condition around it depends on data, and is taken to hold.
+    :ivar is_assumed: a condition around it, or the end of a loop, depends on data, and is taken to let it run.
     :ivar elements: by the number of each thread in its warp that runs it, the elements that it accesses at once.
     """
 
@@ -173,7 +173,7 @@ def _warp_access(memory: Memory, node: Assign, element: p.Subscript, is_write: b
     around = [x for x in nodes_in(at.function.body) if isinstance(x, For | If) and any(y is node for y in nodes_in(x))]
     loops = {x.iname: first[x.iname] for x in around if isinstance(x, For)
              and all(known[x.iname] == first[x.iname] for own in values.values() for known in own)}
-    assumed = any(known_value(x.condition, first) is None for x in around if isinstance(x, If))
+    assumed = any(known_value(x.condition if isinstance(x, If) else x.stop, first) is None for x in around)
     return WarpAccess(memory, node.statement, element, is_write, loops, assumed, elements)
 
 

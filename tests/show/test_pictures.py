@@ -267,10 +267,14 @@ def test_several_accesses_are_drawn() -> None:
     assert text.count("in global memory") == 3
 
 
-def test_a_condition_on_data_is_taken_to_hold() -> None:
-    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i]>0}")
-    knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
-    assert "not all of these threads may run it" in str(knl.plot("access", array="y"))
+@pytest.mark.parametrize(("domain", "text", "array", "is_noted"), [
+    ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i]>0}", "y", True), ("{[i]: 0<=i<n}", "y[i] = x[i] {if=i>3}", "y", False),
+    ("{[i,j]: 0<=i<n and 0<=j<e}", "for i\n <> e = p[i]\n y[i] = sum(j, x[j+i])\nend", "x", True),
+    ("{[i,j]: 0<=i<n and 0<=j<m}", "y[i] = sum(j, x[j+i])", "x", False)])
+def test_what_depends_on_data_is_taken_to_run(domain: str, text: str, array: str, is_noted: bool) -> None:
+    knl = lk.add_dtypes(lk.make_kernel(domain, text), {"x": np.float32} | ({"p": np.int32} if "p[" in text else {}))
+    knl = lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    assert ("not all of these threads may run it" in str(knl.plot("access", array=array))) is is_noted
 
 
 def gathered() -> lk.LoopKernel:
