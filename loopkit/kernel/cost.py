@@ -105,10 +105,6 @@ class Cost:
         for iname, count in self.hosts:
             yield f"for {iname}: on the host, {'one launch' if count == 1 else f'{count} launches'} per iteration"
 
-    def scratch_lines(self) -> Iterator[str]:
-        """The temporaries in global memory."""
-        return (f"{name}: {cells}" for name, cells in self.cells.items() if cells.space is AddressSpace.GLOBAL)
-
 
 @dataclass(frozen=True)
 class CostChange:
