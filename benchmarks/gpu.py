@@ -138,7 +138,7 @@ def of_kind(result: dict[str, Any], kind: str, among: Sequence[str] = ()) -> lis
 
 
 def reached(goal: Goal, result: dict[str, Any], contestant: dict[str, Any]) -> float | None:
-    """What *contestant* has of what *goal* speaks of; ``None`` where that was not measured."""
+    """The result of *contestant* in the unit of *goal*; ``None``: it was not measured."""
     match goal.of:
         case "copy":
             copies = of_kind(result, "copy")

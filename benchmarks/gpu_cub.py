@@ -17,7 +17,7 @@ SOURCE = Path(__file__).with_name("gpu_cub.cu")
 
 
 def histogram(p: Any) -> Callable[[], Any]:
-    """Of bins of one width, which CUB need not search for a number's."""
+    """A run of CUB's histogram with bins of one width, for which CUB needs no search."""
     import torch
     counts = torch.empty(p.size[1], dtype=torch.int32, device="cuda")
     run = _call("histogram", p.x, counts, p.size[1], len(p.x))
@@ -33,7 +33,7 @@ def scan(p: Any) -> Callable[[], None]:
 
 
 def _call(name: str, x: Any, *others: Any) -> Callable[[], None]:
-    """Of the function for *x*'s dtype, on torch's arrays and integers, with memory of its own.
+    """A call of the library's function *name* for *x*'s dtype, on torch's arrays and integers, with its own memory.
 
     :raises ImportError: there is no compiler, or no CUB.
     :raises RuntimeError: CUDA's error.

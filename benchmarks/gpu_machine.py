@@ -55,7 +55,7 @@ class Machine(Protocol):
         """The norm of the difference over that of *expected*; NaN if there is one in *found*."""
 
     def copy(self, source: Any, target: Any) -> None:
-        """What the measured copy rate is the rate of."""
+        """The copy whose rate is measured."""
 
     def wait(self) -> None:
         """Return when everything is done."""

@@ -37,7 +37,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Goal:
-    """What ours is held to.
+    """The goal for our time in a row.
 
     :ivar of: ``"copy"``: bytes a second over those of a copy of as many bytes; ``"peer"``: the best peer's time over
         ours; ``"peak"``: operations a second over the GPU's of float32.

@@ -54,7 +54,7 @@ def _bodies(r: random.Random) -> Size:
 
 
 def laplacian(xp: Any, a: Any) -> Any:
-    """Of the inner points; the others are not written."""
+    """The Laplacian at the inner points; the others are not written."""
     inner = (slice(1, -1),)*a.ndim
     result = -2.0*a.ndim*a[inner]
     for axis in range(a.ndim):

@@ -158,7 +158,7 @@ class FirstResults:
 
 
 def first_result(name: str, caches: Path, timeout: float) -> dict[str, Any]:
-    """What a new process measures; :raises RuntimeError: it measures nothing."""
+    """The figures that a new process measures; :raises RuntimeError: it measures nothing."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     # files, not pipes: helpers that a library starts may hold a pipe open after the process has ended

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.metadata
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,9 @@ def setup(app: Any) -> None:
 
 
 def wrapped_messages(_app: Any, doctree: nodes.document) -> None:
-    """The message of an error has long lines, which are to be read without scrolling."""
+    """The message of an error or a warning has long lines, which are to be read without scrolling."""
     for block in doctree.findall(lambda node: isinstance(node, nodes.doctest_block | nodes.literal_block)):
-        if "\n  hint: " in block.astext() or "\nloopkit.errors." in block.astext():
+        if re.search(r"\n  hint: |\nloopkit\.errors\.|\n\w+Warning: ", block.astext()):
             block["classes"].append("wraps")
 
 

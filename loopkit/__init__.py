@@ -37,6 +37,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRu
 from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
+from loopkit.language.loopy_names import no_attribute
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable, imports_not_run
 from loopkit.shown import ENTRY_POINTS
@@ -161,7 +162,7 @@ ENTRY_POINTS.addresses.update({
 if not TYPE_CHECKING:              # a type checker would take any name for one of ours
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(no_attribute(name), name=name, obj=sys.modules[__name__])
         return globals().setdefault(name, _LATER[name])
 
     def __dir__() -> list[str]:

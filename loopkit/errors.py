@@ -107,7 +107,7 @@ class UnknownNameError(LoopkitError):
 
     :ivar kind: the kind of name expected (``"iname"``, ``"argument"``, ``"statement"``, ...).
     :ivar name: the name given.
-    :ivar close: the known names that resemble it; if there are none, the hint is the one given, or lists few names.
+    :ivar close: the known names that resemble it, which the hint then lists.
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str], *, where: str = "the kernel",
@@ -284,7 +284,7 @@ class AccessWitness(Shown):
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar instance: id and iname values of the instance.
-    :ivar how: its verb.
+    :ivar how: ``"reads"``, ``"writes"`` or ``"accesses"``.
     """
 
     parameters: Mapping[str, int]

@@ -16,6 +16,7 @@ from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.tags import TAGS
+from loopkit.language.loopy_names import LOOPY_NAMES
 from loopkit.target.cuda.limits import DEVICE_LIMITS
 from loopkit.verification.checks import CHECKS
 
@@ -160,6 +161,21 @@ def test_names_that_loopy_has_and_loopkit_has_not() -> None:
     renamed = [name for left, _ in rows(section("loopy", "Other names")) for name in words(left)]
     assert {"fuse_kernels", "get_op_map", "auto_test_vs_ref"} <= {*absent, *renamed}
     assert not [name for name in (*absent, *renamed) if hasattr(lk, name)]
+    assert {*absent, *renamed} <= {*LOOPY_NAMES}
+
+
+@pytest.mark.parametrize("name", LOOPY_NAMES)
+def test_a_name_of_loopy_leads_to_one_of_loopkit(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}', a name of loopy. Use "):
+        getattr(lk, name)
+    assert all(hasattr(lk, own) for own in re.findall(r"\blk\.(\w+)", LOOPY_NAMES[name]))
+
+
+def test_arguments_that_loopy_has_and_loopkit_has_not() -> None:
+    for call, _ in rows(section("loopy", "Arguments that are missing")):
+        function = getattr(lk, call.strip("`").partition("(")[0], None)
+        own = set(inspect.signature(function).parameters) if function is not None else set()
+        assert not own & set(re.findall(r"(\w+)=", call))
 
 
 @pytest.mark.parametrize(("loopy", "loopkit"), rows(section("loopy", "Texts that are refused")))

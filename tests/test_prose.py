@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").rglob("*.rst")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.rst")), ROOT / "README.md", *sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 #: Words for which the field has a term, and that term.
 REPLACED = {
@@ -33,6 +34,8 @@ def paragraphs(text: str, markdown: bool) -> Iterator[str]:
     for block in re.split(r"\n(?: *\n)+", text):
         if re.match(r"={3,}  ", block):
             yield from cells(block)
+        elif block.startswith("|") and markdown:
+            yield from (cell for row in block.splitlines() for cell in row.split("|") if cell.strip(" -"))
         elif not re.match(r" *(>>>|#|\.\.|:\w+:)" if not markdown else r" {4}|#", block):
             yield from items(block)
 
@@ -66,7 +69,10 @@ def cells(table: str) -> Iterator[str]:
 
 def sentences(path: Path) -> Iterator[str]:
     """The sentences of a page; ``X`` stands for code."""
-    for paragraph in paragraphs(path.read_text(encoding="utf-8"), path.suffix == ".md"):
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n\n".join(cell.source for cell in nbformat.reads(text, 4).cells if cell.cell_type == "markdown")
+    for paragraph in paragraphs(text, path.suffix != ".rst"):
         plain = re.sub(r"(?<!:)`[^`]+`(?!_)", "X", re.sub(r"``.+?``|:\w+:`.+?`", "X", paragraph))
         plain = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", plain)
         yield from filter(None, (part.strip(" *") for part in re.split(r"(?<=[.!?])\s+|(?<=[.!?][)*])\s+", plain)))

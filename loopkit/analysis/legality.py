@@ -241,8 +241,9 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         why = why_undecided(knl, d.array, d.source, d.sink) if not d.exact else (
             "the inames of the two share an axis of the grid in bounds that depend on sizes, so that their blocks are "
             "not known; put one of them on another axis")
+        two = f"'{d.source}' and '{d.sink}'" if d.source != d.sink else f"two instances of '{d.source}'"
         raise UndecidedError(
-            f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
+            f"{step}: whether it keeps the order of {two} cannot be decided.",
             "; ".join([f"both access '{d.array}', and {why}", *hosts_obstacle(knl, found[0])]),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or state why it is legal: assume="..."')

@@ -11,12 +11,12 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.data_constraints import divisors
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import CallError
+from loopkit.errors import CallError, values_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import integer_factor
-from loopkit.poly.sets import Set, fix_params, lexmin_point, range_condition
+from loopkit.poly.sets import Set, fix_params, lexmin_point, params_text, range_condition
 
 #: The length of a tile in the sizes of an axis that has none.
 _UNTILED = 8
@@ -42,8 +42,8 @@ def sizes_at_least(assumptions: Set, known: Mapping[str, int], wanted: Mapping[s
     """
     allowed = fix_params(assumptions, known)
     if allowed.is_empty():
-        raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
-                        hint="leave them out for sizes that are")
+        raise CallError(f"The kernel's assumptions exclude {values_text(known)}: they are {params_text(assumptions)}.",
+                        argument=next(iter(known), ""), hint="pass other sizes, or none: allowed ones are then chosen")
     others = {name: size for name, size in wanted.items() if name not in known}
     for name, size in others.items():
         larger = allowed.intersect(range_condition(name, size))

@@ -28,8 +28,8 @@ _SAMPLES = (-3, -2, 0, 1, 2, 3)
 class ReductionOperation(Operation, Declared):
     """A user's reduction operation: ``make_kernel(..., reductions=[...])`` adds it to the language.
 
-    Its reductions combine the operands in the order of the loop. If the operation is *reorderable*, they may run in any
-    order, and a reduction iname may be distributed over threads.
+    A reduction with this operation combines its operands in the order of the loop. If the operation is *reorderable*,
+    it may combine them in any order, so that its iname may be distributed over threads.
 
     >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0)
     >>> largest.expression == largest.apply(*map(parse_expression, "ab"))

@@ -101,7 +101,7 @@ class Replay(Shown):
 def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -> Replay:
     """Run the order before a refused step and the order after it; see ``IllegalTransformError.replay``."""
     if err.before is None or err.after is None:
-        raise PreconditionError("There is nothing to replay: the error came up before a step had made an order.",
+        raise PreconditionError("There is nothing to replay: the step failed before it made an order.",
                                 subject="replay", hint="the witness names the two instances")
     with bounded(f"replaying a refusal of kernel '{err.before.name}'"):
         before, after = _typed(err.before, err.after, given)
@@ -172,8 +172,8 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple
     if ran:
         return ran[0]
     if witness.array not in knl.temporaries:
-        raise PreconditionError("There is nothing to replay: the step turns no instances round.", subject="replay",
-                                hint="the witness names the two instances")
+        raise PreconditionError("There is nothing to replay: the step does not exchange two instances.",
+                                subject="replay", hint="the witness names the two instances")
     # a refused step that keeps the order loses the value between the two
     return "the value would be lost", interpreter((source, sink)).run(reference_order(knl, found))
 

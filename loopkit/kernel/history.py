@@ -224,7 +224,7 @@ class History(Sequence[HistoryStep], Shown):
     knl = lk.split_iname(knl, 'i', 16)
 
     :ivar made: the call of ``make_kernel`` before the steps; ``None``: the kernel was made in another way.
-    :ivar proven: the current step needed a proof of legality; ``False`` for every kernel outside of a step.
+    :ivar proven: a step is running and has proven its legality; ``False`` in each finished kernel.
     """
 
     steps: tuple[HistoryStep, ...] = ()

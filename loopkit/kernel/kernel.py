@@ -91,8 +91,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
     is refused.
 
     :ivar name: the name of the generated function.
-    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference
-        order. The field has no default, so each caller states the reference order of the dependences.
+    :ivar derived: the dependences of a kernel that a step made, or their derivation from those before the step.
+        ``None``: they follow from the kernel's own order. The field has no default, so that each caller decides.
     :ivar obligations: claims of the user (``assume=``, ``unsafe=``) in place of proofs.
     :ivar whole: for a launch in a loop of the host, the facts of the whole kernel; ``None`` for other kernels.
     :ivar memo: results of analyses of this kernel object, by name: a cache that may be emptied at any time.

@@ -147,8 +147,8 @@ class Dependence(Shown):
     :ivar array: the array that both access; ``""`` for explicit ones.
     :ivar relation: source inames to sink inames, anonymous.
     :ivar exact: both accesses are affine and must-accesses: each pair accesses one element.
-    :ivar of_value: *array* is a temporary; the dependence is a value flow, or orders two writes of which either may
-        reach the reader.
+    :ivar of_value: *array* is a temporary. The dependence is the flow of a value, or keeps the order of two writes: a
+        read may get the value of either, as one of them is conditional.
     :ivar assumed: an obligation allows steps to break these pairs, so they no longer bind. If *exact*, the pairs
         access one element and the caller claims that their order does not matter; else the claim is that they never do.
     """

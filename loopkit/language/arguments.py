@@ -104,7 +104,7 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
         elif rank != RULE:
             fault = names.fault(name)
             if fault is not None:
-                raise error(use.start, f"'{name}' {fault}.", "another name")
+                raise error(use.start, f"'{name}' {fault}.", names.another(name))
             if name in local_inames:
                 raise error(use.start, f"The iname '{name}' is used outside the reduction that declares it.",
                             "another name")

@@ -45,7 +45,8 @@ def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     for name in sorted(_free_names(body).difference(inames)):
         fault = names.fault(name)
         if fault is not None:
-            raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
+            raise source.error(start + _place(text, name), f"The size '{name}' {fault}.",
+                               names.another(name))
     if points.is_empty() and "," in (condition := body.partition(":")[2]):
         raise source.error(start + text.index(condition) + condition.index(","),
                            "The domain has no point for any size: a comma in 0 <= i, j < n separates forms.", "'and'")
@@ -245,7 +246,7 @@ class _DomainParser(Cursor):
         for i, name in enumerate(found):
             fault = names.fault(name) or ("is named twice" if name in found[:i] else None)
             if fault is not None:
-                raise self.error("another name", at=first + 2*i, message=f"The iname '{name}' {fault}.")
+                raise self.error(names.another(name), at=first + 2*i, message=f"The iname '{name}' {fault}.")
         listed = f"[{', '.join(found)}]"
         if self.inames not in (None, found):
             raise self.error(f"[{', '.join(self.inames or ())}]", at=first,

@@ -146,8 +146,8 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
             hint="for the last value: {inames=} after the statement")
     first, last = sorted((line, source.line_of(part.node.start)))
     return source.error(
-        part.node.start, f"{value}, and this block has no loop over '{iname}': '{read[0]}' may mean each of "
-        "these values here, or the last one.", f"a loop over '{iname}' that shows which",
+        part.node.start, f"{value}, and this block has no loop over '{iname}'. It is ambiguous "
+        f"whether '{read[0]}' means each of these values here, or the last one.", f"a loop over '{iname}' that decides",
         hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} after this line")
 
@@ -247,8 +247,8 @@ def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, w
     other = next(s.id for s in statements if iname not in s.inames or iname in variables(s.assignee))
     return PreconditionError(
         f"'{owner}' reads an ambiguous value of '{name}'. '{source}' writes a value for each '{iname}', in a loop "
-        f"that '{owner}' does not share, and '{other}' writes '{name}' without '{iname}'. So '{name}' may mean each of "
-        "these values, or the last one.", subject=name,
+        f"that '{owner}' does not share, and '{other}' writes '{name}' without '{iname}'. So '{name}' may mean the "
+        f"value of each '{iname}', or the last one.", subject=name,
         hint=f"rename the temporary that '{other}' writes; or put '{source}' and '{owner}' into one 'for {iname}' "
              f"block, or '{source}' alone and {{inames=}} after '{owner}'")
 

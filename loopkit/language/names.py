@@ -72,14 +72,14 @@ def fault(name: str, *, called: bool = False) -> str | None:
     :arg called: parentheses follow it, as after the name of a rule.
 
     >>> fault("threadIdx"), fault("x")
-    ('is a reserved word of the kernel language, C or CUDA', None)
+    ('is a reserved word of C or CUDA', None)
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is not a name: a name has letters, digits and underscores, and does not begin with a digit"
     if name in FUNCTIONS or (name in REDUCTIONS and name not in _CALLED) or (called and name in _CALLED):
         return "is a function of the kernel language"
     if name in RESERVED:
-        return "is a reserved word of the kernel language, C or CUDA"
+        return f"is a reserved word of {'the kernel language' if name in KEYWORDS else 'C or CUDA'}"
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
         return "begins with underscores, as only the compiler's own names may"
     if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
@@ -88,6 +88,17 @@ def fault(name: str, *, called: bool = False) -> str | None:
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None
+
+
+def another(name: str) -> str:
+    """The advice for a *name* with a :func:`fault`.
+
+    >>> another("half"), another("2x")
+    ("another name, such as 'half_'", "another name, such as 'my_2x'")
+    """
+    base = name.lstrip("_")
+    free = next((x for x in (f"{base}_", f"{base}_0", f"my_{base}") if fault(x) is None), None)
+    return "another name" if free is None else f"another name, such as '{free}'"
 
 
 def fresh(base: str, taken: set[str]) -> str:
@@ -121,7 +132,7 @@ def require_free(name: str, taken: Collection[str], what: str, *, called: bool =
     """:raises NameConflictError: *name* is in *taken* or is reserved."""
     reason = fault(name, called=called) or ("is already in use" if name in taken else None)
     if reason is not None:
-        raise NameConflictError(f"{what} '{name}' {reason}.", subject=name)
+        raise NameConflictError(f"{what} '{name}' {reason}.", subject=name, hint=f"choose {another(name)}")
 
 
 def require_kernel_name(name: str) -> None:

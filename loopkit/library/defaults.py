@@ -49,7 +49,7 @@ def _of_dtype(size: Any, dtype: np.dtype | None) -> Any:
 
 def known_dtype(dtype: npt.DTypeLike) -> np.dtype:
     """*dtype* as a numpy dtype; :raises PreconditionError: kernels do not support it."""
-    return as_dtype(dtype, "an array")
+    return as_dtype(dtype, "An array")
 
 
 def items_a_thread(dtype: np.dtype) -> int:

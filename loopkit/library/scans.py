@@ -243,12 +243,13 @@ class Tiled:
     @property
     def _tile(self) -> str:
         """The place of a tile's first element."""
-        return f"{self.start} {self.back or ''} + {self.threads*self.items}*r"
+        first = f"{self.start} {self.back}" if self.back else self.start
+        return f"{'' if first == '0' else f'{first} + '}{self.threads*self.items}*r"
 
     @property
     def _place(self) -> str:
         """The place of a thread's first element in a tile."""
-        return f"{self._tile} + {self.items}*i"
+        return f"{self._tile} + {'' if self.items == 1 else f'{self.items}*'}i"
 
     @property
     def domains(self) -> tuple[str, ...]:

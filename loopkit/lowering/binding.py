@@ -183,15 +183,15 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
 
 
 def _require_one_packing(packings: Iterable[tuple[str, ...]]) -> None:
-    """:raises PreconditionError: an iname shares its axis with others, and not with the same ones everywhere."""
+    """:raises PreconditionError: two statements with an iname have different inames on its axis."""
     found: dict[str, tuple[str, ...]] = {}
     for inames in packings:
         for x in inames:
             if found.setdefault(x, inames) != inames:
                 raise PreconditionError(
-                    f"'{x}' shares its hardware axis in two ways: as {', '.join(found[x])} in one statement and as "
-                    f"{', '.join(inames)} in another.", subject=x,
-                    hint="give the inames of one axis to all statements in the same way, or use another axis")
+                    f"The statements have different inames on the hardware axis of '{x}': one has "
+                    f"{', '.join(found[x])}, another has {', '.join(inames)}.", subject=x,
+                    hint="tag inames such that all statements have the same ones on this axis, or use another axis")
 
 
 def _packed_extent(knl: LoopKernel, inames: Sequence[str]) -> Expression:

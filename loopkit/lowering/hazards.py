@@ -187,10 +187,10 @@ def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     warp, ends = launch.machine.warp, (launch.statements[source], launch.statements[sink])
     if launch.threads <= warp:
         return Scope.WARP
-    first, second = (_thread_number(launch, bound) for bound in ends)
+    first, second = (_warp_number(launch, bound) for bound in ends)
     if first is None or second is None:
         return Scope.BLOCK
-    one_warp = _agreeing(ends, [(floor_div(first, warp), floor_div(second, warp))])
+    one_warp = _agreeing(ends, [(first, second)])
     return Scope.WARP if pairs.is_subset(one_warp) else Scope.BLOCK
 
 
@@ -200,12 +200,17 @@ def _agreeing(ends: tuple[BoundStatement, BoundStatement], coordinates: Sequence
     return equal_coordinates(first, [a for a, _ in coordinates], second, [b for _, b in coordinates])
 
 
-def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:
-    """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
-    along = [_coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
-             for axis, extent in zip(BLOCK, launch.block, strict=True)]
-    known = [coordinate for coordinate in along if coordinate is not None]
-    return launch.thread_number(known) if len(known) == len(along) else None
+def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
+    """The number in its block of the warp that runs an instance; ``None`` if several do, or any may."""
+    warp, known, threads = launch.machine.warp, [], 1
+    for axis, extent in zip(BLOCK, launch.block, strict=True):
+        threads *= extent
+        coordinate = _coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
+        if coordinate is None and (bound.auto or warp % threads):
+            return None
+        # threads that differ along this axis alone are in one warp
+        known.append(0 if coordinate is None else coordinate)
+    return floor_div(launch.thread_number(known), warp)
 
 
 def _coordinate_along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:

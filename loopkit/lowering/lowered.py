@@ -24,6 +24,7 @@ from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle, block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -118,6 +119,8 @@ class Storage(Shown):
 
     :ivar lead: inames whose values precede the subscripts, each counted from its minimum in *lows*.
     :ivar shape: all extents, those of *lead* first.
+    :ivar needed: the smallest space in which each reader finds its value; *space* is larger if only global memory has
+        cells for a number of values that depends on the sizes.
     """
 
     temporary: TemporaryVariable
@@ -125,6 +128,7 @@ class Storage(Shown):
     lead: tuple[str, ...]
     lows: tuple[Expression, ...]
     shape: tuple[Expression, ...]
+    needed: AddressSpace
 
     @property
     def name(self) -> str:
@@ -142,7 +146,7 @@ class Storage(Shown):
         return layout.swizzle and replace(layout.swizzle, axis=len(self.lead) + layout.place_of(layout.swizzle.axis))
 
     def __str__(self) -> str:
-        extents = "".join(f"[{e}]" for e in self.in_memory)
+        extents = "".join(f"[{to_text(e)}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
         order = self.temporary.layout.order
         axes = f" axes {', '.join(map(str, order))}" if order else ""

@@ -119,19 +119,20 @@ class _ProductFinder:
         if j in seen[0]:
             one, other, seen = other, one, seen[::-1]
         if i not in seen[0] or j not in seen[1] or i in seen[1] or j in seen[0]:
-            raise _Refusal(f"'{i}' has to tell rows of one of {one} and {other} apart, and '{j}' columns of the other")
+            raise _Refusal(f"one of {one} and {other} must depend on '{i}' and not on '{j}', and the other on '{j}' "
+                           f"and not on '{i}'")
         node = self.kernel.reduction_of[s.id]
         depth = next((x for x in loops if x.iname in node.inames), None)
         row, column = (next((x for x in loops if x.iname in own - {*node.inames}), None) for own in seen)
         if depth is None or column is None or len(loops) != 2 + (row is not None) or column.iname in seen[0] \
                 or (row is not None and row.iname in seen[1]):
-            raise _Refusal(f"its innermost loops, over {', '.join(x.iname for x in loops)}, are not the sum, the two "
-                           "columns that a lane has and, of two, its rows")
+            raise _Refusal(f"its innermost loops, over {', '.join(x.iname for x in loops)}, must be the sum, the "
+                           "columns of a lane, and its rows if it has two")
         extents = {x.iname: subtract(x.stop, x.start) for x in loops}
         own = extents.keys() - {depth.iname}
         if extents[depth.iname] not in DEPTHS or any(extents[x] != 2 for x in own):
-            raise _Refusal(f"{', '.join(f'{x} has {n}' for x, n in extents.items())} values, and the sum has to have "
-                           "4, 8 or 16, and rows and columns of a lane 2")
+            raise _Refusal(f"{', '.join(f'{x} has {n}' for x, n in extents.items())} values, but the sum must have 4, "
+                           "8 or 16, and the rows and the columns of a lane 2 each")
         target = assign.target
         if not isinstance(target, p.Subscript) or self._place(target) != (np.dtype(np.float64), AddressSpace.PRIVATE) \
                 or not own <= variables(target):
@@ -146,14 +147,14 @@ class _ProductFinder:
                 raise _Refusal(f"it adds up {assign.value}, which is not a product of two elements")
         for e in (one, other):
             if any(i.claims(e, assign.target) for i in assign.instructions):
-                raise _Refusal(f"{e} is waited for, element by element")
+                raise _Refusal(f"threads wait for {e} at each element")
             dtype, space = self._place(e)
             if dtype != np.dtype(np.float64):
-                raise _Refusal(f"{e} is {dtype}, and they are for float64")
+                raise _Refusal(f"{e} is {dtype}, and these instructions need float64")
             if space in (AddressSpace.PRIVATE, AddressSpace.WARP):
                 raise _Refusal(f"{e} is in the registers of one thread, where others cannot load it")
             if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
-                raise _Refusal(f"which element {e} is depends on data")
+                raise _Refusal(f"a subscript of {e} depends on data")
         return one, other
 
     def _place(self, element: p.Subscript) -> tuple[np.dtype | None, AddressSpace]:
@@ -170,7 +171,7 @@ class _ProductFinder:
         extents = tuple(iname_range(self.kernel, x)[1] for x in inames[-2:])
         length = self.launch.mapping.extents.get("l.0", 1)
         if extents != LANES or not isinstance(length, int) or length % self.launch.machine.warp:
-            raise _Refusal("the lanes of its warps are not eight rows of four pairs of columns: along l.0 it has "
+            raise _Refusal("the last inames on l.0 must be 8 rows and 4 pairs of columns, in whole warps: there are "
                            + (", ".join(f"{x} of {iname_range(self.kernel, x)[1]}" for x in inames) or "no inames"))
         return inames[-2], inames[-1]
 
@@ -185,7 +186,8 @@ class _ProductFinder:
         # a row has two columns for each of its lanes; a lane loads the column with the number of its row
         other = element_at(other, {column.iname: add(column.start, i, multiply(-2, j))})
         if lanes[1] in variables(other):
-            raise _Refusal(f"{factors[1]} does not depend on 2*{lanes[1]} + {column.iname} alone of the two")
+            raise _Refusal(f"{factors[1]} must depend on '{lanes[1]}' and '{column.iname}' only as "
+                           f"2*{lanes[1]} + {column.iname}")
         left: list[p.Subscript] = []
         right: list[p.Subscript] = []
         extent = subtract(depth.stop, depth.start)

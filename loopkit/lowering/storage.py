@@ -36,6 +36,7 @@ from loopkit.analysis.values_preserved import clobbered_values
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import ShapeError, StorageError, instance_text, values_text
 from loopkit.expr.mappers import variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -119,7 +120,7 @@ def _expanded(v: Values, shape: Extents) -> Storage:
     """The smallest candidate that is proven to hold all values."""
     knl, t = v.kernel, v.temporary
     needed = _address_space(v)
-    own = _own_shape(t, shape)
+    own = _own_shape(v, shape)
     refused: StorageError | None = None
     for space, lead in _candidates(v, needed, own):
         extents = [iname_extent(knl, x) for x in lead]
@@ -131,7 +132,7 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             refused = refused or err
             continue
         _require_axes(t, own, space)
-        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
+        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -169,11 +170,14 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
     yield from dict.fromkeys((where, tuple(lead)) for where, lead in leads)
 
 
-def _own_shape(t: TemporaryVariable, shape: Extents) -> tuple[Expression, ...]:
+def _own_shape(v: Values, shape: Extents) -> tuple[Expression, ...]:
     known = tuple(e for e in shape if e is not None)
     if len(known) < len(shape):
-        raise ShapeError(f"The shape of the temporary '{t.name}' cannot be inferred: a subscript has no bound.",
-                         subject=t.name, hint=f"declare it: TemporaryVariable('{t.name}', shape=...)")
+        name, axis = v.temporary.name, shape.index(None)
+        cause = next((a for a in v.accesses if not all(a.known[axis:axis + 1])), v.accesses[0])
+        raise ShapeError(f"The shape of the temporary '{name}' cannot be inferred: its subscript "
+                         f"'{to_text(cause.subscripts[axis])}' in '{cause.statement}' has no bound.",
+                         subject=name, hint=f"declare it: TemporaryVariable('{name}', shape=...)")
     return known
 
 
@@ -384,7 +388,8 @@ Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
 
 
 def _axes_of_copies(v: Values, space: AddressSpace) -> list[Axis]:
-    """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
+    """The hardware axes along which the temporary has a copy at each coordinate, with the inames that
+    each access has on them."""
     kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.GLOBAL: ()}.get(space, (GroupTag,))
     found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}
     for kind in kinds:
@@ -401,10 +406,10 @@ def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) ->
         own = axis_inames(v.kernel, a.domain.inames, kind).get(axis)
         places_along = places_on_axis(v.kernel, *packings)
         if places_along is None:
-            shown = " and as ".join(", ".join(inames) for inames in packings)
+            shown = "; others have ".join(", ".join(inames) for inames in packings)
             raise StorageError(
-                f"The statements that use '{a.array}' share a hardware axis as {shown}, in bounds that depend on "
-                "sizes, so it is unknown which of them use the same copy.", subject=a.array,
+                f"It is unknown which statements use the same copy of '{a.array}'. On a hardware axis some have the "
+                f"inames {shown}; and their bounds depend on sizes.", subject=a.array,
                 hint=f"set_temporary_address_space(knl, '{a.array}', 'global'), another axis for one of them, or "
                      "fix_parameters")
         # a statement outside an axis runs at every place along it

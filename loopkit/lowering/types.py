@@ -154,8 +154,9 @@ def _require_inferred(kernel: LoopKernel, types: Mapping[str, Type | None]) -> M
     causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
     name = causes[0]
     what = "argument" if name in kernel.argument_by_name else "temporary"
-    also = f" (nor {', '.join(repr(x) for x in causes[1:])})" if len(causes) > 1 else ""
-    hint = (f"add_dtypes(knl, {{'{name}': np.float32}})" + (", or pass arrays when you call the kernel"
+    also = f" (nor {', '.join(repr(x) for x in causes[1:])})" if len(causes) > 1 else \
+        ": its elements are computed from other elements of it" if name in kernel.written_names & read else ""
+    hint = (f"add_dtypes(knl, {{'{','.join(causes)}': np.float32}})" + (", or pass arrays when you call the kernel"
                                                            if what == "argument" else ""))
     raise TypeInferenceError(f"The dtype of the {what} '{name}' of kernel '{kernel.name}' cannot be inferred{also}.",
                              subject=name, hint=hint)

@@ -153,6 +153,10 @@ class CallPlan:
         return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 
+#: The options of ``lk.compile``, which no call has.
+COMPILE_OPTIONS = ("target", "device", "debug", "verify", "check_bounds")
+
+
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
     """:raises CallError: *given* has a name that is not an argument."""
     if given.keys() <= names:
@@ -160,6 +164,8 @@ def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
     name = next(x for x in given if x not in names)
     close = difflib.get_close_matches(name, list(names), n=2)
     hint = f"did you mean {' or '.join(repr(c) for c in close)}?" if close else f"it takes {', '.join(names)}"
+    if name in COMPILE_OPTIONS:
+        hint = f"lk.compile(knl, {name}=...) has this option and returns the function to call"
     raise CallError(f"'{name}' is not an argument of kernel '{kernel}'.", argument=name, hint=hint)
 
 

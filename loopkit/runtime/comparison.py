@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -19,6 +19,10 @@ _MOST_LISTED = 5
 
 #: The kinds of numbers, each of which holds those before it.
 _RANKS = "biufc"
+
+
+#: The origin of the bound of an output that has nothing to compare.
+NO_NUMBERS = "0: all elements of the reference are NaN or infinite"
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +83,8 @@ class EquivalenceReport(Shown):
     @property
     def outputs(self) -> tuple[OutputComparison, ...]:
         """Each output in the run in which its error is the largest part of the bound."""
-        return tuple(max(same, key=lambda o: (o.error/o.bound if o.bound else 0.0, o.got is not None))
+        return tuple(max(same, key=lambda o: (o.error/o.bound if o.bound else 0.0, o.got is not None,
+                                              o.origin != NO_NUMBERS))
                      for same in zip(*(run.outputs for run in reversed(self.runs)), strict=True))
 
     @property
@@ -104,11 +109,13 @@ def run_text(sizes: Mapping[str, int], data: str) -> str:
 
 
 def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound,
-             tiles: Sequence[Collection[int]], context: Sequence[str] = ()) -> OutputComparison:
+             tiles: Sequence[Collection[int]], context: Sequence[str] = (), before: NumpyArray | None = None
+             ) -> OutputComparison:
     """The worst element of one output.
 
     :arg tiles: for each axis, the lengths of tiles in the kernel.
     :arg context: lines about the run, for the error.
+    :arg before: the output before the call; ``None``: the call allocated it.
     :raises EquivalenceError: the output has another shape or dtype than *expected*, or an error is above the bound.
     """
     _require_alike(name, got, expected, context)
@@ -125,8 +132,9 @@ def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound
         _ulps(error, (got[index], expected[index]), got.dtype) if floating else None,
         bound.text(largest) if floating else "0: integers and truth values are equal or not")
     if error > allowed:
-        raise _difference(found, distance, got.dtype, tiles, context)
-    return found
+        unwritten = [] if before is None else _unwritten_note(got, before, distance > allowed)
+        raise _difference(found, distance, got.dtype, tiles, [*context, *unwritten])
+    return found if np.isfinite(_computable(expected)).any() else replace(found, bound=0.0, origin=NO_NUMBERS)
 
 
 def _require_alike(name: str, got: NumpyArray, expected: NumpyArray, context: Sequence[str]) -> None:
@@ -200,6 +208,13 @@ def _difference(found: OutputComparison, distance: NumpyArray, dtype: np.dtype[A
         f"{found.error:.3g} is above the bound {found.bound:.3g} ({len(wrong)} of {distance.size} elements are).",
         output=found.name, index=found.index, got=found.got, expected=found.expected, error=found.error,
         bound=found.bound, ulps=found.ulps, wrong=indices, box=box, notes=notes)
+
+
+def _unwritten_note(got: NumpyArray, before: NumpyArray, wrong: NumpyArray) -> Sequence[str]:
+    """That the elements which are *wrong* are as *before* the call, if they are."""
+    if not np.array_equal(got[wrong], before[wrong]):
+        return ()
+    return ["the wrong elements have the values from before the call: the kernel may not write them"]
 
 
 def _where_wrong(name: str, wrong: NumpyArray, box: Sequence[tuple[int, int]], shape: Sequence[int],

@@ -193,7 +193,7 @@ class CompiledKernel(Shown):
 def compile(knl: LoopKernel, target: Target | str | None = None,                    # noqa: A001 (the public name)
             device: object = None, *, debug: bool = False, verify: bool | str | None = None,
             check_bounds: bool = False) -> CompiledKernel:
-    """Return a callable of *knl*, whose first call for a kind of arguments generates and compiles the code.
+    """Return a callable for *knl*. Its first call with arguments of a kind generates and compiles the code.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
         ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host.
@@ -202,11 +202,11 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :arg verify: the checks before code generation, as for :func:`loopkit.generate_code`; ``None``: the kernel's options
         decide.
-    :arg check_bounds: compare the subscripts of each access that is not proven to be inside its array with the array's
-        extents, on the host; an access outside is not made, and the call raises a :class:`~loopkit.BoundsError`.
+    :arg check_bounds: on the host, check each access that is not proven to be inside its array. An access outside is
+        not made, and the call raises a :class:`~loopkit.BoundsError`.
     :raises PreconditionError: *target* or *verify* does not exist, or the target has no bounds checks.
-    :raises CompilerError: there is no compiler, or the host's miscompiles the trial loops with the options of the
-        target.
+    :raises CompilerError: there is no compiler, or the host's compiler miscompiles the trial loops with the options
+        of the target.
     :raises DeviceError: there is no such GPU.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[at[i]]")

@@ -262,7 +262,7 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
     if not trial.dropped[-1].faults:
         known = accepted(compiler.command, options, strict=False)
         unknown = [o for o in options if o not in known] or options
-        raise CompilerError(f"{compiler} makes no program with {', '.join(map(repr, unknown))}.",
+        raise CompilerError(f"{compiler} cannot build a program with {', '.join(map(repr, unknown))}.",
                             hint="leave that out of CTarget(options=...)")
     guilty = [o for o in options if faults_of(compiler.command, (*compiler.chosen, o))] or options
     raise CompilerError(f"{compiler} with {', '.join(map(repr, guilty))} {trial.dropped[-1].reason}.",

@@ -59,14 +59,14 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     or list in *knl*'s order, or a dict. Its own exceptions go to the caller.
 
     :arg ref: a kernel with the same arrays, or a function of numpy arrays.
-    :arg parameters: values for sizes; for other scalars and for arrays, if generated values do not fit. Arrays in
+    :arg parameters: values for sizes, and for scalars and arrays for which generated values do not fit. Arrays in
         subscripts of other arrays must be given.
     :arg rtol: allow ``rtol * max|ref|`` instead.
     :arg data: the kinds of data, each of which gets its own runs. ``"random"``: floating-point numbers are uniform in
         [0.5, 1.5), so that roots, logarithms and quotients exist and long products stay finite; integers are from -7
-        to 7 without 0. ``"zeros"``, ``"ones"``, ``"primes"``, ``"large"`` and ``"denormals"`` are data of such numbers;
-        ``"nan"`` and ``"infinities"`` put them at a few places. ``"adversarial"``: all kinds.
-    :arg names: the argument of *knl* for parameters of the function, ``{"A": "a"}``.
+        to 7 without 0. ``"zeros"``, ``"ones"``, ``"primes"``, ``"large"`` and ``"denormals"``: all numbers are of this
+        kind. ``"nan"`` and ``"infinities"``: a few numbers are. ``"adversarial"``: all kinds.
+    :arg names: by parameter of the function, the argument of *knl* that it gets: ``{"A": "a"}``.
     :raises EquivalenceError: with the worst element, and the place of other wrong ones.
     :raises CallError: *ref* and *knl* have different arguments, or an argument cannot be generated.
     :raises UnknownNameError: *data* or *names* has an unknown name.
@@ -95,7 +95,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         unknown = tuple(unknown_dtypes(knl))
         if unknown:
             raise TypeInferenceError(
-                f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what data to make.",
+                f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
                 subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
         typed = infer_types(knl)
         _require_known_names(ref, knl, given)
@@ -256,8 +256,9 @@ class _Pair:
                 got = self._got({k: v for k, v in data.items() if k in self.reads or k not in written}, written)
                 expected = named_results(self.right(data, shown), got, self.knl)
                 context += [] if self.right.by_name else [f"the reference was called as {self.right.shown}"]
+            given_before = data if isinstance(self.right, CompiledKernel) else {}
             found = tuple(compared(name, got[name], np.asarray(expected[name]), case.bound, self.tiles.get(name, ()),
-                                   context) for name in got)
+                                   context, given_before.get(name)) for name in got)
         return EquivalenceRun(shown, kind, found, case.bound.length)
 
     def _got(self, data: Mapping[str, Any], written: Collection[str]) -> dict[str, NumpyArray]:

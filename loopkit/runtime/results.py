@@ -90,7 +90,7 @@ class TimingRequest:
 
     def __post_init__(self) -> None:
         if not 0 <= self.duration < float("inf") or self.warmup < 0:
-            raise CallError("a duration and a number of runs are not negative, and finite.", argument="",
+            raise CallError("duration= and warmup= must be finite and not negative.", argument="",
                             hint="time(duration=0.2, warmup=3, ...)")
 
     def number_of_sets(self, size: int, cache: int) -> int:

@@ -93,7 +93,7 @@ def _access_notes(shown: Sequence[WarpAccess], number: int) -> list[str]:
     if number > len(shown):
         notes.append(f"not drawn: {number - len(shown)} more accesses of the array")
     if any(access.is_assumed for access in shown):
-        notes.append("a condition or the end of a loop depends on data: not all of these threads may run it")
+        notes.append("a condition or a bound depends on data and is taken to hold: not all of these threads may run it")
     return notes
 
 

@@ -71,7 +71,7 @@ def diff(a: LoopKernel | GeneratedCode, b: LoopKernel | GeneratedCode, *, side_b
     """The differences from *a* to *b*: of the cards of two kernels, or of two generated codes.
 
     Lines are compared without their indentation. A line that is in another place of the same part is marked as moved:
-    ``<`` where it was, ``>`` where it is. Parts that do not differ are named only.
+    ``<`` where it was, ``>`` where it is. Parts without differences appear by their titles alone.
 
     >>> knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = 2*x[i,j]"), {"x": np.float32})
     >>> print(lk.diff(knl, lk.interchange(knl, "i", "j")))
@@ -111,7 +111,7 @@ def _title_of(value: LoopKernel | GeneratedCode) -> str:
 
 
 def _parts_of(value: LoopKernel | GeneratedCode) -> dict[str, tuple[str, ...]]:
-    """The lines of each part of the document of *value*; how a kernel was made is no part of what it is."""
+    """The lines of each part of the document of *value*; its history does not count."""
     if isinstance(value, GeneratedCode):
         return {"Source": tuple(value.source.splitlines()), "Host": tuple(value.host.splitlines())}
     return {block.title: tuple("".join(span.text for span in line).rstrip()
@@ -131,7 +131,7 @@ def _line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineChange
             found += (LineChange("added", None, y) for y in new[k:m])
     gone = Counter((x.old or "").strip() for x in found if x.kind == "removed")
     come = Counter((x.new or "").strip() for x in found if x.kind == "added")
-    # the ends of blocks and the like are no lines that anybody moved
+    # 'end' and other short lines recur everywhere: a match of two does not mean that one was moved
     moved = {text: min(count, come[text]) for text, count in gone.items() if len(text) > len("end")}
     left = {"removed": dict(moved), "added": dict(moved)}
     for change in found:

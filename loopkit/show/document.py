@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: ``note``: of less interest; ``good``, ``warning`` and ``bad``: a verdict, which the words say too; the last four are
+#: ``note``: of less interest; ``good``, ``warning`` and ``bad``: a verdict, which the text gives too; the last four are
 #: tokens of code.
 Style = Literal["", "note", "good", "warning", "bad", "name", "comment", "keyword", "number", "string"]
 

@@ -139,7 +139,8 @@ def _distances(grid: PointGrid, found: Links) -> str:
     def text(gap: Point) -> str:
         return ", ".join(f"{x} {v:+d}" for x, v in zip(inames, gap, strict=True) if v)
     several = [f"({text(gap)}) {count} times" for gap, count in counts[:3]]
-    more = f" and {len(counts) - 3} other distances" if len(counts) > 3 else ""
+    others = len(counts) - 3
+    more = f" and {others} other distance{'s' if others > 1 else ''}" if others > 0 else ""
     return f"distance {', '.join(several)}{more}"
 
 
@@ -167,12 +168,14 @@ def _drawing(grid: PointGrid, colours: Colouring, shown: Sequence[Links], words:
     width = max(wide*min(panels, 3), widest(notes) + 30)
     parts: list[str] = []
     arrows = _drawn_arrows(shown)
+    is_at_top = _are_lower_left_corners_crossed(grid, [pair for pair, _ in arrows])
     for panel in range(panels):
         inside = [x for x in grid.points if grid.place(x)[2] == panel]
         own = [(pair, colour) for pair, colour in arrows if grid.place(pair[0])[2] == panel]
+        frame = (left, top, cell)
         parts.append(moved(panel % 3*wide, panel//3*high, (
-            *_sides(grid, left, top, cell, panel), *_point_cells(grid, colours, inside, (left, top, cell)),
-            *_tiles(grid, inside, (left, top, cell)), *_arrows(grid, own, (left, top, cell)))))
+            *_sides(grid, *frame, panel), *_point_cells(grid, colours, inside, frame, is_at_top),
+            *_tiles(grid, inside, frame), *_arrows(grid, own, frame))))
     below = (panels + 2)//3*high + 10
     parts += _key(colours, below)
     parts += quiet_lines(below + LINE/2, notes[1:])
@@ -218,15 +221,23 @@ def _shade(colours: Colouring, number: int) -> tuple[str, float]:
     return KINDS[number], .45
 
 
-def _point_cells(grid: PointGrid, colours: Colouring, points: Sequence[Point], frame: Frame) -> Iterator[str]:
+def _are_lower_left_corners_crossed(grid: PointGrid, pairs: Sequence[tuple[Point, Point]]) -> bool:
+    """Whether arrows cross the lower left corners of cells, and none crosses the upper left ones."""
+    places = [(grid.place(source), grid.place(sink)) for source, sink in pairs]
+    slopes = {(b[0] - a[0])*(b[1] - a[1]) for a, b in places}
+    return min(slopes, default=0) < 0 and max(slopes) <= 0
+
+
+def _point_cells(grid: PointGrid, colours: Colouring, points: Sequence[Point], frame: Frame,
+                 is_at_top: bool) -> Iterator[str]:
+    """The cells with their numbers in a corner on the left."""
     cell = frame[2]
     for x in points:
         (centre, middle), number = _centre(grid, x, frame), colours.of[x]
         fill, strength = _shade(colours, number)
         yield box(centre - cell/2 + 1, middle - cell/2 + 1, cell - 2, cell - 2, fill=fill, opacity=strength)
         if cell > 20 and len(colours.names) > 1:
-            # most dependences point right or down: the arrows leave this corner free
-            yield label(centre - cell/2 + 3, middle + cell/2 - 7, str(number), size=9)
+            yield label(centre - cell/2 + 3, middle + (7 - cell/2 if is_at_top else cell/2 - 7), str(number), size=9)
 
 
 def _tiles(grid: PointGrid, points: Sequence[Point], frame: Frame) -> Iterator[str]:

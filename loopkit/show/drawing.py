@@ -12,8 +12,11 @@ CHARACTER, LINE = 7.3, 20
 #: Colours of a page's own style, with a colour for pictures that stand alone.
 TEXT, QUIET, FRAME = "currentColor", "var(--lk-note,#7d8590)", "var(--lk-line,#8b949e)"
 
-#: Colours of things of several kinds; a number beside each says the same.
+#: Colours of things of several kinds; a number beside each tells them apart too.
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#8a8a8a")
+
+#: A picture becomes smaller on a narrow page, but not so small that its texts cannot be read: its box scrolls then.
+_SMALLEST = .75
 
 #: For a picture that stands alone: a page gives its pictures the colour of its text.
 _ALONE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
@@ -81,6 +84,7 @@ def svg(width: float, height: float, parts: Iterable[str], words: str) -> str:
     'a &amp; b</desc><text x="0" y="9.2" ... xml:space="preserve">a &lt; b</text></svg>'
     """
     return (f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" height="{height:.0f}" '
+            f'style="min-width:{width*_SMALLEST:.0f}px;max-width:100%;height:auto" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="ui-monospace,Menlo,Consolas,monospace">'
             f'<desc>{escape(words)}</desc>{"".join(parts)}</svg>')
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.errors import cell_text
-from loopkit.runtime.comparison import EquivalenceReport, EquivalenceRun, OutputComparison
+from loopkit.runtime.comparison import NO_NUMBERS, EquivalenceReport, EquivalenceRun, OutputComparison
 from loopkit.show.document import Document, Fold, Line, section, table
+
+#: The share of the allowed error in a run without finite numbers.
+_NO_SHARE = "no numbers"
 
 
 def equivalence_document(report: EquivalenceReport) -> Document:
@@ -33,11 +36,15 @@ def _run_folds(report: EquivalenceReport) -> Iterator[Fold]:
     for run in report.runs:
         rows.setdefault(tuple(run.sizes[name] for name in sizes), {})[run.data] = _share(run)
     notes = (f"kernel '{report.kernel}' against {report.reference}, with seed {report.seed}",
-             "under each kind of data: the largest error, as a part of the allowed one")
+             "under each kind of data: the largest error, as a part of the allowed one",
+             *([f"{_NO_SHARE}: all elements of the reference are NaN or infinite"] if any(
+                 _NO_SHARE in row.values() for row in rows.values()) else []))
     yield from table("Runs", (*sizes, *kinds), ((*map(str, key), *(row[kind] for kind in kinds))
                                                 for key, row in rows.items()), notes)
 
 
 def _share(run: EquivalenceRun) -> str:
     """The largest error over the allowed one."""
+    if all(o.origin == NO_NUMBERS for o in run.outputs):
+        return _NO_SHARE
     return f"{max((o.error/o.bound for o in run.outputs if o.bound), default=0):.2g}"

@@ -30,9 +30,9 @@ from loopkit.shown import Shown
 class Explanation(Shown):
     """The sentences about a kernel, and remarks on its cost.
 
-    :ivar sentences: of each launch, by its name.
+    :ivar sentences: those of each launch, by its name.
     :ivar temporaries: a sentence on each temporary, by its name.
-    :ivar remarks: what looks expensive.
+    :ivar remarks: the costs that may be avoided.
     """
 
     kernel: LoopKernel
@@ -51,8 +51,8 @@ def explain(knl: LoopKernel) -> Explanation:
     """Explain in sentences each launch, loop, barrier, version and temporary of *knl*, and what looks expensive.
 
     Costs are judged by the form of the kernel alone; nothing is measured. Sizes are taken to be large. Each remark
-    names calls that may lower the cost. Calls against bank conflicts and against guards are complete: they lower the
-    number of conflicts, or remove the guard.
+    names calls that may lower the cost. Complete calls against bank conflicts and guards are checked: they
+    lower the number of conflicts, or remove the guard.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="rows")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")
@@ -62,9 +62,9 @@ def explain(knl: LoopKernel) -> Explanation:
       It runs if(1 <= n and 1 <= m, (n + 127) // 128, 0) blocks of 128 threads: a block for each
           i_outer, a thread for each i_inner.
       It computes y.
-      The loop over j from 0 to m repeats insn.
-      Where 128*i_outer + 128 <= n, a tile is full and a version without guards runs; partial tiles run
-          the general version.
+      The loop over 0 <= j < m repeats insn.
+      Tiles with 128*i_outer + 128 <= n are full and run a version without guards; partial tiles run the
+          general version.
     WHAT LOOKS EXPENSIVE
       insn reads x: each thread of a warp reads a sector of memory of its own, 4 of its 32 bytes. Way
           out: lk.tag_inames gives l.0 to the iname of the last axis; lk.add_prefetch(knl, 'x', ...)
@@ -102,8 +102,8 @@ def _launch_sentences(launch: Launch, function: Function, scratch: Collection[st
         yield "Blocks take numbers in the order in which they start, because some wait for earlier ones."
     yield from _block_sentences(function.body)
     if conditions:
-        yield (f"Where {' or '.join(dict.fromkeys(map(to_text, conditions)))}, a tile is full and a version without "
-               "guards runs; partial tiles run the general version.")
+        yield (f"Tiles with {' or '.join(dict.fromkeys(map(to_text, conditions)))} are full and run a version without "
+               "guards; partial tiles run the general version.")
 
 
 def _block_sentences(block: Block) -> Iterator[str]:
@@ -113,7 +113,8 @@ def _block_sentences(block: Block) -> Iterator[str]:
             case For():
                 inside = dict.fromkeys(x.statement for x in nodes_in(node.body) if isinstance(x, Assign))
                 unrolled = ", unrolled," if node.unroll else ""
-                yield (f"The loop over {node.iname} from {to_text(node.start)} to {to_text(node.stop)}{unrolled} "
+                steps = f", in steps of {node.step}" if node.step != 1 else ""
+                yield (f"The loop over {to_text(node.start)} <= {node.iname} < {to_text(node.stop)}{steps}{unrolled} "
                        f"repeats {', '.join(inside)}.")
             case Sync():
                 yield _sync_sentence(node)

@@ -10,7 +10,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target
 from loopkit.verification.checks import generate_code
 
-#: The environment variable that asks for new files; pytest's ``--update-golden`` sets it (loopkit.show.pytest_plugin).
+#: The environment variable for writing new files; pytest's ``--update-golden`` sets it (loopkit.show.pytest_plugin).
 UPDATE = "LOOPKIT_UPDATE_GOLDEN"
 
 #: The most lines of a difference in a message.
@@ -27,7 +27,7 @@ def assert_golden(knl: LoopKernel, path: str | PathLike[str], *, target: str | T
     :arg path: the file; a relative path starts at the current directory. ``Path(__file__).parent / "golden" /
         "axpy.cu"`` is beside the test.
     :arg target: as for :func:`loopkit.generate_code`.
-    :arg update: ``True``: write the file; ``False``: compare; ``None``: as pytest's option says.
+    :arg update: ``True``: write the file; ``False``: compare; ``None``: write if pytest has the option.
     :raises AssertionError: the code differs from the file, or there is no file; with the difference.
     :raises LoopkitError: the errors of :func:`loopkit.generate_code`.
 

@@ -39,7 +39,7 @@ class _Item:
     """A thing in a layer: a node, the label of an edge, or a place through which an edge passes.
 
     :ivar own: the height of its box or label, at its top.
-    :ivar anchor: of its own width, where edges reach it.
+    :ivar anchor: the horizontal distance from its left side to the middle of its box, where edges arrive.
     :ivar above: the items of the layer above that it is joined to; *below*: likewise.
     :ivar x: its left side; *y*: its top.
     """
@@ -197,7 +197,7 @@ def _edge_parts(edge: GraphEdge, chain: Sequence[_Item]) -> Iterator[str]:
 
 
 def _port(item: _Item, joined: Sequence[_Item], other: _Item) -> float:
-    """Where the edge to *other* leaves or reaches the side of *item*: side by side, in the order of the others."""
+    """The place on the side of *item* of its edge to *other*: edges lie side by side in the order of their nodes."""
     order = sorted(joined, key=lambda x: x.centre)
     place = next(i for i, x in enumerate(order) if x is other)
     return item.x + 2*item.anchor*(place + 1)/(len(order) + 1)

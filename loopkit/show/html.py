@@ -32,6 +32,7 @@ def _variables(colours: Mapping[str, str]) -> str:
     return "".join(f"--lk-{name}:{colour};" for name, colour in colours.items())
 
 
+#: The rules of tables name enough classes to win over those of Jupyter, which centre and stripe tables.
 STYLE = f"""
 .loopkit{{{_variables(_LIGHT)}font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:13px;
 line-height:1.45;max-width:100%}}
@@ -42,10 +43,11 @@ line-height:1.45;max-width:100%}}
 .loopkit .title{{font-weight:600;margin:.2em 0}}
 .loopkit pre{{margin:.2em 0;padding:.4em .6em;background:var(--lk-back);white-space:pre;font:inherit;overflow-x:auto}}
 .loopkit p{{margin:.1em 0;padding-left:4ch;text-indent:-4ch;overflow-wrap:anywhere;white-space:pre-wrap}}
-.loopkit table{{border-collapse:collapse;margin:.2em 0;font:inherit;width:auto}}
-.loopkit th,.loopkit td{{text-align:left;padding:.1em 1.2em .1em 0;border-bottom:1px solid var(--lk-line);
-white-space:nowrap;background:none}}
-.loopkit th{{color:var(--lk-note);font-weight:400}}
+.loopkit .box table{{border-collapse:collapse;margin:.2em 0;font:inherit;width:auto}}
+.loopkit .box table tr{{background:none}}
+.loopkit .box table :is(th,td){{text-align:left;padding:.1em 1.2em .1em 0;border-bottom:1px solid var(--lk-line);
+white-space:nowrap;line-height:inherit;background:none}}
+.loopkit .box table th{{color:var(--lk-note);font-weight:400}}
 .loopkit details{{margin:.3em 0 .3em .2em}}
 .loopkit summary{{cursor:pointer;font-weight:600}}
 .loopkit details>div{{margin-left:1.2em}}
@@ -56,7 +58,6 @@ white-space:nowrap;background:none}}
 color:var(--lk-note)}}
 .loopkit .code details:not([open])>summary::before{{content:"\\25b8"}}
 .loopkit .margin{{color:var(--lk-note);user-select:none}}
-.loopkit svg{{max-width:100%;height:auto}}
 """ + "".join(f".loopkit .{name}{{color:var(--lk-{name})}}\n" for name in _LIGHT if name not in ("line", "back"))
 
 
@@ -175,5 +176,14 @@ def _coloured(code: Code) -> Sequence[Line]:
             if number:
                 lines.append([])
             lines[-1].append(Span(part, style))
-    coloured = [tuple(line) for line in lines]
+    coloured = [_indented(line) for line in lines]
     return coloured if len(coloured) == len(code.lines) else code.lines
+
+
+def _indented(line: Sequence[Span]) -> Line:
+    """*line* with the indentation in its first token: nbconvert shortens a text of nothing but spaces."""
+    start = next((i for i, span in enumerate(line) if span.text.strip()), 0)
+    if not start:
+        return tuple(line)
+    indentation = "".join(span.text for span in line[:start])
+    return Span(indentation + line[start].text, line[start].style), *line[start + 1:]

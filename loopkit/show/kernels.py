@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import fully_written_outputs
-from loopkit.ast.nodes import FULL_TILE, Function, If, Node, Region, Scope, Sync, block_text
+from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node, Region, Scope, Sync, block_text
 from loopkit.ast.nodes import Block as ProgramBlock
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
@@ -29,7 +29,12 @@ from loopkit.show.words import counted
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
                                        "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
-#: What the tags of axes mean.
+#: The meaning of the verdict on a step.
+_VERDICTS = {"proven": "no dependence between instances is broken", "structural": "the step reorders nothing",
+             "assumed": "the step may break dependences, and assume= gives the reason why this is right",
+             "unsafe": "the step may break dependences, and unsafe=True allowed it without a reason"}
+
+#: The meaning of the tags of axes.
 _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
 
 #: Titles of sections of the printed kernel, for the card.
@@ -107,8 +112,10 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     barriers = sum(map(barriers_of, lowered.program.functions))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
     each = [f"{counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
-    line: list[str | Span] = [f"{counted(len(lowered.launches), 'launch')}, {', '.join(dict.fromkeys(each))}, "
-                              f"{counted(barriers, 'barrier')}"]
+    hosts = dict.fromkeys(f"a loop over {x.iname} on the host" for x in nodes_in(lowered.program.order)
+                          if isinstance(x, For))
+    line: list[str | Span] = [", ".join((counted(len(lowered.launches), "launch"), *hosts, *dict.fromkeys(each),
+                                         counted(barriers, "barrier")))]
     if scratch:
         line.append(Span(", temporaries in global memory", "warning"))
     return (Paragraph((tuple(line),)),)
@@ -148,9 +155,11 @@ def _argument_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[B
     sizes = integer_arguments(knl)
     rows = [(a.name, str(a.dtype or ("int" if a.name in sizes else "")), *_layout(a, shapes.get(a.name)),
              _use(known, a, sizes), str(getattr(a, "cache_policy", None) or "")) for a in known.arguments]
-    notes = ["strides in elements, of contiguous arrays; other strides are arguments of another version of the code"]
+    notes = {"strides in elements, of contiguous arrays; other strides are arguments of another version of the code":
+             any(strides for _, _, _, strides, _, _ in rows),
+             "?: the extent depends on data": any("?" in shape for _, _, shape, _, _, _ in rows)}
     return table("Arguments", ("name", "dtype", "shape", "strides", "use", "cache policy"), rows,
-                 notes if any(strides for _, _, _, strides, _, _ in rows) else ())
+                 [note for note, has_it in notes.items() if has_it])
 
 
 def _layout(argument: Argument, shape: Sequence[Expression | None] | None) -> tuple[str, str]:
@@ -261,6 +270,10 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
         reason = f"declared {given.address_space}"
     elif storage.space is AddressSpace.GLOBAL and len({*writers, *readers}) > 1:
         reason = f"written by {' and '.join(writers)}, read by {' and '.join(readers)}"
+    elif storage.space is AddressSpace.GLOBAL and storage.needed is not AddressSpace.GLOBAL:
+        reading = "each thread reads its own values" if storage.needed is AddressSpace.PRIVATE else \
+            "threads of a block read each other's values"
+        reason = f"{reading}, whose number depends on the sizes"
     else:
         reason = {AddressSpace.PRIVATE: "private to each thread",
                   AddressSpace.WARP: "the threads of a warp combine their values",
@@ -284,5 +297,6 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
 def _step_table(history: History) -> tuple[Block, ...]:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
              Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
+    found = {step.verdict for step in history}
     return table("Steps", ("step", "call", "verdict", "also changes"), rows, [
-        "proven: no dependence between instances is broken; structural: the step reorders nothing"])
+        "; ".join(f"{verdict}: {text}" for verdict, text in _VERDICTS.items() if verdict in found)])

@@ -60,7 +60,7 @@ class LaunchAt:
         x, y, z = (*block, 0, 0, 0)[:3]
         given = x, y, z
         if len(block) > 3 or not all(0 <= at < most for at, most in zip(given, self.grid, strict=True)):
-            raise PreconditionError(f"{tuple(block)} is no block of the grid {extents_text(self.grid)}.",
+            raise PreconditionError(f"{tuple(block)} is not a block of the grid {extents_text(self.grid)}.",
                                     subject="block", hint="block= has the coordinates g.0, g.1, g.2, each from 0")
         return given
 

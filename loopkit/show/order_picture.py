@@ -77,7 +77,7 @@ def error_plot(error: LoopkitError) -> Plot:
     """The two instances of *error* and their order; see :meth:`loopkit.LoopkitError.plot`."""
     witness = ordered_witness(error)
     if witness is None:
-        raise PreconditionError("This error does not name two instances with an order, so that none can be drawn.",
+        raise PreconditionError("This error does not name two instances with an order, so there is no order to draw.",
                                 subject="plot", hint="print(err) shows all that is known")
     if not isinstance(error, IllegalTransformError):
         rows: tuple[OrderRow, ...] = (OrderRow("one thread", (_end_steps(witness)[0],)),

@@ -26,7 +26,7 @@ from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.target import host_parameters
 from loopkit.verification.checks import generate_code
 
-#: Steps that say what a kernel computes; all others change how.
+#: Steps that define what a kernel computes; all others change how.
 _MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_accumulator_dtype")
 
 #: The values of sizes to choose from, the best first, and the most bytes of all arrays. Odd multiples of 8 have full
@@ -135,10 +135,10 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     The reference is the C text of the kernel as it was made, before its transformations.
 
     :arg sizes: values of the kernel's integer parameters; others get a value that the assumptions allow.
-    :arg name: of its file, without ``.cu``; ``None``: that of the kernel.
-    :raises UnknownNameError: a name in *sizes* is no integer parameter.
+    :arg name: the file's name without ``.cu``; ``None``: the kernel's name.
+    :raises UnknownNameError: a name in *sizes* is not an integer parameter.
     :raises CallError: the assumptions do not allow *sizes*.
-    :raises PreconditionError: the data, the sizes or the reference cannot be made; the message says why.
+    :raises PreconditionError: the data, the sizes or the reference cannot be made; the message has the reason.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")
@@ -164,7 +164,7 @@ def build_line(low: Lowered, name: str) -> str:
     return f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu && ./{name}"
 
 
-# What can be filled, and with which sizes
+# Data and sizes
 
 def _require_fillable(low: Lowered) -> None:
     """:raises PreconditionError: an array has no meaningful fixed data, or no shape."""
@@ -190,7 +190,7 @@ def _chosen_sizes(low: Lowered, given: Mapping[str, int]) -> dict[str, int]:
     Values differ where they can, because equal ones would hide that two are confused. They fit if all arrays have at
     most ``MOST_BYTES`` bytes.
 
-    :raises UnknownNameError: a name in *given* is no integer parameter.
+    :raises UnknownNameError: a name in *given* is not an integer parameter.
     :raises CallError: the assumptions do not allow the given values.
     :raises PreconditionError: no value fits.
     """

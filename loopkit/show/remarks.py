@@ -1,21 +1,24 @@
-"""What looks expensive in a kernel, each with a call that may change it."""
+"""Remarks on costs of a kernel that may be avoided, each with a call that may avoid it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.ranges import iname_extent
 from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node
 from loopkit.ast.walk import child_nodes
 from loopkit.errors import LoopkitError, PreconditionError
-from loopkit.expr.mappers import subexpressions, variables
+from loopkit.expr.evaluate import NoValueError, evaluate
+from loopkit.expr.mappers import array_of, subexpressions, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import cost_of, lowered_once
 from loopkit.poly.affine import integer_factor
@@ -42,7 +45,7 @@ class Remark:
 
 
 def remarks_on(knl: LoopKernel) -> tuple[Remark, ...]:
-    """What looks expensive in *knl*, which can be lowered."""
+    """The remarks on *knl*, which can be lowered."""
     lowered = lowered_once(knl)
     pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
     found = [*_cost_remarks(knl, lowered)]
@@ -58,13 +61,53 @@ def _cost_remarks(knl: LoopKernel, lowered: Lowered) -> Iterator[Remark]:
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL:
             size = product_text((storage.dtype.itemsize, *storage.shape))
+            effect = "bring its writers and readers into one launch" if storage.needed is AddressSpace.GLOBAL else \
+                "join the loops of its writers and readers, so that it has one value at a time"
             yield Remark(f"The temporary {storage.name} is in global memory, with {size} bytes a call.",
-                         "lk.fuse_loops may bring its writers and readers into one launch")
+                         f"lk.fuse_loops may {effect}")
+    yield from _overlap_remarks(lowered)
     cost: Cost = cost_of(knl)
     for iname, count in cost.hosts:
         launches = "a launch" if count == 1 else f"{count} launches"
         yield Remark(f"The host runs the loop over {iname}, with {launches} in each iteration.",
                      "lk.skew and lk.tile may put several iterations into one launch")
+
+
+def _overlap_remarks(lowered: Lowered) -> Iterator[Remark]:
+    """Those on copies into shared memory that a short loop repeats for tiles that overlap."""
+    knl = lowered.kernel
+    for s in knl.statements:
+        storage = lowered.storages.get(s.written)
+        if storage is None or storage.space is not AddressSpace.LOCAL or not isinstance(s.expression, p.Subscript) \
+                or array_of(s.expression) not in knl.array_args:
+            continue
+        lengths = {x: extent for x in s.inames if isinstance(extent := iname_extent(knl, x), int)}
+        loops = [x for x in lengths if x not in variables(s.assignee) and x not in knl.tags
+                 and _tiles_overlap(s, x, lengths)]
+        if loops:
+            name, inames = array_of(s.expression), ", ".join(loops)
+            yield Remark(f"{s.id} copies a tile of {name} in each iteration of {inames}, and the tiles overlap, so "
+                         "that it copies most elements several times.",
+                         f"lk.add_prefetch(knl, '{name}', ...) may sweep over {inames} too, and copies the tiles of "
+                         "all iterations once")
+
+
+def _tiles_overlap(copy: Statement, loop: str, lengths: Mapping[str, int]) -> bool:
+    """Does the *copy* of the next iteration of *loop* begin within the tile of this one, along each axis that moves?"""
+    assert isinstance(copy.expression, p.Subscript)
+    own = variables(copy.assignee)
+    overlaps = []
+    for subscript in copy.expression.index_tuple:
+        zero = dict.fromkeys(variables(subscript), 0)
+        try:
+            factors = {x: abs(evaluate(subscript, {**zero, x: 1}) - evaluate(subscript, zero)) for x in zero}
+        except NoValueError:
+            return False
+        if not own & factors.keys() <= lengths.keys():
+            return False
+        if factors.get(loop):
+            overlaps.append(factors[loop] < 1 + sum(factors[x]*(lengths[x] - 1) for x in own & factors.keys()))
+    return bool(overlaps) and all(overlaps)
 
 
 def _launch_remarks(launch: Launch) -> Iterator[Remark]:

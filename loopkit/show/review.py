@@ -35,6 +35,10 @@ _ON_THE_CARD = ("Where values live",)
 _UNITS = ("registers and stack (in bytes) of a thread; spilled: the bytes that a thread stores and loads for lack of "
           "registers; shared: bytes of a block; blocks: those that run on a multiprocessor at a time",)
 
+_CLAIMS = ("order: every dependence runs forwards; bounds: every access lies inside its array; coverage: every "
+           "temporary is written before it is read; races: no two threads access one element without an order if one "
+           "of them writes it; barriers: each is needed, and none is missing",)
+
 
 @checked
 def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Path, ...]:
@@ -53,7 +57,7 @@ def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, in
     :arg sizes: values of integer parameters for the program; others get a value that the assumptions allow.
     :returns: the files written.
     :raises PreconditionError: *path* ends in ``.cu``.
-    :raises UnknownNameError: a name in *sizes* is no integer parameter.
+    :raises UnknownNameError: a name in *sizes* is not an integer parameter.
     :raises CallError: the assumptions do not allow *sizes*.
     :raises LoopkitError: the errors of :func:`loopkit.generate_code`.
     :raises OSError: a file cannot be written.
@@ -90,7 +94,7 @@ def _reviewed(knl: LoopKernel, page: Path, program: Path, sizes: Mapping[str, in
 
 
 def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: str) -> Iterator[Block]:
-    """The parts of a page; *command* builds the program, or *why_not* says why there is none."""
+    """The parts of a page; *command* builds the program, or *why_not* is the reason for its absence."""
     report, card, resources = verify(knl), kernel_document(knl), _resources(knl)
     trusted = (*map(str, knl.obligations), *(f"undecided: {f.text}" for f in report.findings(Verdict.UNDECIDED)))
     yield Table(("", ""), tuple(_overview(report, trusted, card, resources, command)))
@@ -100,7 +104,8 @@ def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: s
                (Code(tuple(_call_lines(made)), "python"),))
     yield Fold("Kernel", _without(card, _ELSEWHERE))
     yield from _step_parts(knl, card)
-    yield Fold("Checks", document(report).body)
+    verdicts, *details = document(report).body
+    yield Fold("Checks", (verdicts, Paragraph(_CLAIMS), *details))
     yield Fold("In sentences", _without(document(explain(knl)), _ON_THE_CARD))
     yield Fold("Resources", (document(resources).body if isinstance(resources, Resources) else ())
                + (Paragraph(_UNITS if isinstance(resources, Resources) else (resources,)),))
@@ -116,7 +121,7 @@ def _without(own: Document, titles: Collection[str]) -> tuple[Block, ...]:
 
 def _overview(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, command: str
            ) -> Iterator[tuple[Line, ...]]:
-    """The first lines of a page: what a reviewer wants to know at once."""
+    """The first lines of a page, for the reviewer who reads no more."""
     yield "checks", Span(str(report.verdict), VERDICT_STYLES[str(report.verdict)])
     yield "trusted without a proof", Span(str(len(trusted)), "warning") if trusted else "nothing"
     for block in card.body[:1]:

@@ -63,7 +63,7 @@ def _steps_by_statement(kernels: Sequence[LoopKernel]) -> Mapping[str, tuple[int
 
 
 def _facts(knl: LoopKernel, s: Statement) -> Hashable:
-    """What is compared of a statement."""
+    """The properties of a statement that are compared."""
     names = frozenset().union(*map(variables, (s.assignee, s.expression, *s.predicates)))
     loops = tuple(step.iname for step in knl.paths[s.id] if step.iname is not None)
     return (str(s), s.domain.text, loops, tuple(str(knl.tags.get(x)) for x in s.inames),

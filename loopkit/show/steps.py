@@ -41,7 +41,7 @@ class Steps(Shown):
 
 
 def shown_steps(history: History) -> Steps:
-    """The steps of *history* one after another; :meth:`loopkit.History.show` says what is shown."""
+    """The steps of *history* one after another; :meth:`loopkit.History.show` lists the parts."""
     return Steps(history, kernels_of(history))
 
 

@@ -30,7 +30,7 @@ _MOST_BYTES_AT_ONCE = 16
 class Memory:
     """An array in memory.
 
-    :ivar extents: of its axes in memory, the slowest first; the first is not needed.
+    :ivar extents: the extents of its axes in memory, the slowest first; the first extent is not used.
     """
 
     name: str
@@ -56,7 +56,7 @@ class WarpAccess:
 
     :ivar element: the access, as the program has it.
     :ivar loops: the values of the loops around it.
-    :ivar is_assumed: a condition around it, or the end of a loop, depends on data, and is taken to let it run.
+    :ivar is_assumed: a condition or a loop's bound around it depends on data, and is taken to hold.
     :ivar elements: by the number of each thread in its warp that runs it, the elements that it accesses at once.
     """
 
@@ -173,7 +173,8 @@ def _warp_access(memory: Memory, node: Assign, element: p.Subscript, is_write: b
     around = [x for x in nodes_in(at.function.body) if isinstance(x, For | If) and any(y is node for y in nodes_in(x))]
     loops = {x.iname: first[x.iname] for x in around if isinstance(x, For)
              and all(known[x.iname] == first[x.iname] for own in values.values() for known in own)}
-    assumed = any(known_value(x.condition if isinstance(x, If) else x.stop, first) is None for x in around)
+    assumed = any(known_value(e, first) is None
+                  for x in around for e in ((x.condition,) if isinstance(x, If) else (x.start, x.stop)))
     return WarpAccess(memory, node.statement, element, is_write, loops, assumed, elements)
 
 
@@ -194,8 +195,8 @@ def _runs_of(block: Block, known: Mapping[str, int], statement: str, array: str,
              ) -> Iterator[Run]:
     """The executions of *statement* by one thread: of each loop the first iteration, or that of *fixed*.
 
-    A condition that depends on data is taken to hold. A loop that loads or stores vectors of *array* gives all of its
-    iterations, which access memory at once.
+    A condition or a bound that depends on data is taken to hold. A loop that loads or stores vectors of *array* gives
+    all of its iterations, which access memory at once. Loops without the statement may have any bounds.
     """
     for node in block.children:
         match node:
@@ -204,7 +205,7 @@ def _runs_of(block: Block, known: Mapping[str, int], statement: str, array: str,
                 known = {**known, node.name: value} if value is not None else known
             case Assign() if node.statement == statement and _is_at(node, known, fixed):
                 yield node, known
-            case For():
+            case For() if any(isinstance(x, Assign) and x.statement == statement for x in nodes_in(node)):
                 for value in _chosen_iterations(node, known, array, fixed):
                     yield from _runs_of(node.body, {**known, node.iname: value}, statement, array, fixed)
             case If():
@@ -215,7 +216,7 @@ def _runs_of(block: Block, known: Mapping[str, int], statement: str, array: str,
                 yield from _runs_of(body, known, statement, array, fixed)
             case Block():
                 yield from _runs_of(node, known, statement, array, fixed)
-            case Assign() | Sync() | Call():
+            case Assign() | For() | Sync() | Call():
                 pass
 
 
@@ -230,9 +231,11 @@ def _chosen_iterations(loop: For, known: Mapping[str, int], array: str, fixed: M
         raise PreconditionError(
             f"A warp instruction accesses '{array}' ({', '.join(loop.instruction.titles)}): its threads load elements "
             "for each other.", subject=array, hint="choose a statement that copies the array with statement=")
-    if start is None:
+    if start is None and loop.iname not in fixed:
         raise PreconditionError(f"The loop over {loop.iname} starts at a value from memory.", subject=loop.iname,
-                                hint="choose another statement with statement=")
+                                hint=f"give an iteration, fixed={{'{loop.iname}': 0}}, or choose another statement "
+                                     "with statement=")
+    start = fixed[loop.iname] if start is None else start
     if stop is None:                                    # from memory: its first iteration is taken to exist
         stop = start + loop.step
     every = range(start, stop, loop.step)

@@ -63,7 +63,7 @@ class Extent(Parameter):
 class Pointer(Parameter):
     """A pointer to the first element of an array argument, whose elements have the dtype.
 
-    :ivar read: by loads of the language; those of values between blocks are no such loads.
+    :ivar read: ordinary loads read it; loads of values that another block wrote do not count.
     """
 
     written: bool = False
@@ -190,7 +190,7 @@ class GeneratedCode(Shown):
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
         *source* in one file; ``""`` for ``"c"``.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
-    :ivar kernel: the lowered kernel, of whose statements the comments in *source* speak.
+    :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """
 
     target: str

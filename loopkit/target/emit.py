@@ -52,7 +52,7 @@ class Hooks:
 class Emitter:
     """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.base.Printer`.
 
-    :ivar types: of the kernel's names.
+    :ivar types: the types of the kernel's names.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     """
 
@@ -246,7 +246,7 @@ def outer_bounds(launch: Launch) -> LowerBounds:
     return LowerBounds({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
-#: Where a line may be broken, the best places first.
+#: The places at which a line may be broken, the best first.
 _OPERATORS = re.compile(r"(?: (?:&&|\|\|)|,)(?= )|( [-+?:])(?= )|( [+*]?=)(?= )|(?<=[\])])(\*)")
 
 

@@ -51,7 +51,8 @@ class Nested:
 
     :ivar lead: text of subscripts before the array's own (the thread, on the host).
     :ivar array: it, if its columns may be permuted.
-    :ivar thread_axes: of an array in warp registers: a thread names its own element, without this many last subscripts.
+    :ivar thread_axes: number of last subscripts that are left out: a thread names its own element of an array in warp
+        registers.
     """
 
     lead: str = ""

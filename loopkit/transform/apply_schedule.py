@@ -38,11 +38,11 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     """Replace the whole order of execution: give each statement a schedule of its instances.
 
     A schedule is a vector of times: constants, and affine forms of the statement's inames and of sizes. Instances run
-    in lexicographic order of their vectors. Consider the statements that agree in all earlier dimensions. If each of
-    them has a constant in a dimension, the dimension orders them in sequence; any other dimension becomes a loop over
-    their forms. A loop keeps an iname if all its statements have that iname as their form. Any other form makes a new
-    iname (``t_i`` for ``t + i``), and the old inames become affine forms of the new ones. A constant in a loop
-    dimension runs the statement in that one iteration.
+    in lexicographic order of their vectors. The dimensions are read from left to right, each for the statements
+    that agree so far. If all of these have constants in a dimension, the constants put them in sequence; else the
+    dimension is a loop over their forms, in which a constant runs its statement in one iteration. A loop keeps an iname
+    if all its statements have that iname as their form. Any other form makes a new iname (``t_i`` for ``t + i``), and
+    the old inames become affine forms of the new ones.
 
     A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
     all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
@@ -243,7 +243,8 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
         raise ScheduleError(
             f"The schedule of '{name}' runs {instance_text(name, first)} and {instance_text(name, second)} at the same "
             f"time{values_text(sizes, ', with {}')}.", subject=name,
-            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as a last dimension")
+            hint=f"add a dimension that differs for the two, such as "
+                               f"{' or '.join(x for x in first if first[x] != second[x])}")
     old = tuple(x for x in inames if x not in kept)
     new = {x: form for x, form in dims if x not in kept}
     renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}

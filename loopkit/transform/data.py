@@ -42,7 +42,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
-    wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
+    wanted = {name: as_dtype(value, f"'{name}'") for key, value in dtype_dict.items() for name in name_list(key)}
     require_known("argument or temporary", wanted, [*kernel.argument_by_name, *kernel.temporaries])
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries[name]
@@ -62,11 +62,11 @@ def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKerne
     return with_sizes_nonnegative(result) if any(wanted[x].kind == "u" for x in values) else result
 
 
-def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
-    """The numpy dtype of *value*; :raises PreconditionError: *name* can have no such dtype."""
+def as_dtype(value: npt.DTypeLike, owner: str) -> np.dtype:
+    """The numpy dtype of *value*; :raises PreconditionError: *owner* can have no such dtype."""
     dtype = dtype_of(value)
     if dtype is None:
-        raise PreconditionError(f"'{name}' cannot have the dtype {value!r}.", subject=name, hint=DTYPES)
+        raise PreconditionError(f"{owner} cannot have the dtype {value!r}.", subject=owner.strip("'"), hint=DTYPES)
     return dtype
 
 
@@ -96,7 +96,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
       y[i] = sum(k, cast(float32, a[i, k])*cast(float32, x[k]))  {id=insn}
     end
     """
-    wanted = as_dtype(dtype, "an accumulator")
+    wanted = as_dtype(dtype, "An accumulator")
     if kind_of(wanted) != "f":
         raise PreconditionError(f"An accumulator must have a real dtype, not {wanted}.", subject=str(wanted),
                                 hint="accumulate in float32 or float64")

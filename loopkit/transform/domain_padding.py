@@ -141,8 +141,8 @@ def _require_paddable(kernel: LoopKernel, s: Statement, step: str) -> None:
         why = "whether it runs depends on data"
     elif s.commutes or (node is not None and (node.sweep is not None or node.others)):
         why = "it is an atomic update" if s.commutes else "it is part of a scan, or of a reduction that was peeled"
-    elif any(not a.exact for a in accesses_of(kernel, s)):
-        why = "what it reads or writes is not affine"
+    elif (a := next((a for a in accesses_of(kernel, s) if not a.exact), None)) is not None:
+        why = f"its access to '{a.array}' is not affine"
     elif any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
              for e in subexpressions(expanded_expression(kernel, s))):
         why = "it may divide by zero there"
@@ -233,7 +233,7 @@ class _Padding:
         leave = [x for x in self.inames if len(self.inames) > 1 and x in own]
         return Refusal(BrokenPairs(self.after, source.id, sink.id, pairs, array, "value"), f"{self.name}: {what}.",
                        [f"leave '{x}' out" for x in leave]
-                       or [f"name the statements that run on with within=, '{source.id}' not"],
+                       or [f"select the statements to pad by within=, without '{source.id}'"],
                        doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
 
 

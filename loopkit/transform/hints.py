@@ -6,11 +6,14 @@ from contextlib import suppress
 from functools import reduce
 from itertools import combinations, islice, pairwise
 
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, UndecidedError, Witness
-from loopkit.expr.mappers import subexpressions, update_of
+from loopkit.expr.mappers import children, subexpressions, update_of, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import call_text
 from loopkit.kernel.kernel import LoopKernel
@@ -31,6 +34,8 @@ MOST_TRIED, MOST_TOLD = 40, 2
 BUDGET = 200_000
 #: Factors of a skew and distances of a shift that are tried.
 _FACTORS = (1, 2, -1, 3)
+#: The steps that may make a loop parallel.
+_TAGGING = ("tag_inames", "split_iname")
 _NO_WAY = "keep these loops in order: no tried skew, shift, privatization or distribution makes the step legal"
 
 
@@ -53,6 +58,7 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
             told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
+            told += [running] if name in _TAGGING and (running := _running_total(kernel, refusal.witness)) else []
             first = (_first(ways, kernel, step) for ways in _families(kernel, name, refusal.witness))
             for text in islice(filter(None, first), MOST_TOLD - len(told)):
                 if not any(text.startswith(f"{way} and ") for way in found):     # a known way and a needless step
@@ -112,7 +118,7 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
     if name != "make_atomic":
         yield _updates(kernel, ids, witness.array)
     yield _skews(shared)
-    if name in ("tag_inames", "split_iname"):
+    if name in _TAGGING:
         yield _wavefronts(shared)
 
 
@@ -155,5 +161,38 @@ def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | N
     if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
            for v in violations(refusal.after)):
         return None
-    return (f"write the accumulation into '{array}' as a reduction, {found[0]}(...): its terms may come in "
-            "any order")
+    return (f"write the accumulation into '{array}' as a reduction, {found[0]}(...): a reduction may "
+            "combine its terms in any order")
+
+
+def _differ_in_one_subscript(previous: Expression, result: Expression) -> bool:
+    """Are they elements of one array, and differ in at most one subscript?"""
+    if not isinstance(previous, p.Subscript) or not isinstance(result, p.Subscript):
+        return previous == result
+    return previous.aggregate == result.aggregate and sum(
+        a != b for a, b in zip(previous.index_tuple, result.index_tuple, strict=True)) <= 1
+
+
+def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
+    """For a statement that combines its previous result with an operand: a scan runs over threads."""
+    (source, at), (sink, then), array = witness.source, witness.sink, witness.array
+    s = kernel.statement_by_id.get(source)
+    if s is None or source != sink:
+        return None
+    if s.combine is not None:               # realize_scan made a sequential scan
+        return "a scan may run over threads: tag its sweep before realize_scan"
+    operand = next((e for e in children(s.expression) if array in variables(e)), None)
+    found = None if operand is None else update_of(operand, s.expression)
+    if operand is None or found is None:
+        return None
+    # a condition may replace the previous result by a start
+    previous = operand.then if isinstance(operand, p.If) else operand
+    if array in variables(found[1]) or not _differ_in_one_subscript(previous, s.assignee):
+        return None
+    if previous == s.assignee:              # only the final value may be read
+        moving = {x for x in at if at[x] != then.get(x)}
+        inside = [a for a in accesses_by_array(kernel)[array] if a.statement != s.id and not a.is_write]
+        if not any(moving <= {*kernel.statement_by_id[a.statement].inames} for a in inside):
+            return None
+    return (f"a scan may run over threads: write the running {found[0]} as a reduction whose bound moves, "
+            f"{found[0]}(k, ...), tag its sweep, then realize_scan")

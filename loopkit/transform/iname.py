@@ -139,8 +139,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     For ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` chunks have one more. The
     whole range of the iname is split, even if other inames bound it further.
 
-    The start of each single chunk is an affine form. The proofs treat up to 32 chunks one by one. More chunks need
-    declared array shapes.
+    The start of a chunk is an affine form only if the number of the chunk is fixed. Proofs therefore treat the chunks
+    one by one, up to 32 of them. With more chunks, declare the shapes of the arrays.
 
     :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0 in
         each chunk, default ``i_inner``.

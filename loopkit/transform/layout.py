@@ -69,8 +69,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     :arg axis: the number of the axis of rows; negative numbers count from the end. The default is the axis before the
         columns, which are the fastest axis in memory.
     :arg chunk: how many neighbouring elements stay contiguous; a power of two.
-    :arg period: how many rows have different permutations; a power of two; default: as many as have different banks,
-        and as columns allow.
+    :arg period: how many rows have different permutations; a power of two; default: the number of chunks in 128 bytes,
+        after which the banks repeat, or fewer if the number of columns requires it.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: it has fewer than two axes; *axis* is the columns' axis or does not exist; its shape is
         not constant; *chunk* or *period* is not a power of two, or the number of columns is not a multiple of *chunk*
@@ -114,7 +114,8 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
                 by: int | None = None) -> LoopKernel:
     """Make the stride of *axis* of a temporary longer: add unused cells to the axis after it.
 
-    The padded stride spreads the elements of a column over more banks. No value flow changes, so no proof is needed.
+    The padded stride spreads the elements of a column over more banks, which ``knl.plot("access")`` draws. No value
+    flow changes, so no proof is needed.
 
     :arg variable: a temporary with a constant shape.
     :arg axis: the number of an axis; negative numbers count from the end. It must not be the axis that is fastest in
@@ -155,9 +156,9 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
         stride = require_positive(align_bytes, "align_bytes")
         step = require_dtype(variable, temporary.dtype).itemsize * prod(shape[k] for k in axes[place + 1:])
         if stride % step:
-            raise PreconditionError(f"{stride} bytes are not a multiple of {step}, the bytes of a step along axis "
-                                    f"{behind} of '{variable}'.", subject="align_bytes",
-                                    hint="by= counts cells of the next axis")
+            raise PreconditionError(f"align_bytes={stride} is not a multiple of {step}, the bytes from one element "
+                                    f"to the next along axis {behind} of '{variable}'.", subject="align_bytes",
+                                    hint=f"align_bytes={stride + -stride % step}")
         cells = -shape[behind] % (stride // step)
     if temporary.fixed:
         raise StorageError(f"The shape and the address space of '{variable}' were declared, so they cannot change.",

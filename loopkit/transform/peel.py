@@ -30,9 +30,9 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
          within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split off the first and the last iterations of the loops over *iname* into loops of their own.
 
-    The first part has the iterations in which *iname* is less than *first* above its least value in the loop. The last
-    part has those in which *iname* is less than *last* below its greatest value. If a loop has too few iterations, the
-    first part takes precedence over the last. The copies of a statement ``S`` are ``S_first`` and ``S_last``, in loops
+    If *iname* runs from ``low`` to ``high`` in a loop, the first part has the iterations up to ``low + first - 1``, and
+    the last part those from ``high - last + 1`` on. If a loop has too few iterations, the first part takes precedence
+    over the last. The copies of a statement ``S`` are ``S_first`` and ``S_last``, in loops
     over ``i_first`` and ``i_last`` for an iname ``i``. A statement that runs in only one of the parts keeps its id.
 
     For a reduction iname ``k``, separate statements (``S.k.update_first``, ``S.k.update_last``) add the first and the

@@ -176,7 +176,7 @@ def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | st
         found = [s for s in found if temporary not in (read := _read(kernel, s))
                  and not read.isdisjoint(kernel.array_args)]
     if len(found) != 1:
-        return f"{len(found) or 'none'} of the statements that write it load it"
+        return f"{' and '.join(repr(s.id) for s in found)} copy into it" if found else "no statement copies into it"
     [s] = found
     readers = {a.statement for a in accesses if not a.is_write}
     if s.combine is not None or s.id in kernel.reduction_of:

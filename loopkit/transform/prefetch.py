@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, u
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, joined, moved_dependences
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
@@ -52,8 +52,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
     :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
-        which the read elements do not depend. Parallel inames of the grid and loops that write the array stay, and so
-        do all inames if a move would break a given order or enlarge storage.
+        which the read elements do not depend. Parallel inames of the grid always stay, and so do the inames of loops
+        that write the array. All inames stay if a move would break a given order or enlarge storage.
     :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array. The loops of the copy then have
         the simplest bounds.
     :arg box_multiples: with *fetch_bounding_box*: round the lengths of the box up to multiples of these numbers, one
@@ -93,6 +93,11 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         fetch_outer_inames, prefetch_insn_id, within)
 
 
+#: The way out if a rule is not in the kernel but may have been in its text.
+_NO_REDUCTION = ("make_kernel expands a rule with a reduction; assign its values to a temporary in the text instead, "
+                 "as in '<> value = {}(...)'")
+
+
 @transform
 def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
                precompute_inames: str | Iterable[str] | None = None,
@@ -113,7 +118,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :raises UnknownNameError: there is no such rule, or no use has an iname.
+    :raises UnknownNameError: there is no such rule, or no use has an iname. A rule with a reduction exists only in the
+        text: :func:`make_kernel` expands it.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; or *fetch_bounding_box* is given and the rule reads an array
         that the kernel writes, or an array of unknown extents.
@@ -128,7 +134,9 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    require_known("substitution rule", [subst_use], kernel.substitutions)
+    if subst_use not in kernel.substitutions:
+        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions, hint=_NO_REDUCTION.format(
+            subst_use) if kernel.reductions else None)
     rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
     value = _own_value(kernel, rule, within)
@@ -221,7 +229,7 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                                      "expressions and subscripts.", subject=name,
                                      hint="assign the operand of the condition to a temporary, and test that")
     return PreconditionError(f"No statement reads '{name}'.", subject=name,
-                             hint="conditions have the rule written out, and a copy does not serve them"
+                             hint="only conditions use the rule: they contain its body, which a copy cannot replace"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
 

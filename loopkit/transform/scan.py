@@ -16,7 +16,7 @@ from loopkit.analysis.legality import require_legal, violations
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
+from loopkit.errors import IllegalTransformError, LoopkitError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.mappers import element
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
@@ -42,7 +42,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
 
     Such a reduction has a fixed lower bound, and its upper bound moves with an iname, the sweep. The step proves that
     each iteration of the sweep adds at most one operand, and that an operand has the same value at every read. The tag
-    of the sweep at lowering selects the algorithm:
+    that the sweep has already selects the algorithm, so :func:`tag_inames` comes first:
 
     - Without a tag, or unrolled: sequential. The accumulator carries the value from one iteration to the next. The
       order of the operands stays the same, so no bit of a result changes.
@@ -52,9 +52,10 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
     :arg within: ids (or globs) of the statements with the reductions; default: all.
-    :raises UnknownNameError: *scan_iname* is not a reduction iname, or a statement does not have *sweep_iname*.
-    :raises PreconditionError: a reduction is not a scan (the message has the smallest sizes and instance that show it);
-        the sweep has a tag that no scan can have, or the operation cannot be reordered.
+    :raises UnknownNameError: *scan_iname* is not an iname, or a statement does not have *sweep_iname*.
+    :raises PreconditionError: no reduction runs over *scan_iname*, or one is not a scan (the message has the smallest
+        sizes and instance that show it); the sweep has a tag that no scan can have, or the operation cannot be
+        reordered.
     :raises ScheduleError: a loop over *scan_iname* holds other statements.
     :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
     :raises IllegalTransformError: the order would break a dependence, with its witness.
@@ -69,7 +70,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     """
     chosen = matching_statements(kernel, within)
     every = kernel.reductions.values()
-    require_known("reduction iname", [scan_iname], [x for node in every for x in node.inames])
+    _require_reduction(kernel, scan_iname)
     nodes = [node for node in every if scan_iname in node.inames and not chosen.isdisjoint((node.final, node.update))]
     if not nodes:
         raise PreconditionError(f"No statement that within= selects has a reduction over '{scan_iname}'.",
@@ -78,6 +79,17 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     for node in nodes:
         result = _realized(result, node, _sweep(result, node) if sweep_iname is None else sweep_iname)
     return require_legal(result, f"realize_scan({scan_iname})", assume=assume, unsafe=unsafe)
+
+
+def _require_reduction(kernel: LoopKernel, iname: str) -> None:
+    inames = [x for node in kernel.reductions.values() for x in node.inames]
+    if iname in kernel.inames and iname not in inames:
+        k = kernel.fresh_name("k")
+        raise PreconditionError(
+            f"No reduction runs over '{iname}', so no scan does.", subject=iname,
+            hint=f"write each result as a reduction whose bound moves, sum({k}, x[{k}]) over 0<={k}<={iname}; then "
+                 f"realize_scan(knl, '{k}')")
+    require_known("reduction iname", [iname], inames)
 
 
 def _sweep(kernel: LoopKernel, node: ReductionNode) -> str:
@@ -92,8 +104,18 @@ def _sweep(kernel: LoopKernel, node: ReductionNode) -> str:
                                 subject=node.name, hint="the upper bound of a scan moves: sum(j, x[j]) over 0<=j<=i")
     if len(moving) > 1:
         raise PreconditionError(f"The bounds of the reduction of '{node.final}' move with several inames "
-                                f"({', '.join(moving)}).", subject=node.name, hint=f"sweep_iname='{moving[-1]}'")
+                                f"({', '.join(moving)}).", subject=node.name, hint=_sweep_hint(kernel, node, moving))
     return moving[0]
+
+
+def _sweep_hint(kernel: LoopKernel, node: ReductionNode, moving: Sequence[str]) -> str:
+    """One of *moving* along which the reduction is a scan; else the step that splits a scan."""
+    for sweep in reversed(moving):
+        with suppress(LoopkitError):
+            scan_along(kernel, node, sweep)
+            return f"sweep_iname='{sweep}'"
+    return (f"if a split made {' and '.join(moving)}: make_two_level_scan(knl, '{node.final}', '{node.inames[0]}', "
+            "...) instead of the split makes a scan of the blocks and one in each block")
 
 
 def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel:

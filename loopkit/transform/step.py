@@ -25,7 +25,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.kernel.tree import given, still_given
-from loopkit.language.names import fault, is_id, name_list
+from loopkit.language.names import another, fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
@@ -180,7 +180,7 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
 def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
     """:raises NameConflictError: *name* is taken or reserved; *called*: parentheses follow it."""
     if (reason := fault(name, called=called)) is not None:
-        raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
+        raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint=f"choose {another(name)}")
     if name in kernel.all_names:
         raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,
                                 hint="choose another name, or rename the one that has it")

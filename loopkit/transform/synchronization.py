@@ -106,8 +106,8 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
     clearer.
 
     :arg insn_before: the id of the statement before the barrier; it includes all parts of the reductions of that
-        statement. The barrier is in the innermost loop around both statements. :arg insn_after: the id of the statement
-        after the barrier.
+        statement. The barrier is in the innermost loop around both statements.
+    :arg insn_after: the id of the statement after the barrier.
     :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the host then runs the loops
         around both statements. ``"local"``: the threads of a block wait.
     :raises UnknownNameError: there is no such statement.

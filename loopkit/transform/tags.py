@@ -95,12 +95,13 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: 
 def _tags_by_iname(tags: TagMap) -> dict[str, str | InameTag]:
     if not isinstance(tags, str):
         return dict(tags)
-    pairs = [(item, *item.partition(":")) for item in name_list(tags)]
-    for item, _, colon, _ in pairs:
-        if not colon:
-            raise PreconditionError(f"'{item}' is not of the form iname:tag.", subject=item,
-                                    hint='write tags as "i:g.0, j:l.0" or {"i": "g.0", "j": "l.0"}')
-    return {iname.strip(): tag.strip() for _, iname, _, tag in pairs}
+    items = name_list(tags)
+    for item in items:
+        if ":" not in item:
+            following = next((x.partition(":")[2].strip() for x in items[items.index(item):] if ":" in x), "g.0")
+            raise PreconditionError(f"'{item}' has no tag in '{tags}'.", subject=item,
+                                    hint=f"each iname has its own tag: '{item}:{following}'")
+    return {iname.strip(): tag.strip() for iname, _, tag in (item.partition(":") for item in items)}
 
 
 def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequence[str]) -> None:

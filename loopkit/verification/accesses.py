@@ -73,8 +73,13 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     yield refuted(BoundsError(
         f"'{a.statement}' accesses '{a.array}' outside its shape.", check="bounds",
         witness=AccessWitness(params, (a.statement, values), a.array, element, "accesses"),
-        hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
+        hint=f"restrict the domain, guard {_guarded(a)}, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))
+
+
+def _guarded(a: Access) -> str:
+    """The part of a statement that a guard of *a* encloses."""
+    return "the statement with if=" if a.is_write else f"the read by if(..., {a.array}[...], 0)"
 
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Set | None:

@@ -236,7 +236,7 @@ def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Repor
 
 @checked
 def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """Check the barriers of the lowered kernel: list the conflicts that each orders, and missing and needless barriers.
+    """Check the barriers of the lowered kernel: list those that are missing or not needed, and the conflicts of each.
 
     A barrier that not all threads of a block execute is refuted.
 

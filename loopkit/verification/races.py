@@ -185,11 +185,11 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             needed = bool(lines) or _is_for_completion(conflicts, barrier)
             count += 1
             needless += not needed
-            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"
+            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", not needed"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent_barriers(conflicts.launch, function)
-    summary = "none" if not count else f"{count}, of which nothing needs {needless}" if needless else \
+    summary = "none" if not count else f"{count}, {needless} not needed" if needless else \
         f"{count}, each needed"
     return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
 

@@ -10,7 +10,7 @@ from loopkit.shown import Shown
 
 
 class Verdict(Enum):
-    """The result of a check; the result of several checks is the last of theirs in this order."""
+    """The result of a check, the best first: several checks together have the worst of their results."""
 
     PROVEN = "proven"
     ASSUMED = "assumed"

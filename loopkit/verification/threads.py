@@ -25,7 +25,7 @@ from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import other_instance
 from loopkit.poly.sets import Map
 
-#: Expressions that are equal if two instances run at one place; ``None``: one of the instances may run anywhere.
+#: Pairs of expressions that are equal if one thread, warp or block runs two instances; ``None``: any of them may.
 Places = Sequence[tuple[Expression, ...]] | None
 
 

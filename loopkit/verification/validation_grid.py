@@ -84,10 +84,10 @@ class Grid:
     # Must-exist places of a statement
 
     def misplaced(self, inames: Sequence[str]) -> str | None:
-        """An axis that a statement with *inames* does not use as the kernel packs them; ``None``: there is none.
+        """An axis on which the program gives *inames* of a statement other parts than the kernel does; ``None``: none.
 
-        In the kernel's packing, the parts distinguish the places of an axis. Instances of two statements then share a
-        place exactly as the kernel's legality and its dependences assume.
+        Legality and dependences compare coordinates that follow from the kernel's packing of inames into axes.
+        With the same packing, two instances have the same coordinate in the program exactly if they have it there.
         """
         for letter, kind in (("g", GroupTag), ("l", LocalTag)):
             for number, packed in axis_inames(self.kernel, inames, kind).items():

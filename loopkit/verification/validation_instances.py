@@ -65,7 +65,7 @@ class InstanceCheck(LaunchCheck):
                 yield from self.mismatch("missing", s.id, f"an instance of '{s.id}' has no thread", real, own)
         axis = self.grid.misplaced(s.inames)
         if axis is not None:
-            text = f"the place of '{s.id}' on '{axis}' differs from the packing of its inames in the kernel"
+            text = f"'{s.id}' has its inames on the axis '{axis}' in another way than in the kernel"
             yield from self.mismatch("undecided", s.id, text)
             return
         left = wanted

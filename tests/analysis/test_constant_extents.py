@@ -51,7 +51,7 @@ def test_arguments_are_exact() -> None:
 
 @pytest.mark.deep
 def test_a_tile_lies_in_shared_memory_or_registers() -> None:
-    """Of a size that is no multiple of the tile, too; it lay in global memory."""
+    """Also if the size is not a multiple of the tile."""
     knl = lk.add_dtypes(lk.make_kernel(*TILES), {"x": np.float32})
     knl = lk.tag_inames(knl, {"kb": "g.0", "j": "l.0"})
     lowered = lk.lower(knl, stop="storage")

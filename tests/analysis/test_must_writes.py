@@ -184,7 +184,7 @@ def last_write(text: str) -> lk.LoopKernel:
 @pytest.mark.parametrize("text", [
     "t = x[i,j] {if=x[i,j] > 2}", "if x[i,j] > 2\n t = 1\nelse\n u[0] = i\nend", "u[idx[i]] = x[i,j]"])
 def test_the_order_of_writes_of_which_any_may_be_the_last_binds(text: str) -> None:
-    """Which of them is read is for the data to say, and so their order must stay."""
+    """Data decide which of the writes is the last one, so their order must stay."""
     knl = last_write(text)
     with pytest.raises(lk.UndecidedError):
         lk.interchange(knl, "i", "j")

@@ -234,9 +234,9 @@ class Judged:
 
     @cached_property
     def served(self) -> dict[Instance, list[Instance]]:
-        """Who reads what each instance of a copy has copied.
+        """The readers of the values that each instance of a copy has copied.
 
-        They share the inames that the step which made the copy gave to both; a later one may give them others.
+        A copy and its readers share the inames that the copying step gave to both. Later steps may add others.
         """
         writes = {}
         for array, touches in self.touches.items():

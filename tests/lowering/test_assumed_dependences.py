@@ -182,7 +182,7 @@ def test_blocks_share_it_too() -> None:
 
 @pytest.mark.parametrize(("tag", "launches"), [("l.0", 1), ("g.0", 4)])
 def test_which_of_the_writes_at_once_is_the_last(tag: str, launches: int) -> None:
-    """A barrier, or a launch's end, keeps the reader after them all; whose value it finds nobody knows."""
+    """A barrier, or the end of the launch, keeps the reader behind all writes. Any of their values may remain."""
     knl = lk.tag_inames(running(last="z[0] = t {id=last}"), f"i:{tag}", unsafe=True)
     assert "this value may be lost: upd[i=7] writes t, which last reads" in [o.claim for o in knl.obligations]
     low = lowered(knl)
@@ -264,7 +264,7 @@ def test_a_statement_that_meets_itself_on_an_argument(make: Callable[[], lk.Loop
 # No others
 
 def test_two_pairs_and_a_promise_of_one() -> None:
-    """What is assumed of one array says nothing of the other."""
+    """An assumption about one array does not cover the other."""
     def kernel(other: str) -> lk.LoopKernel:
         return lk.make_kernel("{[i, j]: 0<=i,j<32}", f"""
             for i

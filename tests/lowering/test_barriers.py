@@ -64,7 +64,7 @@ def test_a_chain_takes_one_between_two_stages() -> None:
 
 
 def two_values(subscript: str) -> lk.LoopKernel:
-    """Of the second, the reader takes the element at *subscript*."""
+    """A reader of two temporaries, of ``u`` at *subscript*."""
     return make("{[i,j]: 0<=i,j<64}", f"""
         for i
             <> t[i] = x[i] {{id=a}}
@@ -273,6 +273,28 @@ def test_rows_of_a_block_lie_along_the_first_axis(tags: str, title: str) -> None
         """, x=F32)
     assert placed(lk.tag_inames(plain, tags)) == [f"write\n{title}\nread"]
     assert_same(plain, lk.tag_inames(plain, tags))
+
+
+@pytest.mark.parametrize(("length", "tags", "title"), [
+    (32, "p:l.1, i:l.0, j:l.0", "warp barrier"), (16, "p:l.1, i:l.0, j:l.0", "warp barrier"),
+    (24, "p:l.1, i:l.0, j:l.0", "barrier"), (64, "p:l.1, i:l.0, j:l.0", "barrier"),
+    (32, "p:l.0, i:l.1, j:l.1", "barrier")])
+def test_all_threads_of_a_row_may_be_one_warp(length: int, tags: str, title: str) -> None:
+    """The sum has no iname along the row, so each of its threads computes it."""
+    plain = make(f"{{[p,i,j,s]: 0<=p<6 and 0<=i,j,s<{length}}}", """
+        for p
+            for i
+                <> t[i] = x[p,i] {id=write}
+            end
+            <> r = sum(s, t[s])  {id=total}
+            for j
+                y[p,j] = r + x[p,j] {id=use}
+            end
+        end
+        """, x=F32)
+    knl = lk.tag_inames(plain, tags)
+    assert placed(knl)[0].split("\n").count(title) == 1
+    assert_same(plain, knl)
 
 
 def test_one_barrier_of_the_block_serves_a_warp_too() -> None:

@@ -198,7 +198,7 @@ def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> N
 
 
 def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
-    """What is touched of a row is no whole number of vectors, if the row is: to assume it would serve no call."""
+    """The accessed part of a row and the whole row are not both a multiple of vectors: no assumption on m serves."""
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 1<=j<m-3}", "out[i, j] = a[i, j]", [
         lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, ("n", "m")), "..."])
     knl = lk.split_iname(lk.split_iname(knl, "j", 4, inner_tag="vec"), "j_outer", 3, outer_tag="g.0", inner_tag="l.0")

@@ -111,14 +111,14 @@ def test_triangular_rows() -> None:
 
 
 def test_the_order_of_the_parts() -> None:
-    """Of three lanes thread 0 adds the third and then the second."""
+    """In a row of three threads, thread 0 adds the third value and then the second."""
     knl = lk.tag_inames(lk.fix_parameters(rows(), m=3), "i:g.0, k:l.0")
     assert placed(knl)[0].replace("  ", "").split("\n") == [
         "insn.k.init", "insn.k.update", "insn.k.store", "insn.k.step0", "insn.k.step1", "insn.k.result", "insn"]
 
 
 def test_the_order_of_the_parts_in_a_tree() -> None:
-    """What thread 0 of each three reads was stored before the barrier."""
+    """Thread 0 of each row of three reads values that were stored before the barrier."""
     knl = lk.split_iname(lk.tag_inames(lk.fix_parameters(rows(), m=3), "k:l.0"), "i", 2, outer_tag="g.0",
                          inner_tag="l.1")
     assert placed(knl)[0].replace("  ", "").split("\n") == [

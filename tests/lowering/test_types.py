@@ -83,12 +83,14 @@ def test_what_is_not_known() -> None:
     with pytest.raises(lk.TypeInferenceError, match="'alpha' of kernel 'kernel' cannot be inferred") as info:
         infer_types(knl)
     assert info.value.subject == "alpha"
-    assert "add_dtypes(knl, {'alpha': np.float32})" in str(info.value)
+    assert "add_dtypes(knl, {'alpha,x,z': np.float32})" in str(info.value)
 
 
 def test_an_array_that_depends_on_itself_alone_is_not_known() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]"), {"b": F32})
     assert unknown_dtypes(knl) == ("a",)
+    with pytest.raises(lk.TypeInferenceError, match=r"'a' .* its elements are computed from other elements of it"):
+        infer_types(knl)
 
 
 @pytest.mark.parametrize(("text", "dtypes", "message"), [

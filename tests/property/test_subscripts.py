@@ -242,7 +242,7 @@ def test_real_subscripts_are_refused(subscript: str) -> None:
 @pytest.mark.parametrize(("domain", "assumptions"), [
     ("100<=j<101", None), ("100<=j<m", "m = 101"), ("100<=j<102", None)])
 def test_an_iname_that_becomes_a_literal_cuts_nothing_off(domain: str, assumptions: str | None) -> None:
-    """That it has one value, or is written out, is no more than how the text is made."""
+    """An iname with one value, or with its iterations written out, becomes a literal. The results stay the same."""
     knl = lk.make_kernel(f"{{[i, j]: 0<=i<n and {domain}}}", "y[i, j - 100] = x[s[i] + j] + s[i]", [
         lk.GlobalArg("s", np.uint8), lk.GlobalArg("x", np.int32, shape=400), lk.GlobalArg("y", shape="n, 2"), "..."],
         assumptions=assumptions)

@@ -1,6 +1,7 @@
 """The calling contract: what a call gives back, and every refusal."""
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.constructors import annotated
 from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
+from loopkit.runtime.arguments import COMPILE_OPTIONS
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.results import Outputs
 from tests.runtime.conftest import Workshop, array, c_code, m, n, value
@@ -185,6 +187,9 @@ def test_positional_arguments(add: CompiledKernel) -> None:
 def test_unknown_name(add: CompiledKernel) -> None:
     assert "'b'" in str(refuse(add, "bb", "not an argument", a=A, bb=B).hint)
     assert "it takes a, b, y, n" in str(refuse(add, "zzz", "not an argument", a=A, b=B, zzz=1).hint)
+    assert tuple(inspect.signature(lk.compile).parameters)[1:] == COMPILE_OPTIONS
+    for option in COMPILE_OPTIONS:
+        assert f"lk.compile(knl, {option}=...)" in str(refuse(add, option, "not an arg", a=A, b=B, **{option: 1}).hint)
 
 
 @pytest.mark.deep(every=18)

@@ -180,14 +180,15 @@ def test_no_cache_but_ours(monkeypatch: pytest.MonkeyPatch, version: str, refuse
     assert ("--no-cache" in given) == refused
 
 
-def test_fewer_registers(compiler: CudaCompiler) -> None:
-    source = """extern "C" __global__ void many(float *a)
-    {
+@pytest.mark.parametrize("bounds", ["", "__launch_bounds__(256)"])
+def test_fewer_registers(compiler: CudaCompiler, bounds: str) -> None:
+    source = f"""extern "C" __global__ void {bounds} many(float *a)
+    {{
         float v[64];
         for (int i = 0; i < 64; ++i) v[i] = a[i];
         __syncthreads();
         for (int i = 0; i < 64; ++i) a[i] = v[63 - i];
-    }"""
+    }}"""
     free = compiler.cubin(source, "many", SM_90).resources["many"]
     bound = compiler.cubin(source, "many", lk.CudaTarget(max_registers=32)).resources["many"]
     assert free.registers > 64

@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from playwright.sync_api import Browser, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 import loopkit as lk
 from loopkit.show.documents import document
@@ -21,6 +22,8 @@ from tests.show.test_show import kernel, samples
 
 #: The browser of this machine; the tests never download one.
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
@@ -86,6 +89,10 @@ def notebook(folder: Path, theme: str) -> Path:
     values = [kernel("matmul_tiled"), lk.generate_code(kernel("jacobi")), kernel("transpose").history.show(),
               samples()["IllegalTransformError"], lk.diff(kernel("vector_add"), kernel("vector_add_mapped")),
               kernel("stencil_2d").plot("domain")]
+    return converted(folder, values, theme)
+
+
+def converted(folder: Path, values: Sequence[Any], theme: str = "light") -> Path:
     cells = [new_code_cell(f"show({number})", outputs=[new_output("display_data", {
         "text/html": x._repr_html_(), "text/plain": str(x)})]) for number, x in enumerate(values)]
     made = new_notebook(cells=cells)
@@ -93,6 +100,13 @@ def notebook(folder: Path, theme: str) -> Path:
     text, _ = HTMLExporter(theme=theme).from_notebook_node(made)
     (folder / "notebook.html").write_text(text, encoding="utf-8")
     return folder / "notebook.html"
+
+
+def committed(folder: Path) -> Path:
+    """A notebook of this project, converted."""
+    text, _ = HTMLExporter().from_filename(str(NOTEBOOKS / "05-reductions.ipynb"))
+    (folder / "committed.html").write_text(text, encoding="utf-8")
+    return folder / "committed.html"
 
 
 def command(folder: Path) -> Path:
@@ -107,6 +121,7 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "objects in dark": lambda folder: objects(folder, "dark"),
     "notebook in light": lambda folder: notebook(folder, "light"),
     "notebook in dark": lambda folder: notebook(folder, "dark"),
+    "notebook of this project": committed,
     "review": lambda folder: review(folder, "matmul_tiled"),
     "review without a program": lambda folder: review(folder, "csr_matvec"),
     "check": command,
@@ -154,6 +169,16 @@ def seen(browser: Browser, path: Path) -> Seen:
     return found
 
 
+@contextmanager
+def opened(browser: Browser, path: Path) -> Iterator[Page]:
+    """A page without the network."""
+    page = browser.new_page()
+    page.route(re.compile("^https?:"), lambda route: route.fulfill(status=200, body=""))
+    page.goto(path.as_uri())
+    yield page
+    page.close()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_can_be_read(name: str, browser: Browser, tmp_path: Path) -> None:
     found = seen(browser, PAGES[name](tmp_path))
@@ -179,16 +204,50 @@ def test_faults_are_found(browser: Browser, tmp_path: Path) -> None:
     assert found.asked == ["http://localhost/x.js"]
 
 
-def test_code_is_copied_as_a_whole(browser: Browser, tmp_path: Path) -> None:
+def alone(folder: Path, code: lk.GeneratedCode) -> Path:
+    path = folder / "page.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8"><body>{code._repr_html_()}</body>', encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("page_of", [alone, lambda folder, code: converted(folder, [code])], ids=["page", "notebook"])
+def test_code_is_copied_as_a_whole(browser: Browser, tmp_path: Path,
+                                   page_of: Callable[[Path, lk.GeneratedCode], Path]) -> None:
     """Neither its margin nor its folds change what a reader copies."""
     code = lk.generate_code(kernel("stencil_2d_vec"))
-    path = tmp_path / "page.html"
-    path.write_text(f'<!doctype html><meta charset="utf-8"><body>{code._repr_html_()}</body>', encoding="utf-8")
-    page = browser.new_page()
-    page.goto(path.as_uri())
-    text = page.evaluate("""() => {
-        getSelection().selectAllChildren(document.querySelector(".code"));
-        return getSelection().toString();
-    }""")
-    page.close()
+    with opened(browser, page_of(tmp_path, code)) as page:
+        text = page.evaluate("""() => {
+            getSelection().selectAllChildren(document.querySelector(".code"));
+            return getSelection().toString();
+        }""")
     assert text == code.source.rstrip("\n")
+
+
+def test_pictures_become_smaller_on_narrow_pages_up_to_a_limit(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(f'<!doctype html><meta charset="utf-8"><body>{kernel("transpose").plot("access")._repr_html_()}',
+                    encoding="utf-8")
+    scales = []
+    with opened(browser, path) as page:
+        for width in (1600, 800, 300):
+            page.set_viewport_size({"width": width, "height": 900})
+            scales.append(page.evaluate("""() => {
+                const picture = document.querySelector("svg");
+                return picture.getBoundingClientRect().width/picture.viewBox.baseVal.width;
+            }"""))
+            assert page.evaluate(OVERFLOW) == 0
+    assert scales[0] == 1
+    assert .75 < scales[1] < 1
+    assert scales[2] == pytest.approx(.75, abs=.01)
+
+
+def test_tables_look_alike_in_notebooks(browser: Browser, tmp_path: Path) -> None:
+    """Jupyter's own style aligns the cells of tables on the right, and stripes the rows."""
+    with opened(browser, converted(tmp_path, [kernel("matmul_tiled")])) as page:
+        aligned, backgrounds = page.evaluate("""() => {
+            const styles = where => [...document.querySelectorAll(where)].map(e => getComputedStyle(e));
+            return [styles(".loopkit :is(th, td)").map(s => s.textAlign),
+                    styles(".loopkit tr").map(s => s.backgroundColor)];
+        }""")
+    assert set(aligned) == {"left"}
+    assert set(backgrounds) == {"rgba(0, 0, 0, 0)"}

@@ -58,12 +58,12 @@ def test_what_looks_expensive() -> None:
 def test_sentences_name_loops_and_barriers() -> None:
     text = " ".join(str(lk.explain(BY_NAME["matmul_tiled"].make())).split())
     assert "It computes c." in text
-    assert "The loop over k_outer from 0 to (l + 15) // 16 repeats a_fetch_rule, b_fetch_rule, insn.k.update." in text
+    assert "The loop over 0 <= k_outer < (l + 15) // 16 repeats a_fetch_rule, b_fetch_rule, insn.k.update." in text
     assert ("Each thread of a block waits for all others at a barrier: a_fetch_rule writes a_fetch before "
             "insn.k.update reads it;") in text
-    assert ("Where 16*j_outer + 16 <= m and 16*i_outer + 16 <= n, a tile is full and a version without guards runs; "
+    assert ("Tiles with 16*j_outer + 16 <= m and 16*i_outer + 16 <= n are full and run a version without guards; "
             "partial tiles run the general version.") in text
-    assert "a tile is full" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
+    assert "without guards" not in str(lk.explain(lk.set_options(BY_NAME["matmul_tiled"].make(), full_tiles=False)))
 
 
 def test_instructions_at_barriers_are_named() -> None:
@@ -163,6 +163,20 @@ def test_guards_of_first_iterations_are_removed_by_peel() -> None:
 def test_guards_that_no_call_removes_are_no_remark() -> None:
     assert not remarks_with(summed("{[i, j]: 0<=i<n and 0<=j<=i}"), "innermost loop")
     assert not remarks_with(summed("{[i, j]: 0<=i<n and 0<=j<m}"), "innermost loop")      # it has full tiles
+
+
+def test_tiles_that_overlap_are_copied_again() -> None:
+    knl = lk.make_kernel("{[i, p]: 0<=i<n and 0<=p<5}", "y[i] = sum(p, w[p]*x[i + p])", name="k")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"w,x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    tiles = lk.add_prefetch(knl, "x", ["i_inner"])
+    (remark,) = remarks_with(tiles, "copies")
+    assert remark.text == ("x_fetch_rule copies a tile of x in each iteration of p, and the tiles overlap, so that it "
+                           "copies most elements several times.")
+    assert remark.way_out == ("lk.add_prefetch(knl, 'x', ...) may sweep over p too, and copies the tiles of all "
+                              "iterations once")
+    assert remarks_with(lk.add_prefetch(knl, "x", ["i_inner", "p"]), "copies") == []
+    # neighbouring tiles of a product do not overlap
+    assert remarks_with(lk.fix_parameters(BY_NAME["matmul_tiled"].make(), l=64), "copies") == []
 
 
 def test_a_kernel_that_cannot_be_lowered_is_refused() -> None:

@@ -51,6 +51,17 @@ def test_every_point_and_every_dependence_is_drawn() -> None:
     assert "distance (i +1, j -1) 9 times" in str(plot)
 
 
+@pytest.mark.parametrize(("factor", "is_at_top"), [(0, True), (1, False), (2, False)])
+def test_numbers_are_in_a_corner_without_arrows(factor: int, is_at_top: bool) -> None:
+    """The distances (i +1, j -1) cross the lower left corners, and (i +1, j +1) the upper left ones."""
+    knl = lk.skew(wave(), "j", by={"i": factor}) if factor else wave()
+    plot = knl.plot("domain", parameters={"n": 3, "m": 2})
+    cells = [(float(x.get("y", "")), float(x.get("height", ""))) for x in points(plot)]
+    numbers = [float(x.get("y", "")) for x in drawn(plot).iter(f"{SVG}text") if x.get("font-size") == "9"]
+    assert len(numbers) == 4
+    assert [y < top + height/2 for y, (top, height) in zip(numbers, cells, strict=True)] == [is_at_top]*4
+
+
 def test_blocks_have_colours_and_tiles_outlines() -> None:
     plot = tiled().plot("domain", parameters={"n": 8, "m": 6})
     assert len(points(plot)) == 48
@@ -216,7 +227,7 @@ def transposed(width: int, padding: int = 0) -> lk.LoopKernel:
     (2, 0, "16-way bank conflict: 16 passes, without conflicts 1"),
     (2, 2, "no bank conflict: 1 pass")])
 def test_bank_conflicts(width: int, padding: int, said: str) -> None:
-    """Of the threads along a column of a tile with 32 columns of *width* bytes, with *padding* in each row."""
+    """The conflicts of threads along a column of a tile: 32 columns of *width* bytes, *padding* cells in each row."""
     assert said in str(transposed(width, padding).plot("access", statement="insn", array="a_fetch"))
 
 
@@ -283,6 +294,28 @@ def gathered() -> lk.LoopKernel:
     return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
+def csr() -> lk.LoopKernel:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "{[k]: first<=k<last}"], """
+        for i
+            <> first = ptr[i]  {id=first}
+            <> last = ptr[i+1]
+            y[i] = sum(k, val[k]*x[col[k]])  {id=row}
+        end""")
+    knl = lk.add_dtypes(knl, {"val,x": np.float32, "ptr,col": np.int32})
+    return lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.1"), "k", 32, inner_tag="l.0")
+
+
+def test_a_loop_over_data_hides_no_other_statement() -> None:
+    assert "ptr[0] by threads 0-31" in str(csr().plot("access", statement="first"))
+    assert "row writes y[4*i_outer + i_inner] in global memory: 1 thread" in str(csr().plot("access", array="y"))
+
+
+def test_a_loop_over_data_is_taken_to_have_the_chosen_iteration() -> None:
+    text = str(csr().plot("access", array="val", fixed={"k_outer": 2}))
+    assert "line at byte 256: val[64] ... val[95] by threads 0-31" in text
+    assert "a condition or a bound depends on data" in text
+
+
 def unmapped() -> lk.LoopKernel:
     return lk.add_dtypes(wave(), {"a": np.float32})
 
@@ -292,7 +325,7 @@ def unmapped() -> lk.LoopKernel:
     (unmapped, "access", {}, "No iname of launch 'wave' is on an axis of blocks or threads", "split_iname"),
     (wave, "loops", {}, "The dtype of the argument 'a'", ""),
     (gathered, "grid", {"launch": "k"}, "'k' is not a launch of kernel 'kernel'", "there is only kernel"),
-    (gathered, "grid", {"block": (99,)}, "(99,) is no block of the grid 2", "each from 0"),
+    (gathered, "grid", {"block": (99,)}, "(99,) is not a block of the grid 2", "each from 0"),
     (gathered, "grid", {"parameters": {"n": 0}}, "Launch 'kernel' has no blocks at these sizes", "larger sizes"),
     (gathered, "grid", {"parameters": {"k": 0}}, "'k' is not a size of the kernel", "there is only n"),
     (gathered, "access", {"array": "x"}, "The subscript of x[p[32*i_outer + i_inner]]", "array="),
@@ -300,9 +333,10 @@ def unmapped() -> lk.LoopKernel:
     (gathered, "access", {"array": "q"}, "'q' is not an array of the kernel", "y, x, p, z"),
     (gathered, "access", {"statement": "s"}, "'s' is not a statement of", "insn"),
     (gathered, "access", {"warp": 1}, "A block of launch 'kernel' has no warp 1", "from 0 to 0"),
-    (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is no block of the grid 1", "from 0"),
+    (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is not a block of the grid 1", "from 0"),
     (gathered, "access", {"fixed": {"k": 3}}, "'k' is not an iname of the statement 'insn'", "i_outer, i_inner"),
     (gathered, "access", {"fixed": {"i_inner": 40}}, "No thread of the blocks tried runs 'insn' with", "fixed="),
+    (csr, "access", {"array": "val"}, "The loop over k_outer starts at a value", "fixed={'k_outer': 0}"),
     (gathered, "dependences", {"statements": ["s"]}, "'s' is not a statement of the kernel", "insn")])
 def test_what_cannot_be_drawn(make: Callable[[], lk.LoopKernel], what: str, options: dict[str, Any], message: str,
                               hint: str) -> None:

@@ -207,6 +207,46 @@ def test_a_kernel_that_cannot_be_lowered_says_why() -> None:
     assert "not known yet: The dtype of the argument 'x'" in str(knl)
 
 
+def test_each_verdict_on_a_step_is_explained() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[place[i]] = x[i]")
+    notes = {"structural": str(lk.set_options(knl, full_tiles=False)),
+             "assumed": str(lk.tag_inames(knl, "i:g.0", assume="a permutation")),
+             "unsafe": str(lk.tag_inames(knl, "i:g.0", unsafe=True))}
+    for verdict, text in notes.items():
+        explained = re.findall(r"^  (?:.*; )?(\w+): the step", text.partition("STEPS")[2], re.MULTILINE)
+        assert explained == [verdict]
+
+
+@pytest.mark.parametrize(("readers", "reason", "way_out"), [
+    ("p:g.0, q:l.0", "each thread reads its own values, whose number depends on the sizes", "join the loops"),
+    ("p:g.0", "threads of a block read each other's values, whose number depends on the sizes", "join the loops"),
+    ("q:l.0", "written by halves_0, read by halves_1", "into one launch")])
+def test_the_reason_of_a_place_in_memory(readers: str, reason: str, way_out: str) -> None:
+    knl = lk.make_kernel("{[t,i,j,p,q]: 0<=t<steps and 0<=i,p<n and 0<=j,q<32}", """
+        for t
+            for i
+                for j
+                    <> v[i,j] = u[t%2,i+1,j]
+                end
+            end
+            for p
+                for q
+                    u[(t+1)%2,p,q] = v[p,q]
+                end
+            end
+        end""", name="halves")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"u": np.float32}), f"i:g.0, j:l.0, {readers}")
+    text = str(knl)
+    assert "a loop over t on the host" in text.splitlines()[1]
+    assert reason in text
+    assert way_out in " ".join(str(lk.explain(knl)).split())
+
+
+def test_an_extent_that_depends_on_data_is_explained() -> None:
+    assert "?: the extent depends on data" in str(kernel("csr_matvec"))
+    assert "?:" not in str(kernel("matmul_tiled"))
+
+
 def test_global_scratch_is_a_warning() -> None:
     html = kernel("two_launches")._repr_html_()
     assert '<span class="warning">global memory</span>' in html

@@ -364,9 +364,9 @@ def test_nothing_else_is_called_like_the_memory() -> None:
 # How it is compiled
 
 @pytest.mark.parametrize(("changes", "message", "hint"), [
-    ({"arch": "sm_13"}, "'sm_13' is no known CUDA architecture", "sm_121f"),
-    ({"arch": 90}, "90 is no known CUDA architecture", "sm_90"),
-    ({"std": "c++98"}, "'c\\+\\+98' is no known dialect", "c++17"),
+    ({"arch": "sm_13"}, "'sm_13' is not a known CUDA architecture", "sm_121f"),
+    ({"arch": 90}, "90 is not a known CUDA architecture", "sm_90"),
+    ({"std": "c++98"}, "'c\\+\\+98' is not a known dialect", "c++17"),
     ({"fast_math": 1}, "'fast_math' of a CudaTarget cannot be 1", "True or False"),
     ({"line_info": "yes"}, "'line_info' of a CudaTarget cannot be 'yes'", "True or False"),
     ({"max_registers": 8}, "'max_registers' of a CudaTarget cannot be 8", "from 16 to 255"),
@@ -406,6 +406,18 @@ def test_more_blocks_than_fit(length: int, blocks: int, what: str, limit: int, r
     with pytest.raises(lk.LimitError, match=f"min_blocks={blocks}") as caught:
         lk.generate_code(lk.set_options(swapped(length), min_blocks=blocks))
     assert (caught.value.what, caught.value.limit, caught.value.required) == (what, limit, required)
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1024, 64), (992, 64), (288, 168), (256, 255)])
+def test_more_registers_than_a_block_has(threads: int, most: int) -> None:
+    """The compiler would keep to the limit of the option, and the GPU would refuse the launch."""
+    knl = lk.tag_inames(make(f"{{[b,i]: 0<=b<n and 0<=i<{threads}}}", "y[b,i] = 2*x[b,i]", x=F32), "b:g.0, i:l.0")
+    plain = lk.generate_code(knl).source
+    assert lk.generate_code(knl, target=lk.CudaTarget(max_registers=most)).source == plain
+    if most < 255:
+        with pytest.raises(lk.LimitError, match=f"in blocks of {threads} threads needs {most + 1} registers") as caught:
+            lk.generate_code(knl, target=lk.CudaTarget(max_registers=most + 1))
+        assert caught.value.limit == most
 
 
 @pytest.mark.deep(every=4)

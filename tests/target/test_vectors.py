@@ -66,7 +66,7 @@ def test_shared_memory_is_filled_and_read_in_vectors() -> None:
 
 @pytest.mark.deep
 def test_neighbours_come_from_registers() -> None:
-    """Of eight loads left and right, two are left: the ones beyond the vector's ends."""
+    """Only two of the eight loads of neighbours remain: those beyond the vector's ends."""
     ptx = find_cuda_compiler().ptx(lk.generate_code(stencil_2d_vec()).source, "kernel", lk.CudaTarget("sm_90"))
     whole = ptx.split("st.global.v4.f32")[0]
     assert len(re.findall(r"ld\.global\.nc\.f32", whole)) == 2

@@ -76,7 +76,7 @@ def test_history_replays_as_a_script() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "subject"), [
-    (np.int32, "int32"), (np.complex64, "complex64"), (BFLOAT, "a"), (np.float16, "float16"), ("nonsense", "an acc")])
+    (np.int32, "int32"), (np.complex64, "complex64"), (BFLOAT, "a"), (np.float16, "float16"), ("nonsense", "An acc")])
 def test_dtypes_that_will_not_do(dtype: object, subject: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         lk.set_accumulator_dtype(matvec(), dtype)              # type: ignore[arg-type]

@@ -353,7 +353,7 @@ def test_two_instances_at_one_time() -> None:
     assert caught.value.message.startswith(
         "The schedule of 'insn' runs insn[i=0, j=0] and insn[i=0, j=1] at the same time, with ")
     assert "m = 2" in caught.value.message
-    assert caught.value.hint == "add j, or a form of it, as a last dimension"
+    assert caught.value.hint == "add a dimension that differs for the two, such as j"
 
 
 @pytest.mark.parametrize(("schedules", "error", "subject"), [

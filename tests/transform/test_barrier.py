@@ -57,7 +57,7 @@ def test_a_barrier_of_the_block() -> None:
     assert barrier.scope is Scope.BLOCK
     text = str(lk.generate_code(knl))
     assert text.index("// first") < text.index("// requested between first and second") < text.index("__syncthreads")
-    assert "barriers: 1, of which nothing needs 1" in text
+    assert "barriers: 1, 1 not needed" in text
     assert lk.verify(knl, full=True).proven
 
 

@@ -245,7 +245,7 @@ def test_all_dtypes_compile(dtype: type) -> None:
     ("y[n - 1 - b, j] = 2*x[if(b > 0, part[0], 0), j]", "x[4*(b > 0 ? wait_for(&part[0]) : 0) + j]")])
 @pytest.mark.parametrize("tag", ["", "vec", "l.0"])
 def test_what_is_waited_for_may_be_a_subscript(text: str, waits: str, tag: str) -> None:
-    """Of what is written, too; and no vector is moved to or from there before the assignment that waits."""
+    """Also the subscript of a written element; and no vector access there comes before the assignment that waits."""
     knl = lk.make_kernel("{[b, j]: 0<=b<n and 0<=j<4}", f"""
         for b
             <> part[b] = z[b]
@@ -286,7 +286,7 @@ def test_matrix_instructions_do_not_wait() -> None:
         """)
     knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
     knl = lk.tag_inames(lk.tensorize(knl, "i", "j", "k"), "b:g.0, p:l.0")
-    with pytest.raises(lk.PreconditionError, match=r"t\[b, i, k\] is waited for, element by element"):
+    with pytest.raises(lk.PreconditionError, match=r"threads wait for t\[b, i, k\] at each element"):
         lk.lower(knl)
 
 

@@ -182,12 +182,12 @@ def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
 
 
 def test_hints_name_what_was_asked_for() -> None:
-    """Of a triangle filled along the other iname, the hint was to leave out one that is not filled."""
+    """The hint for a triangle names statements that were padded along *i*, not those of the other iname."""
     knl = lk.make_kernel(["{[i]: 0<=i<n}", "[i] -> {[k]: 0<=k<=i}"], "y[i] = sum(k, x[k])")
     knl = lk.add_dtypes(knl, {"x": np.float32})
     with pytest.raises(lk.IllegalTransformError, match="neutral") as one:
         lk.pad_domain(knl, {"i": 4})
-    assert one.value.hints[-1] == "name the statements that run on with within=, 'insn.k.update' not"
+    assert one.value.hints[-1] == "select the statements to pad by within=, without 'insn.k.update'"
     assert not any("leave" in hint for hint in one.value.hints)
     assert lk.pad_domain(knl, {"i": 4}, within="id:insn.k.init").history
     with pytest.raises(lk.IllegalTransformError) as both:

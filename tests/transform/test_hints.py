@@ -81,14 +81,34 @@ def test_what_is_no_reduction_is_not_called_one(instructions: str) -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.tag_inames(knl, "i:l.0")
     legal = "- b[i]" in instructions                     # the terms of a difference may come in any order
-    assert ("as a reduction" in str(caught.value)) == legal
+    assert ("write the accumulation" in str(caught.value)) == legal
 
 
 def test_an_accumulation_that_is_read_on_the_way() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<64}", "for i\n s[0] = s[0] + b[i]\n p[i] = s[0]\nend")
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.tag_inames(knl, "i:l.0")
-    assert "as a reduction" not in str(caught.value)
+    assert "write the accumulation" not in str(caught.value)
+    assert "write the running sum as a reduction whose bound moves" in str(caught.value)
+
+
+@pytest.mark.parametrize(("instructions", "operation"), [
+    ("y[i,j] = x[i,j] + if(j > 1, y[i,j-1], 0)", "sum"), ("y[i,j] = max(y[i,j-1], x[i,j])", "max"),
+    ("y[i,j] = 2*y[i,j-1] + x[i,j]", None), ("y[i,j] = y[i,j-1] + y[i,j-2]", None),
+    ("y[i+j,j] = y[i+j-1,j-1] + x[i,j]", None),
+    ("for i, j\n t[i] = t[i] + x[i,j]\n y[i,j] = t[i]\nend", "sum"), ("t[i] = t[i] + x[i,j]", None)])
+def test_a_running_total_may_be_a_scan(instructions: str, operation: str | None) -> None:
+    knl = lk.make_kernel("{[i,j]: 2<=i<n and 2<=j<64}", instructions)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(knl, "j:l.0")
+    hint = f"write the running {operation} as a reduction whose bound moves, {operation}(k, ...), tag its sweep"
+    assert (hint in str(caught.value)) if operation else ("realize_scan" not in str(caught.value))
+
+
+def test_a_scan_is_tagged_first() -> None:
+    knl = lk.realize_scan(lk.make_kernel("{[i,j]: 0<=i<64 and 0<=j<=i}", "y[i] = sum(j, x[j])"), "j")
+    with pytest.raises(lk.IllegalTransformError, match="tag its sweep before realize_scan"):
+        lk.tag_inames(knl, "i:l.0")
 
 
 def test_nothing_is_tried_until_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +135,7 @@ def test_a_way_out_is_always_told() -> None:
 
 
 def test_hints_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not tried to its end is not said to help nobody, and the refusal itself is the same."""
+    """If the budget ends the search, the hint does not claim that nothing helps; the refusal is the same."""
     case = REFUSED["tiling a time loop"]
     monkeypatch.setattr(hints, "BUDGET", 10)
     with pytest.raises(lk.IllegalTransformError) as caught:

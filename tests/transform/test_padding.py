@@ -115,9 +115,9 @@ def test_an_amount_that_is_none(amount: Any) -> None:
 
 
 def test_bytes_that_are_no_multiple_of_an_element() -> None:
-    with pytest.raises(lk.PreconditionError, match="6 bytes are not a multiple of 4"):
+    with pytest.raises(lk.PreconditionError, match=r"align_bytes=6 is not a multiple of 4, (?s:.*)hint: align_bytes=8"):
         lk.add_padding(transposed(), "a_fetch", 0, 6)
-    with pytest.raises(lk.PreconditionError, match="48 bytes are not a multiple of 32"):
+    with pytest.raises(lk.PreconditionError, match="align_bytes=48 is not a multiple of 32"):
         lk.add_padding(cube(), "x_fetch", 0, 48)
 
 

@@ -234,7 +234,7 @@ INDIRECT = BODY.replace("a[k, i]", "a[p[k], i]").replace("c[k, j]", "a[k, j]")
      "Several loops over 'k' have copies"),
     (lambda: lk.pipeline(made(INDIRECT), "k"), "cannot be decided"),
     (lambda: lk.pipeline(made(BODY.replace("{id=use}", "\n t[j] = b[k, j]")), "k", temporaries="t"),
-     "2 of the statements that write it load it")])
+     "No copy in the loop over 'k' writes 't': 'copy' and 'insn_0' copy into it")])
 def test_refused(refused: Callable[[], lk.LoopKernel], text: str) -> None:
     with pytest.raises(lk.LoopkitError) as error:
         refused()

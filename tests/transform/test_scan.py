@@ -200,6 +200,9 @@ def test_sweeps_that_are_none() -> None:
                         "j")
     with pytest.raises(lk.UnknownNameError):
         lk.realize_scan(prefix(SCAN), "k")
+    recurrence = lk.make_kernel("{[k]: 1<=k<n}", "y[k] = y[k-1] + x[k]")
+    with pytest.raises(lk.PreconditionError, match=r"No reduction runs over 'k'.*\n.* sum\(k_0, x\[k_0\]\) over"):
+        lk.realize_scan(recurrence, "k")
     with pytest.raises(lk.UnknownNameError):
         lk.realize_scan(prefix(SCAN), "j", "k")
 
@@ -217,8 +220,9 @@ def test_bounds_from_memory() -> None:
 
 def test_blocks_cannot_wait() -> None:
     knl = lk.split_iname(prefix(SCAN), "i", 4, inner_tag="l.0")
-    with pytest.raises(lk.PreconditionError, match="move with several inames"):
+    with pytest.raises(lk.PreconditionError, match="move with several inames") as caught:
         lk.realize_scan(knl, "j")
+    assert "make_two_level_scan(knl, 'insn', 'j', ...) instead of the split" in str(caught.value)
     with pytest.raises(lk.PreconditionError, match=r"'i', which has the tag 'g\.0': the results of a block depend"):
         lk.realize_scan(lk.tag_inames(prefix(SCAN), "i:g.0"), "j")
 
@@ -232,7 +236,7 @@ def test_threads_ask_for_a_free_order() -> None:
 
 
 def test_what_later_steps_make_of_it() -> None:
-    """It keeps its sweep under another name, and runs in its order without threads; split, it is none any more."""
+    """A scan survives a new name of its sweep and the loss of its threads, but not a split of its sweep."""
     plain = prefix(SCAN, rows="{[i]: 0<=i<16}")
     knl = lk.realize_scan(lk.tag_inames(plain, "i:l.0"), "j")
     assert "y[i] = sum(j, x[j])  {id=insn, scan=j}" in knl.statements_text

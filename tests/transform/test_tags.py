@@ -147,3 +147,9 @@ def test_blocks_of_different_packings_are_undecided_where_no_launch_can_end_betw
     assert_same(knl, mapped, n=3, m=2)
     with pytest.raises(lk.UndecidedError, match="their blocks are not known; put one of them on another axis"):
         lk.tag_inames(mapped, "t:unr")
+
+
+def test_each_iname_of_a_text_needs_its_tag() -> None:
+    with pytest.raises(lk.PreconditionError, match=r"'j' has no tag in 'i:g\.0, j, k:l\.0'\.") as caught:
+        lk.tag_inames(boxed(), "i:g.0, j, k:l.0")
+    assert caught.value.hint == "each iname has its own tag: 'j:l.0'"

@@ -186,3 +186,12 @@ def test_what_a_condition_leaves_out_is_not_touched(text: str) -> None:
     ("y[i] = if(x[i] > 3 and i > 0, 0, x[i-1])", lk.Verdict.UNDECIDED)])
 def test_what_a_condition_does_not_leave_out(text: str, verdict: lk.Verdict) -> None:
     assert bounds(make("{[i]: 0<=i<n}", text, x=F32)).verdict is verdict
+
+
+def test_the_guard_of_a_read_is_an_expression() -> None:
+    x, y = (lk.GlobalArg(name, np.float32, shape="n") for name in "xy")
+    for instructions, guard in (("y[i] = x[i+1]", "guard the read by if(..., x[...], 0),"),
+                                ("y[i+1] = x[i]", "guard the statement with if=,")):
+        with pytest.raises(lk.BoundsError) as caught:
+            lk.generate_code(lk.make_kernel("{[i]: 0<=i<n}", instructions, [x, y, "..."]))
+        assert guard in str(caught.value)

@@ -43,11 +43,15 @@ _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
 
 
 def compile_options(target: CudaTarget) -> list[str]:
-    """The options for *target*, its own last. The compiler's default decides about fused multiply-adds."""
+    """The options for *target*, its own last. The compiler's default decides about fused multiply-adds.
+
+    A limit of registers has no effect on a function with launch bounds unless it overrides them.
+    """
+    limit = target.max_registers
     return [f"-arch={target.architecture}", f"-std={target.std}", "--ptxas-options=-v",
             *(["--use_fast_math"] if target.fast_math else []),
             *(["-lineinfo"] if target.line_info else []),
-            *([f"--maxrregcount={target.max_registers}"] if target.max_registers is not None else []),
+            *([f"--maxrregcount={limit}", "--ptxas-options=--override-directive-values"] if limit is not None else []),
             *target.options]
 
 

@@ -322,7 +322,7 @@ class CText(CBase):
         """*expr* as a truth value of C."""
         given = self._type(expr)
         if rank_of(given) == 3:
-            raise TypeInferenceError("A complex number is no condition.", subject=str(expr), hint="compare it")
+            raise TypeInferenceError("A complex number cannot be a condition.", subject=str(expr), hint="compare it")
         piece = self._operand(expr, BOOL if self.of_sizes(expr) else resolve(given))
         if is_half(piece.dtype):
             return self._in_float(piece)

@@ -145,10 +145,10 @@ class CTarget(TextTarget):
     """C11 for the machine's own compiler, with the options of its compilation. All compilers get the same text.
 
     :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: the first that works.
-    :ivar fast: let the compiler vectorize loops and reorder their iterations, if it passes the trial with the flags for
-        this. By default it leaves loops as they are written.
-    :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Compiling a kernel
-        rejects options with which the compiler fails the trial.
+    :ivar fast: let the compiler vectorize loops and reorder their iterations, by the fastest flags with which it
+        compiles a set of trial loops correctly. By default it leaves loops as they are written.
+    :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Options with which it
+        compiles the trial loops wrongly are an error.
     :ivar check_bounds: check the accesses that are not proven to be inside of their arrays, as for
         :func:`loopkit.compile`.
 

@@ -43,8 +43,8 @@ class Work:
 def work_of(body: Block, extents: Sequence[Expression], threads: int, sizes: frozenset[str]) -> Work:
     """The work of a launch, or its greatest term.
 
-    :arg body: one thread's program; *threads*: of a block.
-    :arg extents: of the grid.
+    :arg body: one thread's program; *threads*: the threads of a block.
+    :arg extents: the grid's extents.
     :arg sizes: names that may be in its factors.
     """
     terms = _work(body, sizes).items()

@@ -57,6 +57,12 @@ class DeviceLimits:
         """The warps of a block of *threads*."""
         return -(-threads // self.warp)
 
+    def block_thread_registers(self, threads: int) -> int:
+        """The most registers of a thread in a block of *threads*, if each partition has its share of the warps."""
+        warps = -(-self.warps(threads) // self.partitions)
+        most = self.registers // self.partitions // warps // self.register_unit * self.register_unit
+        return min(self.thread_registers, most // self.warp)
+
     def allocated_shared_bytes(self, size: int) -> int:
         """The bytes of shared memory that its multiprocessor allocates for a block with *size* bytes."""
         unit = 128 if self.capability >= 80 else 256

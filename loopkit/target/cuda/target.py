@@ -83,7 +83,8 @@ class CudaTarget(TextTarget):
     :ivar fast_math: trade accuracy for speed in divisions, square roots and functions, and flush subnormal numbers
         to zero (``--use_fast_math``).
     :ivar line_info: keep the lines of the text in the compiled code, for profilers (``-lineinfo``).
-    :ivar max_registers: the most registers per thread, from 16 to 255; the rest is spilled.
+    :ivar max_registers: the most registers per thread, from 16 to 255; the rest is spilled. The registers of a block
+        must have room for it. ``set_options(knl, min_blocks=...)`` requests a number of blocks instead.
     :ivar options: more options for the compiler, passed on unchanged: ``("-fmad=false",)``.
 
     >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
@@ -121,7 +122,7 @@ class CudaTarget(TextTarget):
         return DEVICE_LIMITS[self.architecture]
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, self.limits)
+        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, self.limits, self.max_registers or 0)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
@@ -139,13 +140,14 @@ class CudaTarget(TextTarget):
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
     if not isinstance(value, str) or value not in known:
-        raise PreconditionError(f"{value!r} is no known {what}.", subject=str(value),
+        raise PreconditionError(f"{value!r} is not a known {what}.", subject=str(value),
                                 hint=f"known are {', '.join(known)}")
 
 
 @dataclass(frozen=True)
 class _CudaFunction(FunctionText):
     limits: DeviceLimits
+    max_registers: int
 
     @cached_property
     def shared(self) -> _SharedMemory:
@@ -179,6 +181,9 @@ class _CudaFunction(FunctionText):
             ("blocks per multiprocessor", limits.resident_blocks, blocks, options, hint),
             ("threads per multiprocessor", limits.resident_threads,
              blocks * limits.warps(launch.threads) * limits.warp, options, hint),
+            ("registers per thread", limits.block_thread_registers(launch.threads), self.max_registers,
+             f" with max_registers={self.max_registers} in blocks of {launch.threads} threads",
+             "CudaTarget(max_registers=...) with less, or use smaller blocks"),
             ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
              blocks * limits.allocated_shared_bytes(total), options, hint)]
         for what, most, own, where, way_out in checks:
@@ -196,7 +201,7 @@ class _CudaFunction(FunctionText):
                                             subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
     def _blocks(self) -> int:
-        """The number of blocks on a multiprocessor: as the user asks, else as many as fit, ignoring registers."""
+        """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
         asked, limits = self.lowered.kernel.options.min_blocks, self.limits
         return asked if isinstance(asked, int) else min(
             limits.resident_blocks, limits.resident_threads // (limits.warps(self.launch.threads) * limits.warp),

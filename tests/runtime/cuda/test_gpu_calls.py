@@ -81,7 +81,7 @@ def test_scalars_between_sizes(lab: Lab) -> None:
 
 @pytest.mark.deep
 def test_open_dtypes(lab: Lab) -> None:
-    """Of arrays and of scalars; the widths of what was passed before do not stick."""
+    """Arrays and scalars may have any dtype at each call; the dtypes of earlier calls have no effect."""
     compiled = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*x[i]"), target="cuda")
     host = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*x[i]"), target="c")
     cases = [(x, s) for x in (X, X.astype(np.float64), X.astype(np.int16))
