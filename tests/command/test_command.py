@@ -300,7 +300,7 @@ def test_sizes_that_the_assumptions_exclude(action: str, file: Path, tmp_path: P
     others = ["--against", f"{file}:plain"] if action == "check" else ["--output", str(tmp_path / "k.html")]
     status, _, err = answer(capsys, action, f"{file}:plain", "--size", "n=-3", *others)
     assert status == MISUSED
-    assert "these sizes are not allowed by the kernel's assumptions" in err
+    assert "The kernel's assumptions exclude n = -3: they are n >= 0." in err
     assert not (tmp_path / "k.html").exists()
 
 
