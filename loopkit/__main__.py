@@ -11,7 +11,7 @@ from pathlib import Path
 from loopkit.command.actions import Answer, Status, check, differ, show, status_of, write_review
 from loopkit.command.info import info
 from loopkit.command.load import KernelAddress, UsageError
-from loopkit.errors import LoopkitError, UnknownNameError
+from loopkit.errors import CallError, LoopkitError, UnknownNameError
 from loopkit.kernel.target import TARGETS
 from loopkit.show.document import Document
 from loopkit.show.html import as_page
@@ -23,7 +23,7 @@ JSON_VERSION = 1
 _STATUSES = """exit status:
   0  fine: shown, written, equal, or nothing refuted (what a step was allowed to assume counts as fine)
   1  refuted: a check found a counterexample, the kernel has no code, or the two kernels differ
-  2  wrong usage: unknown arguments, no such kernel, or a file that raises an exception
+  2  wrong usage: unknown arguments, sizes that are not allowed, no such kernel, or a file that raises an exception
   3  undecided: a check, or the comparison, found neither a proof nor a counterexample
 """
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Status.FINE
     try:
         return _act(asked)
-    except (UsageError, UnknownNameError, OSError) as err:
+    except (UsageError, UnknownNameError, CallError, OSError) as err:
         print(f"error: {err}", file=sys.stderr)        # noqa: T201
         return Status.MISUSED
     except LoopkitError as err:

@@ -8,9 +8,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.command.load import UsageError, load_kernel
 from loopkit.errors import EquivalenceError, LoopkitError, UndecidedError, require_known
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
 from loopkit.runtime.comparison import EquivalenceRun
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.show.diff import diff
@@ -109,9 +111,11 @@ def check(asked: Namespace) -> Answer:
 
 
 def _sizes(asked: Namespace, knl: LoopKernel) -> dict[str, int]:
+    """The sizes on the command line; :raises CallError: the assumptions do not allow them."""
     sizes = dict(asked.size)
     require_known("size", sizes, knl.value_params, where=f"kernel '{knl.name}'")
-    return sizes
+    with bounded(f"choosing sizes of kernel '{knl.name}'"):
+        return sizes_at_least(knl.assumptions, sizes, {})
 
 
 def _report(knl: LoopKernel, target: str) -> Report:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,6 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.order import execution_paths
-from loopkit.analysis.sizes import sizes_at_least
 from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
@@ -50,14 +49,6 @@ BoundValue = Callable[[Statement, Instance], int]
 
 
 # All instances
-
-def usual_sizes(knl: LoopKernel, known: Mapping[str, int], names: Iterable[str], usual: int) -> dict[str, int]:
-    """The *known* sizes and those of *names*: *usual* or a little more, if the assumptions allow it.
-
-    :raises CallError: the assumptions do not allow the known sizes.
-    """
-    return sizes_at_least(knl.assumptions, known, dict.fromkeys(names, usual))
-
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
     """All instances of *knl*; *bound_value* gives bounds from memory; :raises PreconditionError: there are too many."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.data_constraints import index_names
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, cell_text, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
-from loopkit.interpreter.instances import Instance, broken_orders, reference_order, usual_sizes
+from loopkit.interpreter.instances import Instance, broken_orders, reference_order
 from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -146,7 +147,7 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
             assert a.dtype is not None
             values[a.name] = InitialData(seed, {}, frozenset()).value(a.name, (), np.dtype(a.dtype)).item()
     known = {k: v for k, v in values.items() if k in knl.value_params}
-    return {**values, **usual_sizes(knl, known, open_sizes, _USUAL_SIZE)}
+    return {**values, **sizes_at_least(knl.assumptions, known, dict.fromkeys(open_sizes, _USUAL_SIZE))}
 
 
 def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple[str, Interpreter]:

@@ -31,17 +31,14 @@ def product_text(factors: Iterable[Expression]) -> str:
     """``4*n*(m + 1)``: the numbers multiplied, the other *factors* behind them.
 
     >>> import pymbolic.primitives as p
-    >>> n = p.Variable("n")
-    >>> print(product_text([2, n, 2]), product_text([1, n]), product_text([-1, n]), product_text([]))
-    4*n n -n 1
+    >>> print(product_text([2, p.Variable("n"), 2]), product_text([1, p.Variable("n")]), product_text([]))
+    4*n n 1
     """
     known = tuple(factors)
     constant = prod(e for e in known if isinstance(e, int))
     texts = [to_text(e) for e in known if not isinstance(e, int)]
     others = [f"({text})" if re.search(r"[-+/]", text) else text for text in texts]
-    if others and abs(constant) == 1:
-        return ("-" if constant < 0 else "") + "*".join(others)
-    return "*".join([str(constant), *others])
+    return "*".join(others if others and constant == 1 else [str(constant), *others])
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,10 +104,6 @@ class Cost:
             yield f"{self.launches} launches"
         for iname, count in self.hosts:
             yield f"for {iname}: on the host, {'one launch' if count == 1 else f'{count} launches'} per iteration"
-
-    def scratch_lines(self) -> Iterator[str]:
-        """The temporaries in global memory."""
-        return (f"{name}: {cells}" for name, cells in self.cells.items() if cells.space is AddressSpace.GLOBAL)
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
         of the target; :func:`loopkit.generate_code` checks its limits.
-    :arg stop: the name of the last stage to run; default: all stages.
+    :arg stop: the name of the last stage to run; ``None``: all stages.
     :raises PreconditionError: there is no such target, or no stage *stop*.
     :raises TypeInferenceError, StorageError, ScheduleError, IllegalTransformError: a stage cannot lower *knl*.
 

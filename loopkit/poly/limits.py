@@ -291,7 +291,7 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
         if not _at_the_end(err):
             raise
         failed = isinstance(err, isl.Error) and not gave_up(err)
-        reason = f"isl failed:  {err}" if failed else f"isl stopped after {most:_} operations"
+        reason = f"isl failed: {err}" if failed else f"isl stopped after {most:_} operations"
         raise UndecidedError(
             f"{what} has a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err

@@ -29,13 +29,14 @@ def raising(function: Callable[..., None], launch: GeneratedKernel, checked: Che
 
 
 def _violation(access: CheckedAccess, numbers: list[int], checked: CheckedCall) -> BoundsError:
-    element, inames = tuple(numbers[:access.axes]), numbers[access.axes:]
+    axes = len(access.unsigned)
+    element = tuple(x % 2**64 if is_unsigned else x for x, is_unsigned in zip(numbers, access.unsigned, strict=False))
     others = {x for x, _, _ in checked.scalars}
     sizes: Mapping[str, int] = {x: value for x, value in checked.bound.values.items()
                                 if x not in others and isinstance(value, int)}
     shape = checked.bound.arrays[access.array].shape if access.shape is None else \
         tuple(evaluate(e, sizes) for e in access.shape)
-    instance = access.statement, dict(zip(access.inames, inames, strict=False))
+    instance = access.statement, dict(zip(access.inames, numbers[axes:], strict=False))
     return BoundsError(f"'{access.statement}' {access.how} '{access.array}' outside its shape {shape}.", check="bounds",
                        witness=AccessWitness(sizes, instance, access.array, element, access.how),
                        hint=f"correct the data behind {access.text}, make '{access.array}' larger, or guard the "

@@ -31,6 +31,7 @@ from loopkit.runtime.references import (
 )
 from loopkit.runtime.rounding import ErrorBound, error_bound
 from loopkit.runtime.sample_data import kinds_of_data, sample_data
+from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import NumpyArray
 
 Reference = LoopKernel | Callable[..., Any]
@@ -51,7 +52,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
     dtype among the arguments and temporaries. *length* is the number of operations on the way to an element, from all
     reductions and recurrences. Integers and truth values must be equal. NaN must be in the same places, and so must
-    infinities of the same sign.
+    infinities of the same sign; complex numbers that are not finite must be in the same places.
 
     A function's parameters get the arguments of their own name, else the remaining inputs of *knl* by position: the
     arrays that it reads, and numbers other than sizes. The function returns the outputs: an array or a scalar, a tuple
@@ -160,8 +161,12 @@ def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> lis
     :raises CallError: the assumptions do not allow the given ones.
     """
     lengths = {name: getattr(value, "shape", ()) for name, value in given.items() if name in knl.array_args}
-    numbers = {name: int(value) for name, value in given.items() if isinstance(value, int | np.integer)}
-    known = {**_sizes_solved(knl, lengths), **numbers}
+    kernels = (knl, ref) if isinstance(ref, LoopKernel) else (knl,)
+    dtypes = {a.name: a.dtype for k in kernels for a in k.arguments if a.name in k.value_params}
+    numbers = {name: converter(name, dtypes[name])(value) for name, value in given.items()
+               if name in dtypes and value is not None}
+    sizes = {name: value for name, value in numbers.items() if isinstance(value, int)}       # all of them
+    known = {**_sizes_solved(knl, lengths), **sizes}
     chosen = [a.name for a in knl.arguments if a.name in knl.value_params and a.name not in known]
     if not chosen:
         return [known]

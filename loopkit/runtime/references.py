@@ -244,6 +244,9 @@ def _right_return(names: Sequence[str]) -> str:
 
 
 def _number_array(name: str, value: Any) -> NumpyArray:
+    if np.ma.is_masked(value):
+        raise CallError(f"the reference function gives a masked array for '{name}'.", argument=name,
+                        hint=f"return {name}.filled(...)")
     try:
         array = np.asarray(value)
     except ValueError:                                     # rows of different lengths

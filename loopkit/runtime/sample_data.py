@@ -37,7 +37,6 @@ def random_array(shape: Shape, dtype: np.dtype[Any], random: Random) -> NumpyArr
     return np.asarray(data, dtype)
 
 
-
 def _all_zeros(shape: Shape, dtype: np.dtype[Any], random: Random) -> NumpyArray:
     return np.zeros(shape, dtype)
 

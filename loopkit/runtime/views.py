@@ -19,8 +19,9 @@ NumpyArray = np.ndarray[Any, np.dtype[Any]]
 _word_at = ctypes.c_size_t.from_address
 _ARRAY = np.zeros(1)
 
-#: Does an array of numpy, after the head of every object, begin with the address of its data, as numpy's C interface
-#: has it? Reading it there takes a tenth of the time of ``array.ctypes``, which was most of the time of a small call.
+#: Does the address of the data follow the head of numpy's arrays? The C interface of numpy 1 and 2 has it there, where
+#: every compiled extension reads it. The size of the head is right in debug and free-threaded builds, too. The
+#: supported ``array.ctypes.data`` takes six times as long: with two arrays, a third of the time of a small call.
 _IS_FIRST = sys.implementation.name == "cpython" and _word_at(id(_ARRAY) + object.__basicsize__).value == \
     _ARRAY.ctypes.data
 

@@ -11,7 +11,7 @@ from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
 from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, box, label, moved, quiet_lines, svg, widest
-from loopkit.show.launches import Coordinates, LaunchAt, chosen_launch, launch_at, place_text, ranges_text
+from loopkit.show.launches import Coordinates, LaunchAt, chosen_launch, launch_at, place_text
 from loopkit.show.plot import Plot
 from loopkit.show.warp_access import (
     BANK_BYTES,
@@ -22,6 +22,7 @@ from loopkit.show.warp_access import (
     accesses_at,
     chosen_access,
 )
+from loopkit.show.words import counted, ranges_text
 
 #: The most accesses of one statement in a picture, rows of a drawing, and lines of words about one access.
 _MOST_ACCESSES, _MOST_ACCESS_ROWS, _MOST_ACCESS_LINES = 4, 32, 6
@@ -103,7 +104,7 @@ def _access_lines(access: WarpAccess) -> Iterator[str]:
     verb, kind = "writes" if access.is_write else "reads", "shared" if memory.is_shared else "global"
     where = values_text(access.loops, ", at {}")
     yield (f"{access.statement} {verb} {to_text(access.element)} in {kind} memory{where}: "
-           f"{_several(len(access.elements), 'thread')}, {_several(_bytes_each(access), 'byte')} each")
+           f"{counted(len(access.elements), 'thread')}, {counted(_bytes_each(access), 'byte')} each")
     if memory.is_shared:
         yield _conflict_text(access)
         yield from _bank_lines(access)
@@ -119,20 +120,16 @@ def _bytes_each(access: WarpAccess) -> int:
 def _efficiency_text(access: WarpAccess) -> str:
     lines, sectors, used = len(access.units(LINE_BYTES)), len(access.units(SECTOR_BYTES)), access.bytes_used
     moved_bytes = sectors*SECTOR_BYTES
-    return (f"{_several(lines, 'line')} of {LINE_BYTES} bytes, {_several(sectors, 'sector')} of {SECTOR_BYTES} bytes: "
+    return (f"{counted(lines, 'line')} of {LINE_BYTES} bytes, {counted(sectors, 'sector')} of {SECTOR_BYTES} bytes: "
             f"{used} of {moved_bytes} bytes are used, {100*used/moved_bytes:.3g} %")
 
 
 def _conflict_text(access: WarpAccess) -> str:
     least = len(access.phases)
-    passes = f"{access.passes} pass{'' if access.passes == 1 else 'es'}"
+    passes = counted(access.passes, "pass")
     if access.worst_conflict == 1:
         return f"no bank conflict: {passes}{f' of {access.together} threads each' if least > 1 else ''}"
     return f"{access.worst_conflict}-way bank conflict: {passes}, without conflicts {least}"
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _memory_lines(access: WarpAccess) -> Iterator[str]:
@@ -154,7 +151,7 @@ def _bank_lines(access: WarpAccess) -> Iterator[str]:
         by_count.setdefault(len(own), []).append(bank)
     for most, banks in sorted(by_count.items(), reverse=True)[:_MOST_ACCESS_LINES]:
         each = "" if len(banks) == 1 else f" each, in bank {banks[0]}"
-        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {_several(most, 'element')}{each}: "
+        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {counted(most, 'element')}{each}: "
                f"{_elements_text(access, words[banks[0]])}")
 
 

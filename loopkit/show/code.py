@@ -9,8 +9,8 @@ from loopkit.ast.nodes import FULL_TILE
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.show.document import Block, Code, CodeFold, Document, Fold, Span, table
 from loopkit.show.kernels import VERDICT_STYLES
-from loopkit.show.launches import ranges_text
 from loopkit.show.statement_steps import steps_of_statements
+from loopkit.show.words import ranges_text
 from loopkit.target.code import GeneratedCode
 
 #: The comment of a statement, or of several that one comment is for.

@@ -17,6 +17,7 @@ from loopkit.show.document import Picture
 from loopkit.show.drawing import KINDS
 from loopkit.show.graph import GraphEdge, GraphNode, graph_drawing
 from loopkit.show.plot import Plot
+from loopkit.show.words import counted
 
 #: The most statements and pairs of dependent statements of a drawing, lines of a label, and characters of a statement.
 MOST_NODES, MOST_EDGES = 16, 40
@@ -110,7 +111,7 @@ def _distance_texts(knl: LoopKernel, d: Dependence) -> Iterator[str]:
 
 def _arc_lines(knl: LoopKernel, order: Sequence[str], found: Sequence[Arc]) -> Iterator[str]:
     between = sum(arc.source != arc.sink for arc in found)
-    yield (f"{len(order)} statement{'' if len(order) == 1 else 's'}, {between} dependent pairs, "
+    yield (f"{counted(len(order), 'statement')}, {between} dependent pairs, "
            f"{len(found) - between} dependent on themselves; distances are 0 where none is named")
     for arc in found:
         yield f"{arc.source} -> {arc.sink}: {'; '.join(arc.texts)}"

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
@@ -22,6 +22,7 @@ from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
 from loopkit.show.kernels import full_tile_conditions, launch_shape, values_table
 from loopkit.show.remarks import Remark, remarks_on
+from loopkit.show.words import counted, name_list_text
 from loopkit.shown import Shown
 
 
@@ -42,8 +43,7 @@ class Explanation(Shown):
 
     @property
     def headline(self) -> str:
-        number = len(self.remarks)
-        return f"of kernel {self.kernel.name!r}, with {number} remark{'' if number == 1 else 's'} on its cost"
+        return f"of kernel {self.kernel.name!r}, with {counted(len(self.remarks), 'remark')} on its cost"
 
 
 @checked
@@ -66,11 +66,11 @@ def explain(knl: LoopKernel) -> Explanation:
       Tiles with 128*i_outer + 128 <= n are full and run a version without guards; partial tiles run the
           general version.
     WHAT LOOKS EXPENSIVE
-      insn writes y: neighbouring threads are m elements apart, so that each writes memory of its own.
-          Way out: lk.tag_inames gives l.0 to the iname of the last axis.
-      insn reads x: neighbouring threads are m elements apart, so that each reads memory of its own. Way
+      insn reads x: each thread of a warp reads a sector of memory of its own, 4 of its 32 bytes. Way
           out: lk.tag_inames gives l.0 to the iname of the last axis; lk.add_prefetch(knl, 'x', ...)
           loads tiles through shared memory.
+      insn writes y: each thread of a warp writes a sector of memory of its own, 4 of its 32 bytes. Way
+          out: lk.tag_inames gives l.0 to the iname of the last axis.
 
     :raises LoopkitError: *knl* cannot be lowered; the error is that of :func:`loopkit.lower`.
     """
@@ -97,7 +97,7 @@ def _launch_sentences(launch: Launch, function: Function, scratch: Collection[st
     results = dict.fromkeys(s.written for s in statements if s.written in launch.kernel.array_args)
     passed = dict.fromkeys(s.written for s in statements if s.written in scratch)
     if results or passed:
-        yield f"It computes {_name_list_text([*results, *(f'the temporary {x}' for x in passed)])}."
+        yield f"It computes {name_list_text([*results, *(f'the temporary {x}' for x in passed)])}."
     if launch.ticketed:
         yield "Blocks take numbers in the order in which they start, because some wait for earlier ones."
     yield from _block_sentences(function.body)
@@ -130,10 +130,10 @@ def _sync_sentence(sync: Sync) -> str:
     """The purpose of a barrier, or of instructions that threads execute at such a place."""
     group = "" if sync.scope is Scope.THREAD else f" of a {'warp' if sync.scope is Scope.WARP else 'block'}"
     titles = [f"'{title}'" for i in sync.instructions for title in i.titles]
-    acts = [f"executes {_name_list_text(titles)}"] if titles else []
+    acts = [f"executes {name_list_text(titles)}"] if titles else []
     acts += ["waits for all others at a barrier"] if group else []
     kept = [_SERVED.sub(r"\2 \3 \1 before \4 \5 it", x) for x in sync.serves]
-    return f"Each thread{group} {_name_list_text(acts)}{': ' if kept else ''}{'; '.join(kept)}."
+    return f"Each thread{group} {name_list_text(acts)}{': ' if kept else ''}{'; '.join(kept)}."
 
 
 # Temporaries
@@ -145,12 +145,12 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
     writers, every = (list(dict.fromkeys(a.statement for a in accesses if a.is_write is kind))
                       for kind in (True, False))
     readers = [s for s in every if s not in writers] or every
-    makers, users = _name_list_text(writers), _name_list_text(readers)
+    makers, users = name_list_text(writers), name_list_text(readers)
     accumulated = [node.name for node in knl.reductions.values() if node.accumulator == name]
     if accumulated:
-        return f"{name} holds the partial results of {_name_list_text(accumulated)}, for {users}."
+        return f"{name} holds the partial results of {name_list_text(accumulated)}, for {users}."
     owners = dict.fromkeys(s.rpartition(".")[0] for s in writers)   # insn.k of insn.k.step0, which lowering made
-    whole = _name_list_text(owners)
+    whole = name_list_text(owners)
     if storage.space is AddressSpace.WARP:
         return f"{name} holds values that the lanes of a warp combine, for {whole}."
     if owners.keys() <= knl.reductions.keys():
@@ -159,19 +159,13 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
     values = [knl.statement_by_id[s].expression for s in writers]
     copied = dict.fromkeys(array_of(e) for e in values if isinstance(e, p.Subscript))
     if all(isinstance(e, p.Subscript) for e in values) and copied.keys() <= knl.array_args.keys():
-        return f"{name} holds copies of elements of {_name_list_text(copied)}, from {makers} for {users}."
+        return f"{name} holds copies of elements of {name_list_text(copied)}, from {makers} for {users}."
     stores = [knl.statement_by_id[s] for s in readers]
     if all(s.written in knl.array_args and isinstance(s.expression, p.Subscript | p.Variable)
            and array_of(s.expression) == name for s in stores):
-        collected = _name_list_text(dict.fromkeys(s.written for s in stores))
+        collected = name_list_text(dict.fromkeys(s.written for s in stores))
         return f"{name} collects elements of {collected}, from {makers} for {users}."
     return f"{name} passes values from {makers} to {users}."
-
-
-def _name_list_text(names: Iterable[str]) -> str:
-    """``a, b and c``."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 # Showing

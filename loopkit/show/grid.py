@@ -23,9 +23,9 @@ from loopkit.show.launches import (
     extents_text,
     launch_at,
     place_text,
-    ranges_text,
 )
 from loopkit.show.plot import Plot
+from loopkit.show.words import counted, ranges_text
 
 #: The most blocks across and down, rows of threads, and lines about warps and names.
 _MOST_ACROSS, _MOST_DOWN, _MOST_THREAD_ROWS, _MOST_WARP_LINES, _MOST_NAMES = 16, 8, 32, 8, 6
@@ -50,9 +50,8 @@ def grid_picture(knl: LoopKernel, *, launch: str | None = None, parameters: Mapp
 # In words
 
 def _mapping_lines(at: LaunchAt, opened: Coordinates) -> Iterator[str]:
-    warps = f"{at.warps} warp{'' if at.warps == 1 else 's'}"
-    yield (f"{extents_text(at.grid)} block{'' if prod(at.grid) == 1 else 's'} of {extents_text(at.block)} "
-           f"thread{'' if prod(at.block) == 1 else 's'}, {warps} a block")
+    yield (f"{counted(prod(at.grid), 'block', extents_text(at.grid))} of "
+           f"{counted(prod(at.block), 'thread', extents_text(at.block))}, {counted(at.warps, 'warp')} a block")
     for axis, extent in (*zip(GRID, at.grid, strict=True), *zip(BLOCK, at.block, strict=True)):
         own = _inames_along(at, axis)
         if own:

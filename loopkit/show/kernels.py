@@ -23,6 +23,7 @@ from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import cost_of, lowered_in_one_version, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
+from loopkit.show.words import counted
 
 #: The style of each verdict on a step, a check or a finding.
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
@@ -110,11 +111,11 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
         return ()
     barriers = sum(map(barriers_of, lowered.program.functions))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
-    each = [f"{_counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
+    each = [f"{counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
     hosts = dict.fromkeys(f"a loop over {x.iname} on the host" for x in nodes_in(lowered.program.order)
                           if isinstance(x, For))
-    line: list[str | Span] = [", ".join((_counted(len(lowered.launches), "launch"), *hosts, *dict.fromkeys(each),
-                                         _counted(barriers, "barrier")))]
+    line: list[str | Span] = [", ".join((counted(len(lowered.launches), "launch"), *hosts, *dict.fromkeys(each),
+                                         counted(barriers, "barrier")))]
     if scratch:
         line.append(Span(", temporaries in global memory", "warning"))
     return (Paragraph((tuple(line),)),)
@@ -135,11 +136,6 @@ def full_tile_conditions(knl: LoopKernel, launch: str) -> tuple[Expression, ...]
     function = next(f for f in lowered_once(knl).program.functions if f.name == launch)
     return tuple(node.condition for node in nodes_in(function.body)
                  if isinstance(node, If) and node.comment == FULL_TILE)
-
-
-def _counted(number: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def _as_written(history: History) -> tuple[Block, ...]:

@@ -1,15 +1,15 @@
 """One launch at given sizes: its blocks, its threads, and the values of inames in each."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.ast.nodes import Function
 from loopkit.ast.walk import calls
 from loopkit.errors import PreconditionError, require_known, values_text
 from loopkit.expr.evaluate import evaluate
-from loopkit.interpreter.instances import usual_sizes
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 
 #: Sizes that a picture of a grid tries.
@@ -82,12 +82,21 @@ def place_text(place: Coordinates, extents: Coordinates) -> str:
     return f"({', '.join(map(str, place[:used]))})" if used > 1 else str(place[0])
 
 
+def require_launches(lowered: Lowered) -> None:
+    """:raises PreconditionError: no statement of the kernel runs."""
+    if not lowered.launches:
+        raise PreconditionError(f"Kernel '{lowered.kernel.name}' has no launch, because no statement of it runs.",
+                                subject=lowered.kernel.name,
+                                hint="a statement runs if its domain has points and its value reaches an argument")
+
+
 def chosen_launch(lowered: Lowered, name: str | None, what: str) -> tuple[Launch, Function]:
     """The launch *name*, by default the first with several blocks or threads.
 
     :raises UnknownNameError: there is no such launch.
-    :raises PreconditionError: no iname of it is on an axis of blocks or threads.
+    :raises PreconditionError: there are none, or no iname of it is on an axis of blocks or threads.
     """
+    require_launches(lowered)
     pairs = {f.name: (launch, f) for launch, f in zip(lowered.launches, lowered.program.functions, strict=True)}
     if name is not None:
         require_known("launch", [name], pairs, where=f"kernel '{lowered.kernel.name}'")
@@ -112,7 +121,8 @@ def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: 
     knl = lowered.kernel
     names = sorted(x for x in knl.value_params if x not in launch.hosts)
     require_known("size", parameters, names)
-    tried = (_if_it_runs(lowered, launch, function, usual_sizes(knl, parameters, names, size)) for size in usual)
+    sizes = (sizes_at_least(knl.assumptions, parameters, dict.fromkeys(names, size)) for size in usual)
+    tried = (_if_it_runs(lowered, launch, function, x) for x in sizes)
     found = [x for x in tried if x is not None]
     if not found:
         raise PreconditionError(f"Launch '{function.name}' has no blocks at these sizes.",
@@ -131,20 +141,3 @@ def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Map
     inside = {x: hosts[x] for x in launch.hosts}
     found = LaunchAt(lowered, launch, function, sizes, inside, (x, y, z), launch.block)
     return found if min(x, y, z) > 0 else None
-
-
-def ranges_text(values: Sequence[int]) -> str:
-    """Sorted *values* in words: ``0-3, 8``."""
-    return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in _ranges(sorted(set(values))))
-
-
-def _ranges(values: Sequence[int]) -> Iterator[tuple[int, int]]:
-    low = high = None
-    for value in values:
-        if low is None or high is None or value != high + 1:
-            if low is not None and high is not None:
-                yield low, high
-            low = value
-        high = value
-    if low is not None and high is not None:
-        yield low, high

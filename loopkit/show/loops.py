@@ -64,7 +64,7 @@ def loops_picture(knl: LoopKernel) -> Plot:
 
 def loops_plot(lowered: Lowered) -> Plot:
     """The loop tree of *lowered*."""
-    rows = list(tree_rows(lowered))
+    rows = list(tree_rows(lowered)) or [TreeRow(0, "statement", "no launch: no statement runs")]
     notes = []
     if any("guarded" in row.note for row in rows):
         notes.append("guarded: runs under conditions, which print(knl) shows")

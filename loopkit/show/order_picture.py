@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from loopkit.analysis.accesses import data_params
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.errors import (
     IllegalTransformError,
     LoopkitError,
@@ -16,7 +17,7 @@ from loopkit.errors import (
     instance_text,
     values_text,
 )
-from loopkit.interpreter.instances import Half, Instance, broken_orders, reference_order, usual_sizes
+from loopkit.interpreter.instances import Half, Instance, broken_orders, reference_order
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import writing_ends
 from loopkit.poly.limits import affordable, bounded
@@ -123,8 +124,9 @@ def _bare_rows(witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...
 def _both_rows(error: IllegalTransformError, witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...] | None:
     """The order before the step, and one that it would allow; ``None``: they are not known."""
     before, after = error.before, error.after
-    sizes = usual_sizes(after or before, {x: v for x, v in witness.parameters.items() if x in before.value_params},
-                        sorted(before.value_params), _USUAL_OPEN_SIZE)
+    known = {x: v for x, v in witness.parameters.items() if x in before.value_params}
+    sizes = sizes_at_least((after or before).assumptions, known,
+                           dict.fromkeys(sorted(before.value_params), _USUAL_OPEN_SIZE))
     found = _every_instance(before, sizes)
     source, sink = (_known_instance(before, at) for at in (witness.source, witness.sink))
     first, second = _bare_rows(witness, titles)

@@ -12,8 +12,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.dependences import dependences, is_reorderable
 from loopkit.analysis.order import execution_paths
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.errors import PreconditionError, require_known, values_text
-from loopkit.interpreter.instances import MOST, Instance, clock, coordinates, usual_sizes
+from loopkit.interpreter.instances import MOST, Instance, clock, coordinates
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, LocalTag
@@ -83,8 +84,9 @@ def grid_of(knl: LoopKernel, statement: Statement, inames: Sequence[str] | None,
         raise PreconditionError(f"The bounds of '{s.id}' are read from memory, so that its points depend on data.",
                                 subject=s.id, hint="choose another statement with statement=")
     axes = chosen_axes(knl, s, inames)
-    found = (_grid(knl, s, axes, usual_sizes(knl, parameters, sorted(knl.value_params), size), fixed)
-             for size in _USUAL)
+    sizes = (sizes_at_least(knl.assumptions, parameters, dict.fromkeys(sorted(knl.value_params), usual))
+             for usual in _USUAL)
+    found = (_grid(knl, s, axes, x, fixed) for x in sizes)
     first = next(found)
     fits = takewhile(lambda grid: not grid.left_out, chain((first,), found))
     return first if parameters.keys() >= set(s.domain.params) else next(filter(_is_long, fits), first)
@@ -127,8 +129,7 @@ def chosen_axes(knl: LoopKernel, s: Statement, inames: Sequence[str] | None) -> 
     """
     found: list[Axis]
     if inames is None:
-        first = _split_axes(knl, s)[:2]
-        found = [(), *first] if len(first) == 1 else list(first)
+        found = [(), (), *_split_axes(knl, s)[:2]][-2:]
     else:
         found = [tuple(x.strip() for x in text.split(",")) for text in inames]
         names = [x for axis in found for x in axis]

@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 
 import numpy as np
 
 from loopkit.analysis.data_constraints import index_names
+from loopkit.analysis.sizes import sizes_at_least
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
@@ -20,10 +20,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
-from loopkit.poly.sets import fix_params
 from loopkit.runtime.rounding import error_bound
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.cuda.target import host_parameters
 from loopkit.verification.checks import generate_code
 
 #: Steps that define what a kernel computes; all others change how.
@@ -31,7 +31,7 @@ _MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_ac
 
 #: The values of sizes to choose from, the best first, and the most bytes of all arrays. Odd multiples of 8 have full
 #: and partial tiles, and rows at which vector accesses can begin.
-SIZES = (504, 512, 480, 384, 264, 256, 200, 192, 136, 128, 104, 96, 72, 64, 40, 32, 24, 16, 8, 4, 3, 2, 1)
+SIZES = (504, 264, 200, 136, 104, 72, 40, 24, 8, 1)
 MOST_BYTES = 2**26
 
 _HEAD = """
@@ -137,6 +137,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     :arg sizes: values of the kernel's integer parameters; others get a value that the assumptions allow.
     :arg name: the file's name without ``.cu``; ``None``: the kernel's name.
     :raises UnknownNameError: a name in *sizes* is not an integer parameter.
+    :raises CallError: the assumptions do not allow *sizes*.
     :raises PreconditionError: the data, the sizes or the reference cannot be made; the message has the reason.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
@@ -186,24 +187,24 @@ def _require_fillable(low: Lowered) -> None:
 def _chosen_sizes(low: Lowered, given: Mapping[str, int]) -> dict[str, int]:
     """A value for each integer parameter: the *given* one, or one near the first of ``SIZES`` that fits.
 
-    Values differ where they can, because equal ones would hide that two are confused. They fit if the assumptions allow
-    them and all arrays have at most ``MOST_BYTES`` bytes.
+    Values differ where they can, because equal ones would hide that two are confused. They fit if all arrays have at
+    most ``MOST_BYTES`` bytes.
 
     :raises UnknownNameError: a name in *given* is not an integer parameter.
+    :raises CallError: the assumptions do not allow the given values.
     :raises PreconditionError: no value fits.
     """
     knl = low.kernel
     names = sorted(knl.value_params)
     require_known("size", given, names, where=f"kernel '{knl.name}'")
     free = [name for name in names if name not in given]
-    for value, step in product(SIZES, (16, 0)) if free else [(0, 0)]:
-        found = {**given, **{name: value - step*i for i, name in enumerate(free)}}
-        if min(found.values(), default=0) < 0 or fix_params(knl.assumptions, found).is_empty():
-            continue
+    for value in SIZES:
+        found = sizes_at_least(knl.assumptions, given, {name: max(value - 16*i, 1) for i, name in enumerate(free)})
         if not free or _array_bytes(low, found) <= MOST_BYTES:
             return found
-    raise PreconditionError(f"No sizes that were tried for kernel '{knl.name}' satisfy its assumptions.",
-                            subject=knl.name, hint=f"sizes={{...}} gives values of {', '.join(names)}")
+    raise PreconditionError(f"At all sizes that were tried, the arrays of kernel '{knl.name}' have more than "
+                            f"{MOST_BYTES} bytes.", subject=knl.name,
+                            hint=f"sizes={{...}} gives values of {', '.join(names)}")
 
 
 def _extents_at(low: Lowered, name: str, sizes: Mapping[str, int]) -> list[int]:
@@ -305,7 +306,8 @@ class _Program:
         yield ""
         for kernel in self.plain.kernels:
             yield f"reference::{kernel.name}({', '.join(map(self._passed, kernel.parameters))});"
-        taken = [f"{x}.device" if x in arrays else x for x in _parameter_names(self.code.host)]
+        taken = [f"{x.name}.device" if x.name in arrays else x.name
+                 for x in host_parameters(self.own, self.code.kernels, self.code.layout)]
         launch = f"::launch_{name}({', '.join(taken)});"
         yield from (launch, 'program::require(cudaGetLastError(), "launch");',
                     'program::require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");', "",
@@ -342,9 +344,3 @@ def _includes(source: str) -> tuple[list[str], str]:
     """The includes of *source*, and the rest."""
     lines = source.splitlines()
     return [x for x in lines if x.startswith("#include")], "\n".join(x for x in lines if not x.startswith("#include"))
-
-
-def _parameter_names(host: str) -> list[str]:
-    """The names of the parameters of the host's function."""
-    found = re.search(r"^void launch_\w+\((.*?)\)\n\{", host, re.DOTALL | re.MULTILINE)
-    return [] if found is None else [part.split()[-1].lstrip("*") for part in found[1].split(",") if part.strip()]

@@ -9,12 +9,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.ranges import iname_extent
-from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import FULL_TILE, Assign, Define, For, Function, If, Node
-from loopkit.ast.walk import child_nodes, expressions_of, nodes_in
-from loopkit.errors import LoopkitError
+from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node
+from loopkit.ast.walk import child_nodes
+from loopkit.errors import LoopkitError, PreconditionError
 from loopkit.expr.evaluate import NoValueError, evaluate
-from loopkit.expr.mappers import elements_of, subexpressions, substitute, variables
+from loopkit.expr.mappers import array_of, subexpressions, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace
@@ -25,7 +24,7 @@ from loopkit.lowering.pipeline import cost_of, lowered_once
 from loopkit.poly.affine import integer_factor
 from loopkit.poly.limits import affordable
 from loopkit.show.launches import launch_at
-from loopkit.show.warp_access import Memory, WarpAccess, accessed_arrays, accesses_at
+from loopkit.show.warp_access import SECTOR_BYTES, Memory, WarpAccess, accessed_arrays, accesses_at
 from loopkit.transform.data import assume, set_options
 from loopkit.transform.layout import swizzle
 from loopkit.transform.peel import peel
@@ -35,9 +34,6 @@ _SIZE, _MOST_TRIALS = 1024, 4
 
 #: Operations of isl for one of these calls and the lowering of its result.
 _TRIAL = 2_000_000
-
-#: The most bytes that a thread loads at once: neighbouring threads may be so far apart.
-_WIDEST = 16
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,12 @@ def remarks_on(knl: LoopKernel) -> tuple[Remark, ...]:
     """The remarks on *knl*, which can be lowered."""
     lowered = lowered_once(knl)
     pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
-    found = (*_cost_remarks(knl, lowered),
-             *(remark for launch, function in pairs for remark in _launch_remarks(launch, function, lowered)),
-             *(remark for launch, function in pairs for remark in _bank_remarks(knl, launch, function, lowered)),
-             *_guard_remarks(knl, lowered))
+    found = [*_cost_remarks(knl, lowered)]
+    for launch, function in pairs:
+        found += _launch_remarks(launch)
+        accesses = list(_warp_accesses(launch, function, lowered))
+        found += (*_sector_remarks(knl, accesses), *_bank_remarks(knl, lowered, accesses))
+    found += _guard_remarks(knl, lowered)
     return tuple(dict.fromkeys(found))
 
 
@@ -81,13 +79,13 @@ def _overlap_remarks(lowered: Lowered) -> Iterator[Remark]:
     for s in knl.statements:
         storage = lowered.storages.get(s.written)
         if storage is None or storage.space is not AddressSpace.LOCAL or not isinstance(s.expression, p.Subscript) \
-                or _array_of(s.expression) not in knl.array_args:
+                or array_of(s.expression) not in knl.array_args:
             continue
         lengths = {x: extent for x in s.inames if isinstance(extent := iname_extent(knl, x), int)}
         loops = [x for x in lengths if x not in variables(s.assignee) and x not in knl.tags
                  and _tiles_overlap(s, x, lengths)]
         if loops:
-            name, inames = _array_of(s.expression), ", ".join(loops)
+            name, inames = array_of(s.expression), ", ".join(loops)
             yield Remark(f"{s.id} copies a tile of {name} in each iteration of {inames}, and the tiles overlap, so "
                          "that it copies most elements several times.",
                          f"lk.add_prefetch(knl, '{name}', ...) may sweep over {inames} too, and copies the tiles of "
@@ -112,84 +110,54 @@ def _tiles_overlap(copy: Statement, loop: str, lengths: Mapping[str, int]) -> bo
     return bool(overlaps) and all(overlaps)
 
 
-def _launch_remarks(launch: Launch, function: Function, lowered: Lowered) -> Iterator[Remark]:
+def _launch_remarks(launch: Launch) -> Iterator[Remark]:
     if (*launch.grid, *launch.block) == (1,)*6:
         yield Remark(f"One thread runs all of launch {launch.name}.",
                      "lk.split_iname(knl, iname, 128, outer_tag='g.0', inner_tag='l.0') spreads an iname over threads")
-        return
-    if launch.threads % launch.machine.warp:
+    elif launch.threads % launch.machine.warp:
         yield Remark(f"A block of launch {launch.name} has {launch.threads} threads: its last warp is not full.",
                      f"lengths whose product is a multiple of {launch.machine.warp} fill all warps")
-    for statement, is_write, element in _global_elements(function, lowered):
-        apart = _step_between(element, function, lowered.shapes[_array_of(element)])
-        if apart is None:
-            continue
-        elements, is_known = apart
-        itemsize = lowered.kernel.array_args[_array_of(element)].dtype.itemsize     # type: ignore[union-attr]
-        if is_known and abs(int(elements))*itemsize <= _WIDEST:
-            continue
-        name, verb = _array_of(element), "writes" if is_write else "reads"
-        ways = ["lk.tag_inames gives l.0 to the iname of the last axis"]
-        ways += [] if is_write else [f"lk.add_prefetch(knl, '{name}', ...) loads tiles through shared memory"]
-        yield Remark(f"{statement} {verb} {name}: neighbouring threads are {elements} elements apart, so that each "
-                     f"{verb} memory of its own.", "; ".join(ways))
 
 
-def _array_of(element: p.Subscript) -> str:
-    assert isinstance(element.aggregate, p.Variable)
-    return element.aggregate.name
+# Threads that access memory at once
 
-
-def _global_elements(function: Function, lowered: Lowered) -> Iterator[tuple[str, bool, p.Subscript]]:
-    """Each element of an array argument: its statement, whether it is written, and it."""
-    for node in nodes_in(function.body):
-        if isinstance(node, Assign):
-            for expr in expressions_of(node):
-                for element in elements_of(expr, lowered.kernel.array_args):
-                    yield node.statement, expr is node.target, element
-
-
-def _step_between(element: p.Subscript, function: Function, shape: Shape) -> tuple[str, bool] | None:
-    """The distance in elements between those of neighbouring threads along ``l.0``, and whether it is a number.
-
-    ``None``: the threads access one element, or their distance depends on data.
-    """
-    values = dict(function.coordinates)
-    values |= {node.name: node.value for node in nodes_in(function.body) if isinstance(node, Define)}
-    index = element.index_tuple
-    for _ in values:                                    # names may be defined by names
-        index = tuple(substitute(e, values) for e in index)
+def _warp_accesses(launch: Launch, function: Function, lowered: Lowered) -> Iterator[WarpAccess]:
+    """The accesses of a warp inside the grid, at large sizes; not those whose addresses depend on data."""
     try:
-        steps = [_place_of(e, 1) - _place_of(e, 0) for e in index]
-    except NoValueError:
-        return None
-    moved = [(step, shape[axis + 1:]) for axis, step in enumerate(steps) if step]
-    if not moved or any(extent is None for _, rest in moved for extent in rest):
-        return None
-    terms: Sequence[Sequence[Expression]] = [(step, *(e for e in rest if e is not None)) for step, rest in moved]
-    text = " + ".join(map(product_text, terms)).replace("+ -", "- ")
-    return text, text.lstrip("-").isdigit()
-
-
-def _place_of(subscript: Expression, thread: int) -> int:
-    """The subscript of a thread in the middle of large sizes."""
-    return evaluate(subscript, {**dict.fromkeys(variables(subscript), 4096), "l.0": thread})
-
-
-# Conflicts between threads that access shared memory
-
-def _bank_remarks(knl: LoopKernel, launch: Launch, function: Function, lowered: Lowered) -> Iterator[Remark]:
-    shared = {a.name for a in function.arrays if a.shared}
-    accesses: dict[str, list[WarpAccess]] = {}
+        at = launch_at(lowered, launch, function, {}, (_SIZE,))
+    except PreconditionError:                           # it has no blocks at these sizes
+        return
+    inner = at.require_block(tuple(min(1, extent - 1) for extent in at.grid))
     for statement, name in accessed_arrays(lowered):
-        if name in shared and statement in launch.statements:
-            with suppress(LoopkitError):                # addresses that depend on data are not judged
-                at = launch_at(lowered, launch, function, {}, (_SIZE,))
-                inner = tuple(min(1, extent - 1) for extent in at.grid)
-                found = accesses_at(at, statement, name, at.require_block(inner), 0, {})
-                accesses.setdefault(name, []).extend(found)
-    for name, own in accesses.items():
-        worst = max((x.worst_conflict for x in own), default=1)        # no thread may run it
+        if statement in launch.statements:
+            with suppress(PreconditionError):
+                yield from accesses_at(at, statement, name, inner, 0, {})
+
+
+def _sector_remarks(knl: LoopKernel, accesses: Sequence[WarpAccess]) -> Iterator[Remark]:
+    """Those on global memory."""
+    for x in accesses:
+        threads = len(x.elements)
+        used = x.bytes_used//threads
+        # two threads side by side are in two sectors, too, if they begin in the middle of one
+        if x.memory.is_shared or threads <= 2 or used >= SECTOR_BYTES or len(x.units(SECTOR_BYTES)) < threads:
+            continue
+        verb, name = "writes" if x.is_write else "reads", x.memory.name
+        ways = ["lk.tag_inames gives l.0 to the iname of the last axis"]
+        if not x.is_write and name in knl.array_args:
+            ways.append(f"lk.add_prefetch(knl, '{name}', ...) loads tiles through shared memory")
+        yield Remark(f"{x.statement} {verb} {name}: each thread of a warp {verb} a sector of memory of its own, {used} "
+                     f"of its {SECTOR_BYTES} bytes.", "; ".join(ways))
+
+
+def _bank_remarks(knl: LoopKernel, lowered: Lowered, accesses: Sequence[WarpAccess]) -> Iterator[Remark]:
+    """Those on shared memory."""
+    by_array: dict[str, list[WarpAccess]] = {}
+    for x in accesses:
+        if x.memory.is_shared:
+            by_array.setdefault(x.memory.name, []).append(x)
+    for name, own in by_array.items():
+        worst = max(x.worst_conflict for x in own)
         if worst == 1:
             continue
         where = [f"{x.statement} {'writes' if x.is_write else 'reads'}" for x in own if x.worst_conflict > 1]
@@ -218,7 +186,7 @@ def _other_layouts(knl: LoopKernel, lowered: Lowered, accesses: Sequence[WarpAcc
         axis = (temporary.layout.order or range(axes))[-2]
         yield (f"lk.add_padding(knl, '{name}', {axis}, by={chunk})",
                replace(memory, extents=(*memory.extents[:-1], memory.extents[-1] + chunk)))
-    with suppress(LoopkitError):                        # the columns are not a power of two
+    with suppress(PreconditionError):                   # the columns are not a power of two
         layout = swizzle(knl, name, chunk=chunk).temporaries[name].layout
         swizzled = replace(storage, temporary=replace(storage.temporary, layout=layout)).swizzle
         yield (f"lk.swizzle(knl, '{name}'{f', chunk={chunk}' if chunk > 1 else ''})",

@@ -58,6 +58,7 @@ def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, in
     :returns: the files written.
     :raises PreconditionError: *path* ends in ``.cu``.
     :raises UnknownNameError: a name in *sizes* is not an integer parameter.
+    :raises CallError: the assumptions do not allow *sizes*.
     :raises LoopkitError: the errors of :func:`loopkit.generate_code`.
     :raises OSError: a file cannot be written.
 

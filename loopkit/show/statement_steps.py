@@ -4,7 +4,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 
-from loopkit.errors import LoopkitError, LoopkitWarning, PreconditionError
+from loopkit.errors import LoopkitWarning, PreconditionError, ReplayError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
@@ -44,7 +44,7 @@ def steps_of_statements(history: History, kernels: Sequence[LoopKernel] = ()) ->
     def found() -> Mapping[str, tuple[int, ...]]:
         try:
             return _steps_by_statement(kernels or kernels_of(history))
-        except LoopkitError:
+        except (PreconditionError, ReplayError, UndecidedError):
             return {}
     return affordable(found, otherwise={}, budget=_BUDGET)
 

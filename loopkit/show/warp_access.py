@@ -17,7 +17,7 @@ from loopkit.expr.mappers import array_of, elements_of
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.lowered import Lowered
-from loopkit.show.launches import Coordinates, LaunchAt
+from loopkit.show.launches import Coordinates, LaunchAt, require_launches
 
 #: Bytes of a cache line and of a sector of global memory; banks of shared memory, and bytes of one word of a bank.
 LINE_BYTES, SECTOR_BYTES, BANKS, BANK_BYTES = 128, 32, 32, 4
@@ -282,8 +282,9 @@ def chosen_access(lowered: Lowered, statement: str | None, array: str | None) ->
     """The statement and the array, by default the first ones in global or shared memory.
 
     :raises UnknownNameError: there is no such statement, or it accesses no such array.
-    :raises PreconditionError: the array is in registers.
+    :raises PreconditionError: the array is in registers, or no statement runs.
     """
+    require_launches(lowered)
     known = accessed_arrays(lowered)
     statements = list(dict.fromkeys(s for s, _ in known))
     if statement is not None:

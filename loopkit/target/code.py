@@ -102,7 +102,8 @@ class CheckedAccess:
 
     :ivar how: its verb.
     :ivar text: the element as the function writes it.
-    :ivar axes: the number of subscripts; *inames*: those of the instance whose values are known at its place.
+    :ivar unsigned: for each subscript: is it read from a uint64? *inames*: those of the instance whose values are known
+        at its place.
     :ivar shape: the shape of a temporary; ``None``: an argument, whose shape the call has.
     """
 
@@ -110,14 +111,14 @@ class CheckedAccess:
     array: str
     how: str
     text: str
-    axes: int
+    unsigned: tuple[bool, ...]
     inames: tuple[str, ...]
     shape: tuple[Expression, ...] | None
 
     @property
     def numbers(self) -> int:
         """The numbers of :class:`ViolationPointer` that describe it."""
-        return 2 + self.axes + len(self.inames)
+        return 2 + len(self.unsigned) + len(self.inames)
 
 
 @dataclass(frozen=True, repr=False)

@@ -294,6 +294,16 @@ def test_sizes_that_serve_nothing(file: Path, capsys: pytest.CaptureFixture[str]
     assert "'m' is not a size of kernel 'saxpy'" in err
 
 
+@pytest.mark.parametrize("action", ["check", "review"])
+def test_sizes_that_the_assumptions_exclude(action: str, file: Path, tmp_path: Path,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    others = ["--against", f"{file}:plain"] if action == "check" else ["--output", str(tmp_path / "k.html")]
+    status, _, err = answer(capsys, action, f"{file}:plain", "--size", "n=-3", *others)
+    assert status == MISUSED
+    assert "The kernel's assumptions exclude n = -3: they are n >= 0." in err
+    assert not (tmp_path / "k.html").exists()
+
+
 def test_as_a_process_with_warnings_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "unused.py").write_text('import loopkit as lk\nknl = lk.add_dtypes(lk.make_kernel('
                                         '"{[i,j]: 0<=i,j<n}", "y[i] = 2*x[i]"), {"x": "float32"})\n')

@@ -125,6 +125,15 @@ def test_a_view_ends_where_it_ends() -> None:
     assert failed(gather(), x=np.arange(20, dtype=F32)[::4], at=array(4, 5)) == ("S", {"i": 1}, "x", (5,))
 
 
+@pytest.mark.parametrize("value", [5, 2**63 - 1, 2**63, 2**64 - 1])
+def test_unsigned_subscripts_are_named_as_they_are(value: int) -> None:
+    knl = made("{[i]: 0<=i<n}", "y[i] = x[i, at[i]] {id=S}", x=F32, at=np.uint64)
+    x, at = np.ones((2, 5), F32), array(4, value, dtype=np.uint64)
+    assert failed(knl, x=x, at=at) == ("S", {"i": 1}, "x", (1, value))
+    through = made("{[i]: 0<=i<n}", "<> t = at[i]\ny[i] = x[i, t] {id=S}", x=F32, at=np.uint64)
+    assert failed(through, x=x, at=at) == ("S", {"i": 1}, "x", (1, value))
+
+
 def test_subscripts_have_64_bits() -> None:
     wide = made("{[i]: 0<=i<n}", "y[i] = x[at[i]] {id=S}", x=F32, at=I64)
     assert failed(wide, x=X, at=array(2**32 + 1, dtype=I64)) == ("S", {"i": 0}, "x", (2**32 + 1,))

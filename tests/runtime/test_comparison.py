@@ -72,6 +72,20 @@ def test_special_values(got: float, expected: float, is_same: bool) -> None:
         assert not any("ulps" in line for line in found.value.details())
 
 
+@pytest.mark.parametrize("got", [complex(np.inf, 0), complex(np.nan, 1), complex(1, -np.inf), complex(np.nan, np.nan)])
+def test_complex_numbers_that_are_not_finite(got: complex) -> None:
+    """C, CUDA and numpy differ in the parts of ``2*(inf + 0j)``."""
+    values = np.array([1, got], np.complex64)
+    assert compared("y", values, np.array([1, complex(np.inf, np.nan)]), bound_of(np.complex64), ()).error == 0
+    with pytest.raises(EquivalenceError, match=r"y\[1\] is"):
+        compared("y", values, np.array([1, 1 + 0j]), bound_of(np.complex64), ())
+
+
+def test_complex_kernels_agree_on_all_data() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]*x[i]"), {"x": np.complex64})
+    lk.check_equivalent(lambda x: 2*x*x, knl, {"n": 5}, "c", data=["nan", "infinities"])
+
+
 # Distances
 
 @given(st.sampled_from(FLOATS), st.data())

@@ -149,6 +149,15 @@ def test_references_that_fit(ref: Callable[..., Any]) -> None:
     check_equivalent(ref, twice(), {"n": 5, "x": np.ones(5)})
 
 
+@pytest.mark.parametrize("size", [5, np.int16(5), np.array(5)])
+def test_sizes_of_all_kinds_of_integers(size: Any) -> None:
+    """A call takes them all."""
+    (run,) = check_equivalent(lambda x: 2*x, twice(), {"n": size}).runs
+    assert run.sizes == {"n": 5}
+    with pytest.raises(CallError, match=r"'n' must be an integer, not 5\.0"):
+        check_equivalent(lambda x: 2*x, twice(), {"n": 5.0})
+
+
 def test_kernels_of_other_names() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
     for old, new in (("x", "w"), ("y", "z")):

@@ -230,6 +230,13 @@ def test_results_that_are_none(result: Any, text: str) -> None:
                                   "return y as a numpy array")
 
 
+def test_a_mask_is_not_ignored() -> None:
+    lk.check_equivalent(lambda x: np.ma.array(2*x), twice(), {"n": 5}, "c")
+    with pytest.raises(CallError, match="gives a masked array for 'y'") as refusal:
+        lk.check_equivalent(lambda x: np.ma.array(2*x, mask=x > 1), twice(), {"n": 5}, "c")
+    assert refusal.value.hint == "return y.filled(...)"
+
+
 @pytest.mark.parametrize(("result", "text"), [
     (np.ones(4), r"'y' has the shape \(5,\), and the reference's is \(4,\)"),
     (3.0, r"'y' has the shape \(5,\), and the reference's is \(\)"),

@@ -17,28 +17,32 @@ def remarks(knl: lk.LoopKernel) -> list[str]:
     return [remark.text for remark in lk.explain(knl).remarks]
 
 
-def mapped(subscript: str, **tags: str) -> lk.LoopKernel:
+def mapped(subscript: str, dtype: type = np.float32) -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"y[i, j] = x[{subscript}]", name="k")
-    knl = lk.add_dtypes(knl, {"x": np.float32})
+    knl = lk.add_dtypes(knl, {"x": dtype})
     knl = lk.split_iname(knl, "j", 128, outer_tag="g.0", inner_tag="l.0")
     return lk.tag_inames(knl, {"i": "g.1"})
 
 
-@pytest.mark.parametrize(("subscript", "apart"), [
-    ("i, j", None), ("j", None), ("0", None), ("i, m - 1 - j", None), ("j, i", "m"), ("2*j, i", "2*m"), ("i, 8*j", "8"),
-    ("j, j", None), ("i, j // 2", None), ("p[j]", None)])
-def test_distances_of_neighbouring_threads(subscript: str, apart: str | None) -> None:
-    """Distances of at most 16 bytes, or that depend on data, are no remark."""
-    knl = mapped(subscript) if "p[" not in subscript else lk.add_dtypes(mapped(subscript), {"p": np.int32})
-    found = [text for text in remarks(knl) if "reads x" in text]
-    if subscript == "j, j":
-        assert len(found) == 1
-    elif apart is None:
-        assert found == []
-    else:
-        (text,) = found
-        # of a transposed array the last axis has n elements
-        assert f"neighbouring threads are {apart.replace('m', 'n')} elements apart" in text
+@pytest.mark.parametrize(("subscript", "dtype", "used"), [
+    ("i, j", np.float32, 0), ("j", np.float32, 0), ("0", np.float32, 0), ("i, m - 1 - j", np.float32, 0),
+    ("j, i", np.float32, 4), ("j, i", np.float64, 8), ("j, i", np.float16, 2), ("2*j, i", np.float32, 4),
+    ("i, 8*j", np.float32, 4), ("i, 7*j", np.float32, 0), ("i, 8*j", np.float16, 0), ("j, j", np.float32, 4),
+    ("i, j", np.complex128, 0), ("i, j // 2", np.float32, 0), ("p[j]", np.float32, 0)])
+def test_sectors_of_one_thread(subscript: str, dtype: type, used: int) -> None:
+    """Sectors that threads share, and addresses that depend on data, are no remark."""
+    knl = lk.add_dtypes(mapped(subscript, dtype), {"p": np.int32} if "p[" in subscript else {})
+    assert [text for text in remarks(knl) if "reads x" in text] == ([] if not used else [
+        f"insn reads x: each thread of a warp reads a sector of memory of its own, {used} of its 32 bytes."])
+
+
+def test_sectors_of_vectors() -> None:
+    """Each thread moves half of a sector at once, or loops over elements with a thread's own sectors."""
+    for tag, expected in (("vec", 0), ("unr", 1)):
+        knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n mod 1024 = 0")
+        knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float64}), "i", 4 if tag == "unr" else 2, inner_tag=tag)
+        knl = lk.split_iname(knl, "i_outer", 64, outer_tag="g.0", inner_tag="l.0")
+        assert sum("a sector of memory of its own" in text for text in remarks(knl)) == 2*expected
 
 
 def test_what_looks_expensive() -> None:

@@ -13,9 +13,9 @@ import pytest
 import loopkit as lk
 from loopkit.show import cards, dependence_graph, order_picture
 from loopkit.show.drawing import KINDS
-from loopkit.show.launches import ranges_text
 from loopkit.show.pictures import PICTURES
 from loopkit.show.plot import Plot
+from loopkit.show.words import ranges_text
 from tests.cases import CASES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -278,10 +278,14 @@ def test_several_accesses_are_drawn() -> None:
     assert text.count("in global memory") == 3
 
 
-def test_a_condition_on_data_is_taken_to_hold() -> None:
-    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i]>0}")
-    knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
-    assert "not all of these threads may run it" in str(knl.plot("access", array="y"))
+@pytest.mark.parametrize(("domain", "text", "array", "is_noted"), [
+    ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i]>0}", "y", True), ("{[i]: 0<=i<n}", "y[i] = x[i] {if=i>3}", "y", False),
+    ("{[i,j]: 0<=i<n and 0<=j<e}", "for i\n <> e = p[i]\n y[i] = sum(j, x[j+i])\nend", "x", True),
+    ("{[i,j]: 0<=i<n and 0<=j<m}", "y[i] = sum(j, x[j+i])", "x", False)])
+def test_what_depends_on_data_is_taken_to_run(domain: str, text: str, array: str, is_noted: bool) -> None:
+    knl = lk.add_dtypes(lk.make_kernel(domain, text), {"x": np.float32} | ({"p": np.int32} if "p[" in text else {}))
+    knl = lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    assert ("not all of these threads may run it" in str(knl.plot("access", array=array))) is is_noted
 
 
 def gathered() -> lk.LoopKernel:
@@ -361,6 +365,29 @@ def test_every_case_has_its_pictures(name: str) -> None:
     for what in PICTURES:
         with suppress(lk.PreconditionError) if what in ("domain", "grid", "access") else nullcontext():
             drawn(knl.plot(what))
+
+
+NOTHING_RUNS = {
+    "no argument is written": lambda: lk.make_kernel("{[i]: 0<=i<10}", "<> t[i] = 2.0*i"),
+    "no points": lambda: lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<0}", "y[i] = 2*x[i]"), {"x": np.float32})}
+
+
+@pytest.mark.parametrize("why", NOTHING_RUNS)
+def test_a_kernel_without_launches_is_shown(why: str) -> None:
+    knl = NOTHING_RUNS[why]()
+    assert "no launch: no statement runs" in str(knl.plot("loops"))
+    assert "no launch: no statement runs" in knl._repr_html_()
+    assert "1 statement" in str(knl.plot("dependences"))
+    for what in ("grid", "access"):
+        with pytest.raises(lk.PreconditionError, match="Kernel 'kernel' has no launch"):
+            knl.plot(what)
+
+
+def test_a_statement_without_inames_has_one_point() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[0] = 2*x[0]\nz[i] = y[0]")
+    plot = knl.plot("domain", statement="insn")
+    assert str(plot).splitlines()[1].startswith("1 point")
+    assert len(points(plot)) == 1
 
 
 # Errors

@@ -92,8 +92,8 @@ class BoundsChecks:
             axes = self._unproven(owner, e)
             if axes:
                 name, subscripts = array_of(e), self._own_subscripts(e)
-                access = CheckedAccess(owner.statement, name, how, to_text(element(name, subscripts)), len(subscripts),
-                                       tuple(instance), self._shape(name))
+                access = CheckedAccess(owner.statement, name, how, to_text(element(name, subscripts)),
+                                       tuple(map(self._is_unsigned, subscripts)), tuple(instance), self._shape(name))
                 texts = [emitter.subscript(s, bounds) for s in subscripts]
                 test = self._test(name, {axis: texts[axis] for axis in axes}, conditions, emitter, bounds)
                 numbers = [*texts, *(emitter.text(value, bounds) for value in instance.values())]
@@ -102,6 +102,11 @@ class BoundsChecks:
                     f"report_({_VIOLATION}, {block}, {len(self.accesses)}, {len(numbers)}, "
                     f"(const long long[]){{{', '.join(numbers)}}});", f"goto {_END};"))
                 self.accesses.append(access)
+
+    def _is_unsigned(self, subscript: Expression) -> bool:
+        name = array_of(subscript) if isinstance(subscript, p.Variable | p.Subscript) else ""
+        data = self.lowered.kernel.data.get(name)
+        return data is not None and data.dtype == np.uint64
 
     def _instance(self, owner: Assign, node: Assign | If) -> dict[str, Expression]:
         """The values of those inames of *owner*, in *node*, that are known before *node*."""

@@ -293,7 +293,7 @@ def _host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: La
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.emitter.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    lines = function_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, scratch.values(), layout),
+    lines = function_lines(f"void launch_{lowered.kernel.name}", host_parameters(lowered, launches, layout),
                            [*_helpers(body), *wrapped(body)], CUDA, passes_on=True)
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"
@@ -398,15 +398,16 @@ def _helpers(lines: Sequence[str]) -> Iterator[str]:
         yield "};"
 
 
-def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], scratch: Collection[ScratchPointer], layout: Layout
-           ) -> tuple[Parameter, ...]:
+def host_parameters(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> tuple[Parameter, ...]:
     """The parameters of the host's function: those of the launches, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
-    for x in (x for launch in launches for x in launch.parameters):
+    every = [x for launch in launches for x in launch.parameters]
+    for x in every:
         known = result.get(x.name)
         if not (isinstance(x, ScratchPointer | HostIname) or (isinstance(known, Pointer) and known.written)):
             result[x.name] = x
-    extents = [*(e for launch in launches for e in launch.grid), *(e for x in scratch for e in x.shape)]
+    extents = [*(e for launch in launches for e in launch.grid),
+               *(e for x in every if isinstance(x, ScratchPointer) for e in x.shape)]
     names = mentioned(lowered.program.order).union(*map(variables, extents))
     for a in lowered.kernel.arguments:
         if a.name in names:
