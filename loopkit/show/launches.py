@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from loopkit.analysis.sizes import sizes_at_least
@@ -23,7 +24,7 @@ Coordinates = tuple[int, int, int]
 class LaunchAt:
     """A launch at given *sizes*.
 
-    :ivar hosts: the values of the host's loops around it: of their first iterations.
+    :ivar hosts: the values of the host's loops around it, in one iteration of them.
     :ivar grid: blocks along x, y, z; *block*: threads.
     """
 
@@ -111,9 +112,10 @@ def chosen_launch(lowered: Lowered, name: str | None, what: str) -> tuple[Launch
 
 
 def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: Mapping[str, int],
-              usual: Sequence[int] = _USUAL_GRID_SIZES) -> LaunchAt:
+              usual: Sequence[int] = _USUAL_GRID_SIZES, call: int = 0) -> LaunchAt:
     """*launch* at the sizes *parameters*; by default the first of *usual* at which each axis has several blocks.
 
+    :arg call: the number of the launch's call, counted from 0; the last one if the host's loops make fewer.
     :raises UnknownNameError: a size is not one of the kernel.
     :raises CallError: the assumptions do not allow the sizes.
     :raises PreconditionError: the launch has no blocks at these sizes.
@@ -122,7 +124,7 @@ def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: 
     names = sorted(x for x in knl.value_params if x not in launch.hosts)
     require_known("size", parameters, names)
     sizes = (sizes_at_least(knl.assumptions, parameters, dict.fromkeys(names, size)) for size in usual)
-    tried = (_if_it_runs(lowered, launch, function, x) for x in sizes)
+    tried = (_if_it_runs(lowered, launch, function, x, call) for x in sizes)
     found = [x for x in tried if x is not None]
     if not found:
         raise PreconditionError(f"Launch '{function.name}' has no blocks at these sizes.",
@@ -131,9 +133,13 @@ def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: 
                                          if axis in GRID and not isinstance(extent, int))), found[-1])
 
 
-def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Mapping[str, int]) -> LaunchAt | None:
-    """*launch* at its first call; ``None``: it is not called, or has no blocks."""
-    hosts = next((dict(values) for name, values in calls(lowered.program.order, sizes) if name == function.name), None)
+def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Mapping[str, int], call: int
+                ) -> LaunchAt | None:
+    """*launch* at a call of it; ``None``: it is not called, or has no blocks."""
+    own = (values for name, values in calls(lowered.program.order, sizes) if name == function.name)
+    hosts: Mapping[str, int] | None = None
+    for values in islice(own, call + 1):
+        hosts = dict(values)
     if hosts is None:
         return None
     extents = {axis: evaluate(e, hosts) for axis, e in function.extents.items()}

@@ -32,6 +32,9 @@ from loopkit.transform.peel import peel
 #: The size of each parameter at which accesses are judged, and the most calls that are tried.
 _SIZE, _MOST_TRIALS = 1024, 4
 
+#: The call of a launch in the host's loops at which accesses are judged: the first ones often have few threads.
+_CALL = 512
+
 #: Operations of isl for one of these calls and the lowering of its result.
 _TRIAL = 2_000_000
 
@@ -124,7 +127,7 @@ def _launch_remarks(launch: Launch) -> Iterator[Remark]:
 def _warp_accesses(launch: Launch, function: Function, lowered: Lowered) -> Iterator[WarpAccess]:
     """The accesses of a warp inside the grid, at large sizes; not those whose addresses depend on data."""
     try:
-        at = launch_at(lowered, launch, function, {}, (_SIZE,))
+        at = launch_at(lowered, launch, function, {}, (_SIZE,), _CALL)
     except PreconditionError:                           # it has no blocks at these sizes
         return
     inner = at.require_block(tuple(min(1, extent - 1) for extent in at.grid))

@@ -191,3 +191,12 @@ def test_every_case_is_explained(name: str) -> None:
     assert list(found.sentences) == [launch.name for launch in lk.lower(BY_NAME[name].make()).launches]
     assert found.temporaries.keys() == lk.lower(BY_NAME[name].make()).storages.keys()
     assert all(remark.way_out for remark in found.remarks)
+
+
+def test_accesses_are_judged_where_a_wavefront_is_full() -> None:
+    """The first diagonals have few threads."""
+    knl = lk.make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}", "u[i, j] = u[i-1, j] + u[i, j-1]", name="sweep")
+    knl = lk.skew(lk.add_dtypes(knl, {"u": np.float32}), "j", by={"i": 1})
+    knl = lk.split_iname(knl, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    assert "insn writes u: each thread of a warp writes a sector of memory of its own, 4 of its 32 bytes." in \
+        remarks(knl)
