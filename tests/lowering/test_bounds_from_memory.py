@@ -88,7 +88,7 @@ def expected(rows: Rows, x: np.ndarray) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("lanes", [pytest.param(n, marks=pytest.mark.deep(every=8)) if n != 8 else n for n in LANES])
+@pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("tags", ["b:g.0, t:l.0, u:l.0", "t:l.0, u:l.0"], ids=["blocks", "one block"])
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.deep(every=2)

@@ -74,7 +74,7 @@ def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, 
         path.write_text(nbformat.writes(stored) + "\n", encoding="utf-8")
         return
     if why_not() is None:
-        return                                          # a GPU adds in another order, and so rounds differently
+        pytest.skip("it ran; a GPU adds in another order, so that the errors in its outputs differ")
     golden = tmp_path / "outputs.txt"
     require_golden("\n".join(_texts(stored)), golden, "stored", update=True)
     require_golden("\n".join(_texts(notebook)), golden, f"{path.name} (text outputs)", update=False)
