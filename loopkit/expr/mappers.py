@@ -19,9 +19,11 @@ from loopkit.poly.piecewise import is_affine_condition
 _OPERANDS: Mapping[type, tuple[str, ...]] = {
     p.Variable: (), Neutral: (), Reduction: ("expr",), p.Call: ("parameters",), p.Subscript: ("aggregate", "index"),
     p.Comparison: ("left", "right"), p.Power: ("base", "exponent"), p.If: ("condition", "then", "else_"),
-    **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr), ("children",)),
+    **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr, p.BitwiseAnd, p.BitwiseOr,
+                     p.BitwiseXor), ("children",)),
+    **dict.fromkeys((p.LeftShift, p.RightShift), ("shiftee", "shift")),
     **dict.fromkeys((p.Quotient, p.FloorDiv, p.Remainder), ("numerator", "denominator")),
-    **dict.fromkeys((p.LogicalNot, TypeCast), ("child",))}
+    **dict.fromkeys((p.LogicalNot, p.BitwiseNot, TypeCast), ("child",))}
 
 
 class _Fields(dict[type, tuple[tuple[str, ...], tuple[str, ...]]]):

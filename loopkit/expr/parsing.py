@@ -21,7 +21,8 @@ from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_d
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
-_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
+(_IF, _OR, _AND, _NOT, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT, _UNARY,
+ _POWER) = range(1, 14)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
@@ -36,6 +37,10 @@ class BinaryOperator(NamedTuple):
 BINARY: Mapping[str, BinaryOperator] = {
     "or": BinaryOperator(_OR, _OR, partial(onto, p.LogicalOr)),
     "and": BinaryOperator(_AND, _AND, partial(onto, p.LogicalAnd)),
+    "|": BinaryOperator(_BIT_OR, _BIT_OR, lambda left, right: p.BitwiseOr((left, right))),
+    "^": BinaryOperator(_BIT_XOR, _BIT_XOR, lambda left, right: p.BitwiseXor((left, right))),
+    "&": BinaryOperator(_BIT_AND, _BIT_AND, lambda left, right: p.BitwiseAnd((left, right))),
+    "<<": BinaryOperator(_SHIFT, _SHIFT, p.LeftShift), ">>": BinaryOperator(_SHIFT, _SHIFT, p.RightShift),
     "+": BinaryOperator(_SUM, _SUM, partial(onto, p.Sum)),
     "-": BinaryOperator(_SUM, _SUM, lambda left, right: onto(p.Sum, left, negated(right))),
     "*": BinaryOperator(_PRODUCT, _PRODUCT, partial(onto, p.Product)),
@@ -48,13 +53,12 @@ _MOST_DIGITS = 1000
 _NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
 
-_CHOICE = "a choice is written if(condition, a, b)"
 _LOGIC = "conditions are joined by and, or, not"
-_BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
 
 #: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
-    "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
+    "?": "a choice is written a if condition else b, or if(condition, a, b)",
+    "&": _LOGIC, "|": _LOGIC, "!": _LOGIC,
     ";": "each statement is on a line of its own",
     "in": "a loop is written 'for i', and the bounds of i are in a domain"}
 
@@ -106,10 +110,7 @@ class ExpressionParser(Cursor):
     _bound: list[tuple[str, int]] = field(default_factory=list)
 
     def foreign(self, at: int) -> str | None:
-        text = self.tokens[at].text
-        if text in ("<", ">") and at and self.tokens[at - 1].text == text:
-            return _BITS
-        return _ELSEWHERE.get(text)
+        return _ELSEWHERE.get(self.tokens[at].text)
 
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
@@ -125,9 +126,18 @@ class ExpressionParser(Cursor):
             elif operator in BINARY and floor < BINARY[operator].binding:
                 self.at += 1
                 left = BINARY[operator].node(left, self.expression(BINARY[operator].right))
+            elif operator == "if" and floor < _IF:
+                left = self._choice(left)
             else:
                 self._depth -= 1
                 return left
+
+    def _choice(self, then: Expression) -> p.If:
+        """``then if condition else otherwise``, like Python."""
+        self.at += 1
+        condition = self.expression(_IF)
+        self.take("else", "'else': a if condition else b")
+        return p.If(condition, then, self.expression())
 
     def _comparisons(self, left: Expression) -> Expression:
         """``a < b <= c`` as ``a < b and b <= c``, like Python."""
@@ -155,9 +165,9 @@ class ExpressionParser(Cursor):
                 raise self.error("')'", hint="there are no tuples of values")
             self.take(")", "')' or an operator")
             return value
-        if self.accept("-", "+"):
+        if self.accept("-", "+", "~"):
             value = self.expression(_UNARY - 1)
-            return negated(value) if text == "-" else value
+            return negated(value) if text == "-" else p.BitwiseNot(value) if text == "~" else value
         raise self.error("an expression")
 
     def _word(self, word: str, floor: int) -> Expression:

@@ -35,6 +35,16 @@ def read(text: str) -> Any:
     ("-x**2", p.Product((-1, p.Power(x, 2)))),
     ("x**-y", p.Power(x, p.Product((-1, y)))),
     ("x**y**2", p.Power(x, p.Power(y, 2))),
+    ("a + 1 << b & c", p.BitwiseAnd((p.LeftShift(p.Sum((a, 1)), b), c))),
+    ("a | b ^ c & x", p.BitwiseOr((a, p.BitwiseXor((b, p.BitwiseAnd((c, x))))))),
+    ("a | b | c", p.BitwiseOr((p.BitwiseOr((a, b)), c))),
+    ("a >> b << c", p.LeftShift(p.RightShift(a, b), c)),
+    ("~a**2 & -~b", p.BitwiseAnd((p.BitwiseNot(p.Power(a, 2)), p.Product((-1, p.BitwiseNot(b)))))),
+    ("a & b == c", p.Comparison(p.BitwiseAnd((a, b)), "==", c)),
+    ("a if b else c", p.If(b, a, c)),
+    ("a + 1 if b or not c else x if y else 2", p.If(p.LogicalOr((b, p.LogicalNot(c))), p.Sum((a, 1)), p.If(y, x, 2))),
+    ("(a if b else c) + 1", p.Sum((p.If(b, a, c), 1))),
+    ("if(a, b, c if x else y)", p.If(a, b, p.If(x, c, y))),
     ("a < b", p.Comparison(a, "<", b)),
     ("0 <= x < y", p.LogicalAnd((p.Comparison(0, "<=", x), p.Comparison(x, "<", y)))),
     ("not a == b", p.LogicalNot(p.Comparison(a, "==", b))),
@@ -98,6 +108,9 @@ def test_literals_keep_their_type() -> None:
     ("min(x)", 1, "two values, or an iname and an expression, for min"),
     ("sum(x + 1, y)", 5, "an iname and an expression: sum(k, expression)"),
     ("sum([i, i], x)", 9, "an iname that is not in the list yet"),
+    ("a if b", 7, "'else': a if condition else b"),
+    ("a && b", 4, "an expression"),
+    ("a <<= b", 5, "an expression"),
     ("1 + not x", 5, "an expression"),
 ])
 def test_faults_have_a_place(text: str, column: int, expected: str) -> None:
@@ -138,12 +151,15 @@ def _texts() -> st.SearchStrategy[str]:
 
     def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         two = st.tuples(inner, inner)
-        operators = st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or"])
+        operators = st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or",
+                                     "|", "^", "&", "<<", ">>"])
         return st.one_of(
             st.tuples(inner, operators, inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})"),
             st.tuples(atoms, operators, atoms).map(" ".join),
             inner.map(lambda t: f"-({t})"),
             inner.map(lambda t: f"not ({t})"),
+            inner.map(lambda t: f"~({t})"),
+            st.tuples(inner, inner, inner).map(lambda t: f"({t[0]}) if ({t[1]}) else ({t[2]})"),
             two.map(lambda t: f"if({t[0]} > 0, {t[1]}, x)"),
             two.map(lambda t: f"max(0, {t[0]}, {t[1]})"),
             inner.map(lambda t: f"sqrt({t})"),

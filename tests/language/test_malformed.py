@@ -249,8 +249,8 @@ def test_names_that_the_generated_code_uses_are_nobody_s(name: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "hint"), [
-    ("y[i] = 1 if x[i] > 0 else 2", "if(condition, a, b)"), ("y[i] = x[i] ? 1 : 2", "if(condition, a, b)"),
-    ("y[i] = if(i > 3 && i < 5, 1, 2)", "and, or, not"), ("y[i] = i << 2", "2**n"), ("y[i] = x[i]^2", "2**n"),
+    ("y[i] = x[i] ? 1 : 2", "if(condition, a, b)"),
+    ("y[i] = if(i > 3 && i < 5, 1, 2)", "and, or, not"),
     ("y[i] = 1; z[i] = 2", "line of its own"), ("for i in n\ny[i] = 1\nend", "for i")])
 def test_what_other_languages_have(text: str, hint: str) -> None:
     with pytest.raises(lk.ParseError) as refusal:
