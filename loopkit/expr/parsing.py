@@ -55,6 +55,9 @@ _VALUES = {"true": True, "false": False, "True": True, "False": False}
 
 _LOGIC = "conditions are joined by and, or, not"
 
+#: loopy's names for the smaller and the larger of two values.
+_EXTREMA: Mapping[str, Callable[[Any], Expression]] = {"minimum": p.Min, "maximum": p.Max}
+
 #: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
     "?": "a choice is written a if condition else b, or if(condition, a, b)",
@@ -225,12 +228,16 @@ class ExpressionParser(Cursor):
         operations = self.known.operations
         if name in operations:
             return self._reduction(name, at)
-        if name == "reduce":
+        if name in ("reduce", "simul_reduce"):
             operation = self.name("a reduction: " + ", ".join(operations))
             if operation not in operations:
                 raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
             return self._reduction(operation, at, needed=True)
+        if name in _EXTREMA and name not in self.known.rules:
+            values = self._list(")", "an argument")
+            self._check_arity("function", name, 2, len(values), at)
+            return _EXTREMA[name](tuple(values))
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
         arguments = [] if self.accept(")") else self._list(")", "an argument")
@@ -288,6 +295,8 @@ class ExpressionParser(Cursor):
             inames = self._iname_list()
             first = self.at - 1
             arguments = [self._last_argument()]
+            if not inames:
+                return arguments[0]             # one operand, with nothing to combine it with
         else:
             arguments = self._list(")", "an argument")
             bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
@@ -304,26 +313,30 @@ class ExpressionParser(Cursor):
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
 
     def _at_name_tuple(self) -> bool:
-        """Are the next tokens ``(i, j),``?"""
-        tokens, end = self.tokens, self.at + 2
-        if self.text != "(" or tokens[self.at + 1].kind != "name":
+        """Are the next tokens ``(i, j),``, ``(i,),`` or ``(),``?"""
+        tokens, end = self.tokens, self.at + 1
+        if self.text != "(":
             return False
-        while tokens[end].text == "," and tokens[end + 1].kind == "name":
+        while tokens[end].kind == "name" and tokens[end + 1].text == ",":
             end += 2
-        return end > self.at + 2 and tokens[end].text == ")" and tokens[end + 1].text == ","
+        if end > self.at + 1 and tokens[end].kind == "name":
+            end += 1
+        return tokens[end].text == ")" and tokens[end + 1].text == ","
 
     def _iname_list(self) -> tuple[str, ...]:
         """``[i, j]`` or ``(i, j)``."""
         closer = "]" if self.text == "[" else ")"
         inames: list[str] = []
-        while not inames or self.text == ",":
-            self.at += 1
+        self.at += 1
+        while self.text != closer:
             name = self.name("an iname")
             if name not in self.known.inames:
                 raise self._unknown("iname", name, self.known.inames, self.at - 1)
             if name in inames:
                 raise self.error("an iname that is not in the list yet", at=self.at - 1)
             inames.append(name)
+            if not self.accept(","):
+                break
         self.take(closer, f"',' or '{closer}'")
         return tuple(inames)
 

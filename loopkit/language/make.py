@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
@@ -112,6 +113,9 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
 def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
               options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
+    for read in sorted(x for d in domains.domains if not d.inames for x in temporaries.keys() & d.params):
+        raise PreconditionError(f"A domain without inames restricts all statements, and '{read}' is a temporary.",
+                                subject=read, hint=f"an 'if' block after the statement that writes '{read}'")
     rules = read_rules(program, domains)
     arguments, known = resolve(program, declared, temporaries, domains)
     names = {*(a.name for a in arguments), *temporaries, *rules.known, name}

@@ -48,7 +48,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
         found: dict[str, Expression] = {}
         if _matches(pattern, expr, frozenset(names), found):
             args = tuple(replaced(found[x]) for x in names)
-            return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
+            return p.Call(p.Variable(subst_name), args)
         return map_children(expr, replaced)
     statements = tuple(replace(s, expression=replaced(s.expression)) if s.id in chosen else s
                        for s in kernel.statements)
