@@ -18,7 +18,7 @@ from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
+from loopkit.kernel.statement import ReductionNode, Statement, owner, with_expressions
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
@@ -243,7 +243,11 @@ class _Printer:
             case Leaf(statement):
                 yield self._statement(self.knl.statement_by_id[statement])
             case Seq(children):
-                for child in children:
+                inside = [frozenset(map(owner, leaves(child))) for child in children] if self.knl.barriers else []
+                for k, child in enumerate(children):
+                    yield from dict.fromkeys(
+                        f"... {b.kind[0]}barrier" for b in self.knl.barriers
+                        if b.second in inside[k] and any(b.first in before for before in inside[:k]))
                     yield from self.lines(child)
             case Barrier(serves):
                 yield f"... {tree.title}" + (f"  # {', '.join(serves)}" if serves else "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate, takewhile
@@ -96,6 +96,17 @@ class Domains:
                     raise source.error(start, f"The iname '{name}' has a domain already.",
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
+
+    def add_copies(self, copies: Mapping[str, str]) -> None:
+        """Add copies of inames, each after its iname; copies of inames that depend on each other do so too."""
+        own = [d.renamed(copies) for d in self.domains if not copies.keys().isdisjoint(d.inames)]
+        self.domains += tuple(own)
+        parents: dict[str, frozenset[str]] = {}
+        for x, above in self.parents.items():
+            parents[x] = above
+            if x in copies:
+                parents[copies[x]] = frozenset(copies.get(y, y) for y in above)
+        self.parents = parents
 
     def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
         """The domains of *inames*, those without inames, and those that reductions declare by the texts *inline*."""

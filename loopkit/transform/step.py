@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.match import matching
 from loopkit.analysis.order import moves
 from loopkit.errors import (
     IllegalTransformError,
@@ -29,7 +30,6 @@ from loopkit.language.names import another, fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
-from loopkit.transform.match import matching
 
 P = ParamSpec("P")
 

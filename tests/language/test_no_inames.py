@@ -35,7 +35,7 @@ def test_an_empty_domain() -> None:
     ("{ n > 0 }", "y = 1", "cannot be read at 'n'"),
     ("{ : n >+ }", "y = 1", "cannot be read at '+'"),
     ("{ : n > 0; [i] : 0 <= i < n }", "y = 1", "The pieces of a union have different inames"),
-    (["{[i]: 0<=i<n}", "{ : i > 0 }"], "y = 1", "A domain without inames restricts all statements, and 'i' is an iname"),
+    (["{[i]: 0<=i<n}", "{ : i > 0 }"], "y = 1", "restricts all statements, and 'i' is an iname"),
     ("{ : t > 0 }", "<int32> t = m\ny = t", "restricts all statements, and 't' is a temporary"),
 ])
 def test_refused(domains: str, text: str, message: str) -> None:
