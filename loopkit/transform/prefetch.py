@@ -16,10 +16,13 @@ from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
+from loopkit.expr.nodes import to_text
+from loopkit.expr.parsing import ExpressionParser
+from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
@@ -46,7 +49,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     several (a stencil), the gaps between them too. The writers and readers of the copy determine its address space:
     shared memory if threads read each other's elements.
 
-    :arg var_name: an array argument or a temporary.
+    :arg var_name: an array argument or a temporary. ``"a[i, :]"`` selects the accesses with the subscript ``i`` and any
+        second one, and also sweeps the inames of the second one, except those of the grid.
     :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
         one element.
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
@@ -74,6 +78,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
+    >>> lk.add_prefetch(knl, "a[:]") == lk.add_prefetch(knl, "a", "j")
+    True
     >>> print(lk.add_prefetch(knl, "a", "j").statements_text)
     for a_dim_0 [l.auto]
       a_fetch[a_dim_0] = a[a_dim_0]  {id=a_fetch_rule}
@@ -82,15 +88,57 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    require_known("array", [var_name], kernel.data)
-    kernel, sweep = without_rules(kernel, rules_using(kernel, [var_name])), name_list(sweep_inames)
-    dtype = kernel.data[var_name].dtype
+    name, only = _chosen_accesses(var_name)
+    require_known("array", [name], kernel.data)
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [name])), name_list(sweep_inames)
+    dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
+    sweep = tuple(dict.fromkeys((*sweep, *_inames_of_whole_axes(kernel, staged, var_name, within))))
     return _staged(StagingBuffer(
-        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged(var_name, partial(element, var_name)),
-        temporary_for(kernel, temporary_name, f"{var_name}_fetch", dtype, temporary_address_space),
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", staged,
+        temporary_for(kernel, temporary_name, f"{name}_fetch", dtype, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
+
+
+def _chosen_accesses(text: str) -> tuple[str, tuple[Expression | None, ...]]:
+    """The name of the array in ``"a"`` or ``"a[i, :]"``, and the subscripts; ``None`` for a colon.
+
+    :raises ParseError: *text* has another form.
+    """
+    name, bracket, _ = text.partition("[")
+    if not bracket:
+        return text.strip(), ()
+    source = Source(text, "var_name")
+    parser = ExpressionParser(source, tokenize(source))
+    parser.name("the name of an array")
+    parser.take("[")
+    found = parser.separated(lambda: None if parser.accept(":") else parser.expression())
+    parser.take("]", "',' or ']'")
+    parser.end()
+    return name.strip(), tuple(found)
+
+
+def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within: str | Collection[str] | None
+                          ) -> Iterator[str]:
+    """The inames in those subscripts of the chosen accesses for which *text* has a colon, except those of the grid.
+
+    :raises PreconditionError: no access has the subscripts of *text*.
+    """
+    if not staged.only:
+        return
+    chosen = matching_statements(kernel, within)
+    every = [args for s in kernel.statements if s.id in chosen
+             for args, _ in uses_at(kernel, s, replace(staged, only=()).is_use)]
+    uses = [args for args in every if len(args) == len(staged.only) and staged.is_use(element(staged.name, args))]
+    if every and not uses:
+        shown = dict.fromkeys(to_text(element(staged.name, args)) for args in every)
+        raise PreconditionError(f"No statement reads '{text}'.", subject=text,
+                                hint=f"'{staged.name}' is read as {', '.join(shown)}")
+    for args in uses:
+        for wanted, given in zip(staged.only, args, strict=True):
+            yield from (x for x in sorted(variables(given) & set(kernel.inames))
+                        if wanted is None and not isinstance(kernel.tags.get(x), GroupTag))
 
 
 #: The way out if a rule is not in the kernel but may have been in its text.
@@ -298,10 +346,12 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
             return [(statement, is_write, None)]
-        # the copy serves the expression and the subscripts of a reader
+        # the copy serves the expression and the subscripts of a reader, or some accesses in them
         s = kernel.statement_by_id[statement]
+        new = result.statement_by_id[statement]
         stays = d.array != buffer.name or d.array in s.domain.params or any(
-            d.array in variables(expand_rules(e, kernel.substitutions)) for e in s.predicates)
+            d.array in variables(expand_rules(e, kernel.substitutions))
+            for e in (*s.predicates, *new.subscripts, new.expression))
         return [*([(statement, is_write, None)] if stays else ()), (copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
