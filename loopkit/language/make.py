@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import has_reduction
+from loopkit.expr.mappers import without_declared_domains
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
@@ -140,7 +141,8 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         reductions=reductions.nodes, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
-        substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
+        substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
+                       for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
     kernel = with_queried_statements(kernel, program, ids)

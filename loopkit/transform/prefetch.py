@@ -15,17 +15,19 @@ from loopkit.analysis.dependences import End, joined, moved_dependences
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, element, has_reduction, subexpressions, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
+from loopkit.kernel.folding import uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
+from loopkit.transform.reducing_rules import with_calls, with_reductions
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
@@ -141,11 +143,6 @@ def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within:
                         if wanted is None and not isinstance(kernel.tags.get(x), GroupTag))
 
 
-#: The way out if a rule is not in the kernel but may have been in its text.
-_NO_REDUCTION = ("make_kernel expands a rule with a reduction; assign its values to a temporary in the text instead, "
-                 "as in '<> value = {}(...)'")
-
-
 @transform
 def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
                precompute_inames: str | Iterable[str] | None = None,
@@ -166,11 +163,11 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :raises UnknownNameError: there is no such rule, or no use has an iname. A rule with a reduction exists only in the
-        text: :func:`make_kernel` expands it.
+    :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
-        dtype of the rule's values depends on the context; or *fetch_bounding_box* is given and the rule reads an array
-        that the kernel writes, or an array of unknown extents.
+        dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
+        on other inames; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
+        array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -183,11 +180,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     end
     """
     if subst_use not in kernel.substitutions:
-        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions, hint=_NO_REDUCTION.format(
-            subst_use) if kernel.reductions else None)
+        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
-    value = _own_value(kernel, rule, within)
+    reduced: tuple[InstanceSet, ...] = ()
+    if has_reduction(rule.expr):
+        kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
+    # a reduction has the dtype of its accumulator, also in a subscript
+    value = rule.expr if reduced else _own_value(kernel, rule, within)
 
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
@@ -200,7 +200,12 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    is_used = any(True for s in result.statements for _ in uses_at(result, s, staged.is_use))
+    if reduced:
+        [copy] = result.statement_by_id.keys() - kernel.statement_by_id.keys()
+        allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
+        result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
+    is_used = any(True for s in result.statements
+                  for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
     return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
