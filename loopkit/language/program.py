@@ -238,7 +238,8 @@ def number_statements(program: ParsedProgram) -> Ids:
                {of[node.start]: node for node in every if isinstance(node, Marker) and node.start in of})
 
 
-# Substitution rules: recursive ones are refused, those with a reduction are expanded at every use
+# Substitution rules: recursive ones are refused, and those with a reduction are expanded at every use, which the kernel
+# finds again by its form
 
 #: A name in an expression, and the reduction inames around it.
 Mention = tuple[str, tuple[str, ...]]

@@ -200,11 +200,12 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
+    made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
     if reduced:
-        [copy] = result.statement_by_id.keys() - kernel.statement_by_id.keys()
+        [copy] = made
         allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
         result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
-    is_used = any(True for s in result.statements
+    is_used = any(True for s in result.statements if s.id not in made
                   for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
     return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
