@@ -238,6 +238,13 @@ class ExpressionParser(Cursor):
             values = self._list(")", "an argument")
             self._check_arity("function", name, 2, len(values), at)
             return _EXTREMA[name](tuple(values))
+        if name == "cse" and name not in self.known.rules:
+            # loopy's mark of a value to compute once, with a name for it: C compilers find such values
+            value = self.expression()
+            if self.accept(","):
+                self.name("a name for the value")
+            self.take(")", "',' or ')'")
+            return value
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
         arguments = [] if self.accept(")") else self._list(")", "an argument")

@@ -187,7 +187,8 @@ class Ids:
         :raises UnknownNameError: there is no such statement.
         :raises ParseError: it comes after *node*; statements run in textual order.
         """
-        own, found = self.of.get(node.start), set[str]()
+        own = f"... {node.kind}" if isinstance(node, Marker) else self.of.get(node.start)
+        found = set[str]()
         for pattern in (token for token in node.options.dep if token.kind != QUERY):
             matches = self._matches(pattern)
             before = {x for x in matches if self.places[x] < node.start}
@@ -199,6 +200,16 @@ class Ids:
             for x in before:
                 found |= self.earlier(self.markers[x]) if x in self.markers else {x}
         return frozenset(found)
+
+    def queries(self, node: Assignment | Marker) -> Iterator[Token]:
+        """The match expressions of ``dep_query=`` of *node*, and of the markers that it names in ``dep=``."""
+        for token in node.options.dep:
+            if token.kind == QUERY:
+                yield token
+                continue
+            for x in self._matches(token):
+                if x in self.markers and self.places[x] < node.start:
+                    yield from self.queries(self.markers[x])
 
     def others(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""

@@ -19,20 +19,21 @@ def with_queried_statements(kernel: LoopKernel, program: ParsedProgram, ids: Ids
 
     :raises UnknownNameError: a pattern matches no name of *kernel*.
     """
-    nodes = {ids.of[node.start]: node for node in assignments(program.body)
-             if any(token.kind == QUERY for token in (*node.options.dep, *node.options.nosync))}
+    every = [(node, [*ids.queries(node)], [token for token in node.options.nosync if token.kind == QUERY])
+             for node in assignments(program.body)]
+    nodes = {ids.of[node.start]: (node, deps, claims) for node, deps, claims in every if deps or claims}
     if not nodes:
         return kernel
 
     def selected(tokens: Iterable[Token]) -> frozenset[str]:
-        return frozenset(owner(s) for token in tokens if token.kind == QUERY for s in matching(kernel, token.text))
+        return frozenset(owner(s) for token in tokens for s in matching(kernel, token.text))
 
     def completed(s: Statement) -> Statement:
-        node = nodes.get(owner(s.id))
-        if node is None:
+        if owner(s.id) not in nodes:
             return s
-        above = frozenset(x for x in selected(node.options.dep) if x in ids.places and ids.places[x] < node.start)
-        others = selected(node.options.nosync) - {owner(s.id)}
+        node, deps, claims = nodes[owner(s.id)]
+        above = frozenset(x for x in selected(deps) if x in ids.places and ids.places[x] < node.start)
+        others = selected(claims) - {owner(s.id)}
         return replace(s, options=replace(s.options, depends_on=s.options.depends_on | above,
                                           no_sync_with=s.options.no_sync_with | others))
     return in_own_order(kernel, statements=tuple(map(completed, kernel.statements)))

@@ -109,6 +109,7 @@ class StatementMaker:
                     items.extend(self._if(node, around))
                 case Marker():
                     self.ids.earlier(node)
+                    self._require_inames(node.options.inames.listed)
                     if node.kind in BARRIERS:
                         barriers.append((len(items), BARRIERS[node.kind]))
                         items.append(self._barrier(node, around))
@@ -123,7 +124,6 @@ class StatementMaker:
         if around.conditions or around.predicates:
             raise self.rules.source.error(node.start, "A barrier is in an 'if' block.", "a barrier outside of it",
                                           hint="all threads must reach it")
-        self._require_inames(node.options.inames.listed)
         own = self.rules.domains.ancestors(token.text for token in node.options.inames.listed)
         nested = around.inames + self.rules.domains.sorted(own.difference(around.inames))
         return nested[around.opened:], seq()

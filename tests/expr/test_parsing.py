@@ -74,6 +74,7 @@ def read(text: str) -> Any:
     ("reduce(sum, [i, j], x)", Reduction("sum", ("i", "j"), x)),
     ("simul_reduce(sum, (i,), x)", Reduction("sum", ("i",), x)),
     ("any([], x)", x),
+    ("cse(x + 1, again)*cse(y)", p.Product((p.Sum((x, 1)), y))),
     ("reduce(max, (), x)", x),
     ("maximum(x, y) + minimum(x, 1)", p.Sum((p.Max((x, y)), p.Min((x, 1))))),
     ("min(x, y)", p.Min((x, y))),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from tests.golden_files import GoldenFiles
 
 BOX = "{[i,j]: 0<=i<n and 0<=j<m}"
 
@@ -60,11 +61,11 @@ def test_markers_forward_their_dependences() -> None:
 
 @pytest.mark.parametrize(("option", "expected"), [
     ("dep_query=writes:x", {"a", "c"}), ("dep_query=writes:x and not id:a", {"c"}),
-    ("dep_query=tag:t or (id:c)", {"b", "c"}),
+    ("dep_query=tag:t or (id:c)", {"b", "c"}), ("dep=mark", {"b"}),
     ("dep_query=in_kernel:kernel and reads:x, dep=a", {"a", "b"})])
 def test_dependences_by_match_expressions(option: str, expected: set[str]) -> None:
-    found = options(f"x[i] = 1 {{id=a}}\ny[i] = x[i] {{id=b, tags=t}}\nx[i] = 3 {{id=c}}\nz[i] = 4 {{id=d, {option}}}\n"
-                    "x[i] = 5 {id=e}")
+    found = options("x[i] = 1 {id=a}\ny[i] = x[i] {id=b, tags=t}\nx[i] = 3 {id=c}\n"
+                    f"... nop {{id=mark, dep_query=reads:x}}\nz[i] = 4 {{id=d, {option}}}\nx[i] = 5 {{id=e}}")
     assert found["d"][0] == expected
 
 
@@ -97,7 +98,7 @@ def test_private_copies_of_inames() -> None:
     np.testing.assert_array_equal(out.b, a.sum(1))
 
 
-def test_barriers_in_the_text() -> None:
+def test_barriers_in_the_text(golden: GoldenFiles) -> None:
     domains = "{[i,k]: 0<=i<n and 0<=k<3}"
     knl = lk.make_kernel(domains, """
         a[i] = 2*x[i]
@@ -116,8 +117,8 @@ def test_barriers_in_the_text() -> None:
     mapped = lk.split_iname(lk.add_dtypes(knl, {"x": np.int32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
     code = lk.generate_code(mapped, target="cuda")
     assert len(code.kernels) == 2
-    assert "__syncthreads()" in str(code)
-    assert "requested between insn_0 and insn_1" in str(code)
+    golden.check("language/barriers.cu", code)
+    golden.check("language/barriers.c", lk.generate_code(mapped, target="c"))
 
 
 def test_barriers_at_the_ends_of_blocks_request_nothing() -> None:
@@ -140,6 +141,8 @@ def test_barriers_at_the_ends_of_blocks_request_nothing() -> None:
     ("for i\n x[i] = 1 {dup=i}\nend", "A block around the statement is over 'i'"),
     ("x[i] = 1 {groups=g}\ny[i] = 1 {conflicts=g}\nx[i] = 2 {groups=g}", "is between two statements of it"),
     ("... nop", "contain no statement"),
+    ("... nop {inames=k}\nx[i] = 1", "'k' is not an iname"),
+    ("... nop {dep=insn}\nx[i] = 1", "'... nop' cannot depend on 'insn'"),
     ("... barrier\nx[i] = 1", "expected one of nop, gbarrier, lbarrier"),
     ("... nop {if=i > 1}\nx[i] = 1", "cannot be read at 'if'"),
     ("x[i] = 1\nif n > 2\n y[i] = 1\n ... lbarrier\n x[i] = 2\nend", "A barrier is in an 'if' block"),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from tests.golden_files import GoldenFiles
 
 ARRAYS = [lk.GlobalArg("a,b,c,y", np.int32), "..."]
 
@@ -27,7 +28,7 @@ def test_the_printed_form_has_the_use() -> None:
     assert "2*f(4*i_outer + i_inner)" in lk.split_iname(ROWS, "i", 4).statements_text
 
 
-def test_one_value_serves_many_readers() -> None:
+def test_one_value_serves_many_readers(golden: GoldenFiles) -> None:
     knl = lk.precompute(ROWS, "f", "i", default_tag=None)
     assert knl.statements_text == ("for f_dim_0\n  f_0[f_dim_0] = sum(j, a[f_dim_0, j]*b[j])  {id=f_0_rule}\nend\n"
                                    "for i, k\n  y[k, i] = 2*f_0[i] + c[k]  {id=insn}\nend")
@@ -37,6 +38,7 @@ def test_one_value_serves_many_readers() -> None:
     np.testing.assert_array_equal(knl(a=a, b=b, c=c).y, 2*(a @ b)[None, :] + c[:, None])
     mapped = lk.split_iname(ROWS, "k", 4, outer_tag="g.0", inner_tag="l.0")
     mapped = lk.precompute(mapped, "f", "i", default_tag="l.0")
+    golden.check("language/rule_with_reduction.cu", lk.generate_code(mapped, target="cuda"))
     np.testing.assert_array_equal(mapped(a=a, b=b, c=c).y, 2*(a @ b)[None, :] + c[:, None])
 
 
