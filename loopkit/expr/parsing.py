@@ -61,6 +61,7 @@ _EXTREMA: Mapping[str, Callable[[Any], Expression]] = {"minimum": p.Min, "maximu
 #: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
     "?": "a choice is written a if condition else b, or if(condition, a, b)",
+    "$": "the uses of a rule have no tags: give some of them another rule, g_two(x) := g(x)",
     "&": _LOGIC, "|": _LOGIC, "!": _LOGIC,
     ";": "each statement is on a line of its own",
     "in": "a loop is written 'for i', and the bounds of i are in a domain"}
@@ -182,6 +183,8 @@ class ExpressionParser(Cursor):
             return self._call(word, at)
         if self.text == ".":
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
+        if self.text == "$":
+            raise self.error("an operator or the end")
         if word in self.known.rules:
             self._check_rule(word, 0, at)
             return p.Call(p.Variable(word), ())
@@ -193,7 +196,13 @@ class ExpressionParser(Cursor):
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
             return _variable(name)
-        index = self._list("]", "a subscript")
+        if self.accept("["):
+            # loopy's a[[i]]: the place in memory, which is the subscript of an array with one axis
+            index = [self.expression()]
+            self.take("]", "']]'")
+            self.take("]", "']]'")
+        else:
+            index = self._list("]", "a subscript")
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
@@ -371,8 +380,8 @@ class ExpressionParser(Cursor):
 def read_number(text: str) -> int | float | complex | TypeCast | str:
     """The value of a literal, or (a string) what would be right instead of it.
 
-    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "1.5f", "3x")]
-    [0.001, 31, 2j, TypeCast('float32', 1.5), 'a product is written 3*x']
+    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "2jf", "1.5f", "3x")]
+    [0.001, 31, 2j, TypeCast('complex64', 2j), TypeCast('float32', 1.5), 'a product is written 3*x']
     """
     match = _NUMBER.fullmatch(text)
     assert match is not None
@@ -389,6 +398,8 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
         return "the largest float64 is 1.797e308"
     if suffix in LITERAL_SUFFIXES:
         return TypeCast(LITERAL_SUFFIXES[suffix], value)
+    if suffix in ("jf", "Jf"):
+        return TypeCast("complex64", value * 1j)
     return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 
