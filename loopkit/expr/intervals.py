@@ -121,7 +121,7 @@ def _shifted(value: Interval, bits: Interval, left: bool) -> Interval:
         # a count that is negative or too large leaves nothing but the sign
         counts = (0, 64) if bits.low < 0 else (min(bits.low, 64), min(bits.high, 64))
         return Interval.around(x >> n for x in ends for n in counts)
-    if bits.low < 0 or bits.high > 64:
+    if bits.low < 0 or bits.high > 63:
         return ANY
     return Interval.around(x << n for x in ends for n in (bits.low, bits.high))
 

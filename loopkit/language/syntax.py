@@ -29,6 +29,7 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
                | "nosync_query" "=" match | "inames" "=" [ "+" ] [ names ] | "dup" "=" copy { ":" copy }
                | "tags" "=" names | "if" "=" condition { ":" condition } | "atomic" | "async"
     copy       = name [ "->" name ]
+    match      = a match expression, as those of within=
     globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
 """
 from __future__ import annotations

@@ -25,6 +25,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.language.names import name_list
+from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reducing_rules import with_calls, with_reductions
@@ -52,7 +53,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     shared memory if threads read each other's elements.
 
     :arg var_name: an array argument or a temporary. ``"a[i, :]"`` selects the accesses with the subscript ``i`` and any
-        second one, and also sweeps the inames of the second one, except those of the grid.
+        second one, and also sweeps the inames of the second one, except those of the grid. If ``i`` was split, it
+        stands for its parts.
     :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
         one element.
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
@@ -90,7 +92,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    name, only = _chosen_accesses(var_name)
+    name, only = _chosen_accesses(kernel, var_name)
     require_known("array", [name], kernel.data)
     kernel, sweep = without_rules(kernel, rules_using(kernel, [name])), name_list(sweep_inames)
     dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
@@ -103,8 +105,10 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         fetch_outer_inames, prefetch_insn_id, within)
 
 
-def _chosen_accesses(text: str) -> tuple[str, tuple[Expression | None, ...]]:
+def _chosen_accesses(kernel: LoopKernel, text: str) -> tuple[str, tuple[Expression | None, ...]]:
     """The name of the array in ``"a"`` or ``"a[i, :]"``, and the subscripts; ``None`` for a colon.
+
+    An iname that a step has split stands for its parts.
 
     :raises ParseError: *text* has another form.
     """
@@ -118,7 +122,18 @@ def _chosen_accesses(text: str) -> tuple[str, tuple[Expression | None, ...]]:
     found = parser.separated(lambda: None if parser.accept(":") else parser.expression())
     parser.take("]", "',' or ']'")
     parser.end()
-    return name.strip(), tuple(found)
+    return name.strip(), tuple(None if e is None else _of_present_inames(kernel, e) for e in found)
+
+
+def _of_present_inames(kernel: LoopKernel, expr: Expression) -> Expression:
+    """*expr* with the parts of inames that ``split_iname`` has replaced."""
+    for step in kernel.history.steps if not variables(expr) <= set(kernel.inames) else ():
+        given = {**dict(zip(("split_iname", "inner_length"), step.args, strict=False)), **dict(step.kwargs)}
+        if step.name == "split_iname" and isinstance(length := given["inner_length"], int):
+            outer, inner = (p.Variable(str(given.get(f"{part}_iname") or f"{given['split_iname']}_{part}"))
+                            for part in ("outer", "inner"))
+            expr = substitute(expr, {str(given["split_iname"]): add(multiply(length, outer), inner)})
+    return expr
 
 
 def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within: str | Collection[str] | None

@@ -17,6 +17,9 @@ def test_one_of_two_accesses() -> None:
     split = lk.split_iname(BODIES, "j", 4)
     other = lk.add_prefetch(split, "x[j_inner + 4*j_outer,:]", "j_inner", default_tag=None)
     assert "(x[i, k] - 2*x_fetch[j_inner, k])**2" in other.statements_text
+    split = lk.split_iname(split, "j_outer", 8, inner_iname="jj")
+    again = lk.add_prefetch(split, "x[j, k]", "j_inner, k", default_tag=None)
+    assert "(x[i, k] - 2*x_fetch[j_inner, k])**2" in again.statements_text
     both = lk.add_prefetch(other, "x[i,:]", default_tag=None, temporary_name="own")
     assert "(own[k] - 2*x_fetch[j_inner, k])**2" in both.statements_text
     x = np.arange(21, dtype=np.int32).reshape(7, 3) % 5
