@@ -34,6 +34,7 @@ from loopkit.expr.indices import index_value, is_of_values
 from loopkit.expr.mappers import alike, array_of, children, subscripts_of, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation, Statement
+from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import same_element
@@ -211,8 +212,8 @@ def _other_writes(taken: _CopyIn, use: _StagedRead, read: _Parts, pairs: Map) ->
 
 
 def _read_elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
-    relation = subscripts_on(points, tuple(subscripts)) if is_known(points, params, *subscripts) \
-        else cells(points.inames, [None]*len(subscripts))
+    relation = subscripts_on(points, tuple(subscripts)) if is_known(points, params, *subscripts) else cells(
+        points.inames, [s if is_quasi_affine(s, points.inames, params) else None for s in subscripts])
     return relation.intersect_domain(points.set)
 
 

@@ -18,6 +18,7 @@ from loopkit.ast.nodes import Block, Define, For, Program
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.intervals import ANY, Interval, interval
 from loopkit.expr.mappers import children, variables
+from loopkit.poly.affine import without_bits
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,10 @@ class _Magnitudes:
             case p.Remainder(numerator=numerator, denominator=int() as divisor):
                 self.value(numerator)
                 return abs(divisor)
+            case p.LeftShift() if (plain := without_bits(expr)) is not None:
+                return self._value(plain)
+            case p.RightShift() | p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor() | p.BitwiseNot():
+                return sum(map(self.value, children(expr))) + 1
             case p.Min(children=parts) | p.Max(children=parts):
                 return max(map(self.value, parts))
             case p.If():

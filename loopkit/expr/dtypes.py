@@ -192,6 +192,10 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case p.FloorDiv() | p.Remainder():
             return _no_complex("floor division" if isinstance(expr, p.FloorDiv) else "remainder",
                                _fold(arithmetic, children(expr), child))
+        case p.LeftShift() | p.RightShift():
+            return _type_of_bits(expr, arithmetic, child)
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor() | p.BitwiseNot():
+            return _type_of_bits(expr, join, child)
         case p.Quotient() | p.Power():
             joined = _fold(arithmetic, children(expr), child)
             divides = isinstance(expr, p.Quotient) or (isinstance(expr.exponent, int) and expr.exponent < 0)
@@ -210,6 +214,21 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return None
         case _:
             return literal_type(expr)
+
+
+def _type_of_bits(expr: Expression, f: Callable[[Type, Type], Type], child: Callable[[Expression], Type | None]
+                  ) -> Type | None:
+    """The type of an operation on bits; :raises TypeInferenceError: an operand is not an integer."""
+    for operand in children(expr):
+        found = child(operand)
+        if found is not None and rank_of(found) > _INT:
+            raise TypeInferenceError(f"'{expr}' operates on bits, and '{operand}' is {resolve(found)}.",
+                                     subject=str(expr), hint=f"convert it: int64({operand})")
+    joined = _fold(f, children(expr), child)
+    if joined is not None and rank_of(joined) > _INT:
+        raise TypeInferenceError(f"The operands of '{expr}' are int64 and uint64, which no integer dtype holds.",
+                                 subject=str(expr), hint="convert one of them: int64(x)")
+    return joined
 
 
 def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -70,6 +70,14 @@ def evaluator(expr: Expression) -> Evaluator:
             return lambda values: combine(part(values) for part in parts)
         case p.FloorDiv() | p.Remainder():
             return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
+        case p.LeftShift() | p.RightShift():
+            return _binary(left_shift if isinstance(expr, p.LeftShift) else right_shift, expr.shiftee, expr.shift)
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+            operation, parts = _OF_BITS[type(expr)], [evaluator(e) for e in children(expr)]
+            return lambda values: reduce(operation, [part(values) for part in parts])
+        case p.BitwiseNot(child=child):
+            inverted = evaluator(child)
+            return lambda values: ~inverted(values)
         case p.Comparison(left=left, operator=op, right=right):
             return _binary(COMPARE[str(op)], left, right)
         case p.If():
@@ -97,6 +105,16 @@ def truncated_remainder(a: int, b: int) -> int:
     return a - b*truncated_quotient(a, b)
 
 
+def left_shift(a: int, bits: int) -> int:
+    """``a << bits`` of numpy's int64: 0 if *bits* is not a place of 64 bits."""
+    return a << bits if 0 <= bits < 64 else 0
+
+
+def right_shift(a: int, bits: int) -> int:
+    """``a >> bits`` of numpy's int64: the sign if *bits* is not a place of 64 bits."""
+    return a >> (bits if 0 <= bits < 64 else 64)
+
+
 def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:
     """``(n, c)`` where *expr* is the variable ``n`` plus the integer ``c``, else ``None``."""
     terms = expr.children if isinstance(expr, p.Sum) else (expr,)
@@ -114,6 +132,9 @@ _OF_SEVERAL: Mapping[type, Callable[[Iterable[int]], int]] = {
     p.Sum: sum, p.Product: math.prod, p.Min: min, p.Max: max,
     p.LogicalAnd: lambda parts: int(all(parts)), p.LogicalOr: lambda parts: int(any(parts)),
     p.LogicalNot: lambda parts: int(not any(parts))}
+
+_OF_BITS: Mapping[type, Callable[[int, int], int]] = {
+    p.BitwiseAnd: operator.and_, p.BitwiseOr: operator.or_, p.BitwiseXor: operator.xor}
 
 _DIVISIONS: Mapping[type, Callable[[int, int], int]] = {
     TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,

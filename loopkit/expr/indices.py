@@ -68,11 +68,13 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
                     and of_dtype(given).holds(expr.child):
                 return expr.child
             return TypeCast(index.name, expr)
-        case p.Sum() | p.Product() | p.Power(exponent=int()) | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
+        case p.Sum() | p.Product() | p.Power(exponent=int()) | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot() \
+                | p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor() | p.BitwiseNot():
             return map_children(expr, convert)
         case p.If(condition=condition):
             return map_children(expr, lambda e: exact(e) if e is condition else convert(e))
-        case p.FloorDiv() | p.Remainder() | p.Min() | p.Max() | p.Comparison() | p.Call() | p.Power():
+        case p.FloorDiv() | p.Remainder() | p.Min() | p.Max() | p.Comparison() | p.Call() | p.Power() \
+                | p.LeftShift() | p.RightShift():
             return expr if is_of_values(expr, typed) else map_children(expr, exact)
         case _:
             return expr

@@ -61,6 +61,8 @@ def is_linear(expr: Expression) -> bool:
             return sum(bool(variables(f)) for f in factors) <= 1 and all(map(is_linear, factors))
         case p.Power():
             return not variables(expr)
+        case p.LeftShift(shiftee=shifted, shift=bits):
+            return is_linear(shifted) and not variables(bits)
         case p.Subscript():
             return True
         case _:
@@ -96,6 +98,10 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
         case p.Remainder(denominator=denominator):
             b = of(denominator)
             return Interval(min(b.low + 1, 0), max(b.high - 1, 0))
+        case p.LeftShift(shiftee=shifted, shift=bits) | p.RightShift(shiftee=shifted, shift=bits):
+            return _shifted(of(shifted), of(bits), isinstance(expr, p.LeftShift))
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor() | p.BitwiseNot():
+            return _interval_of_bits(expr, list(map(of, children(expr))))
         case p.Min() | p.Max():
             extreme, each = min if isinstance(expr, p.Min) else max, list(map(of, expr.children))
             return Interval(extreme(x.low for x in each), extreme(x.high for x in each))
@@ -107,6 +113,29 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
             return ANY
         case _:
             return leaf(expr)
+
+
+def _shifted(value: Interval, bits: Interval, left: bool) -> Interval:
+    ends = (value.low, value.high)
+    if not left:
+        # a count that is negative or too large leaves nothing but the sign
+        counts = (0, 64) if bits.low < 0 else (min(bits.low, 64), min(bits.high, 64))
+        return Interval.around(x >> n for x in ends for n in counts)
+    if bits.low < 0 or bits.high > 63:
+        return ANY
+    return Interval.around(x << n for x in ends for n in (bits.low, bits.high))
+
+
+def _interval_of_bits(expr: Expression, each: list[Interval]) -> Interval:
+    """The interval of an operation on the bits of values in the intervals *each*."""
+    if isinstance(expr, p.BitwiseNot):
+        return Interval(~each[0].high, ~each[0].low)
+    natural = [x.high for x in each if x.low >= 0]
+    if isinstance(expr, p.BitwiseAnd) and natural:
+        return Interval(0, min(natural))
+    # no bit is above the highest bit of an operand, but for those of the sign
+    bound = 2**max(max(x.high, ~x.low).bit_length() for x in each)
+    return Interval(0 if len(natural) == len(each) else -bound, bound - 1)
 
 
 #: Functions that are never below 0.

@@ -5,7 +5,7 @@ Unchanged subtrees are shared, never copied.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 
@@ -19,9 +19,11 @@ from loopkit.poly.piecewise import is_affine_condition
 _OPERANDS: Mapping[type, tuple[str, ...]] = {
     p.Variable: (), Neutral: (), Reduction: ("expr",), p.Call: ("parameters",), p.Subscript: ("aggregate", "index"),
     p.Comparison: ("left", "right"), p.Power: ("base", "exponent"), p.If: ("condition", "then", "else_"),
-    **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr), ("children",)),
+    **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr, p.BitwiseAnd, p.BitwiseOr,
+                     p.BitwiseXor), ("children",)),
+    **dict.fromkeys((p.LeftShift, p.RightShift), ("shiftee", "shift")),
     **dict.fromkeys((p.Quotient, p.FloorDiv, p.Remainder), ("numerator", "denominator")),
-    **dict.fromkeys((p.LogicalNot, TypeCast), ("child",))}
+    **dict.fromkeys((p.LogicalNot, p.BitwiseNot, TypeCast), ("child",))}
 
 
 class _Fields(dict[type, tuple[tuple[str, ...], tuple[str, ...]]]):
@@ -86,6 +88,26 @@ def alike(a: Expression, b: Expression) -> bool:
         return False
     operands, every = _FIELDS[type(a)]
     return all(getattr(a, name) == getattr(b, name) for name in every if name not in operands)
+
+
+def arguments_of(pattern: Expression, names: Sequence[str], expr: Expression) -> tuple[Expression, ...] | None:
+    """The parts of *expr* in the places of *names*, if it has the form of *pattern* but for these; else ``None``.
+
+    >>> x, y, s = map(p.Variable, "xys")
+    >>> arguments_of(2*p.Subscript(x, s), ["s"], 2*p.Subscript(x, y + 1))
+    (Sum((Variable('y'), 1)),)
+    """
+    found: dict[str, Expression] = {}
+
+    def matches(a: Expression, b: Expression, bound: frozenset[str]) -> bool:
+        if isinstance(a, p.Variable) and a.name in names:
+            # a part with an iname that a reduction binds has no value outside of it
+            return found.setdefault(a.name, b) == b and bound.isdisjoint(variables(b))
+        if not alike(a, b):
+            return a == b
+        inner = bound.union(a.inames) if isinstance(a, Reduction) else bound
+        return all(matches(c, d, inner) for c, d in zip(children(a), children(b), strict=True))
+    return tuple(found[x] for x in names) if matches(pattern, expr, frozenset()) else None
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:
@@ -153,6 +175,12 @@ def called(expr: Expression) -> frozenset[str]:
 def has_reduction(expr: Expression) -> bool:
     """Is there a :class:`~loopkit.expr.nodes.Reduction` in *expr*?"""
     return isinstance(expr, Reduction) or any(map(has_reduction, children(expr)))
+
+
+def without_declared_domains(expr: Expression) -> Expression:
+    """*expr* with its reductions as a kernel has them, whose statements have the domains."""
+    new = map_children(expr, without_declared_domains) if has_reduction(expr) else expr
+    return Reduction(new.operation, new.inames, new.expr) if isinstance(new, Reduction) and new.declared else new
 
 
 def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expression:

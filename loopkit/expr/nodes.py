@@ -130,7 +130,12 @@ def negated(expr: Expression) -> Expression:
 
 # The text of expressions in the kernel language, which the parser reads back
 
-_LOWEST, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER, _ATOM = range(10)
+_LOWEST, _OR, _AND, _NOT, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT, _UNARY, _POWER, _ATOM = \
+    range(14)
+#: The operators of integers' bits, with their precedence.
+_BITS: Mapping[type, tuple[str, int]] = {
+    p.BitwiseOr: ("|", _BIT_OR), p.BitwiseXor: ("^", _BIT_XOR), p.BitwiseAnd: ("&", _BIT_AND),
+    p.LeftShift: ("<<", _SHIFT), p.RightShift: (">>", _SHIFT)}
 
 
 def to_text(expr: Expression) -> str:
@@ -165,7 +170,15 @@ def _text_and_precedence(expr: Expression) -> tuple[str, int]:
         case p.Power():
             return f"{_at(expr.base, _ATOM)}**{_exponent(expr.exponent)}", _POWER
         case p.Comparison():
-            return f"{_at(expr.left, _SUM)} {expr.operator} {_at(expr.right, _SUM)}", _COMPARISON
+            return f"{_at(expr.left, _BIT_OR)} {expr.operator} {_at(expr.right, _BIT_OR)}", _COMPARISON
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+            operator, own = _BITS[type(expr)]
+            return f" {operator} ".join([_at(c, own + (k > 0)) for k, c in enumerate(expr.children)]), own
+        case p.LeftShift() | p.RightShift():
+            operator, own = _BITS[type(expr)]
+            return f"{_at(expr.shiftee, own)} {operator} {_at(expr.shift, own + 1)}", own
+        case p.BitwiseNot():
+            return f"~{_at(expr.child, _UNARY)}", _UNARY
         case p.LogicalAnd(children=children):
             return " and ".join(_at(c, _NOT) for c in children), _AND
         case p.LogicalOr(children=children):

@@ -21,7 +21,8 @@ from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_d
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
-_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
+(_IF, _OR, _AND, _NOT, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT, _UNARY,
+ _POWER) = range(1, 14)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
@@ -36,6 +37,10 @@ class BinaryOperator(NamedTuple):
 BINARY: Mapping[str, BinaryOperator] = {
     "or": BinaryOperator(_OR, _OR, partial(onto, p.LogicalOr)),
     "and": BinaryOperator(_AND, _AND, partial(onto, p.LogicalAnd)),
+    "|": BinaryOperator(_BIT_OR, _BIT_OR, lambda left, right: p.BitwiseOr((left, right))),
+    "^": BinaryOperator(_BIT_XOR, _BIT_XOR, lambda left, right: p.BitwiseXor((left, right))),
+    "&": BinaryOperator(_BIT_AND, _BIT_AND, lambda left, right: p.BitwiseAnd((left, right))),
+    "<<": BinaryOperator(_SHIFT, _SHIFT, p.LeftShift), ">>": BinaryOperator(_SHIFT, _SHIFT, p.RightShift),
     "+": BinaryOperator(_SUM, _SUM, partial(onto, p.Sum)),
     "-": BinaryOperator(_SUM, _SUM, lambda left, right: onto(p.Sum, left, negated(right))),
     "*": BinaryOperator(_PRODUCT, _PRODUCT, partial(onto, p.Product)),
@@ -48,13 +53,16 @@ _MOST_DIGITS = 1000
 _NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
 
-_CHOICE = "a choice is written if(condition, a, b)"
 _LOGIC = "conditions are joined by and, or, not"
-_BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
+
+#: loopy's names for the smaller and the larger of two values.
+_EXTREMA: Mapping[str, Callable[[Any], Expression]] = {"minimum": p.Min, "maximum": p.Max}
 
 #: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
-    "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
+    "?": "a choice is written a if condition else b, or if(condition, a, b)",
+    "$": "the uses of a rule have no tags: give some of them another rule, g_two(x) := g(x)",
+    "&": _LOGIC, "|": _LOGIC, "!": _LOGIC,
     ";": "each statement is on a line of its own",
     "in": "a loop is written 'for i', and the bounds of i are in a domain"}
 
@@ -106,10 +114,7 @@ class ExpressionParser(Cursor):
     _bound: list[tuple[str, int]] = field(default_factory=list)
 
     def foreign(self, at: int) -> str | None:
-        text = self.tokens[at].text
-        if text in ("<", ">") and at and self.tokens[at - 1].text == text:
-            return _BITS
-        return _ELSEWHERE.get(text)
+        return _ELSEWHERE.get(self.tokens[at].text)
 
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
@@ -125,9 +130,18 @@ class ExpressionParser(Cursor):
             elif operator in BINARY and floor < BINARY[operator].binding:
                 self.at += 1
                 left = BINARY[operator].node(left, self.expression(BINARY[operator].right))
+            elif operator == "if" and floor < _IF:
+                left = self._choice(left)
             else:
                 self._depth -= 1
                 return left
+
+    def _choice(self, then: Expression) -> p.If:
+        """``then if condition else otherwise``, like Python."""
+        self.at += 1
+        condition = self.expression(_IF)
+        self.take("else", "'else': a if condition else b")
+        return p.If(condition, then, self.expression())
 
     def _comparisons(self, left: Expression) -> Expression:
         """``a < b <= c`` as ``a < b and b <= c``, like Python."""
@@ -155,9 +169,9 @@ class ExpressionParser(Cursor):
                 raise self.error("')'", hint="there are no tuples of values")
             self.take(")", "')' or an operator")
             return value
-        if self.accept("-", "+"):
+        if self.accept("-", "+", "~"):
             value = self.expression(_UNARY - 1)
-            return negated(value) if text == "-" else value
+            return negated(value) if text == "-" else p.BitwiseNot(value) if text == "~" else value
         raise self.error("an expression")
 
     def _word(self, word: str, floor: int) -> Expression:
@@ -169,6 +183,8 @@ class ExpressionParser(Cursor):
             return self._call(word, at)
         if self.text == ".":
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
+        if self.text == "$":
+            raise self.error("an operator or the end")
         if word in self.known.rules:
             self._check_rule(word, 0, at)
             return p.Call(p.Variable(word), ())
@@ -180,7 +196,13 @@ class ExpressionParser(Cursor):
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
             return _variable(name)
-        index = self._list("]", "a subscript")
+        if self.accept("["):
+            # loopy's a[[i]]: the place in memory, which is the subscript of an array with one axis
+            index = [self.expression()]
+            self.take("]", "']]'")
+            self.take("]", "']]'")
+        else:
+            index = self._list("]", "a subscript")
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
@@ -215,12 +237,23 @@ class ExpressionParser(Cursor):
         operations = self.known.operations
         if name in operations:
             return self._reduction(name, at)
-        if name == "reduce":
+        if name in ("reduce", "simul_reduce"):
             operation = self.name("a reduction: " + ", ".join(operations))
             if operation not in operations:
                 raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
             return self._reduction(operation, at, needed=True)
+        if name in _EXTREMA and name not in self.known.rules:
+            values = self._list(")", "an argument")
+            self._check_arity("function", name, 2, len(values), at)
+            return _EXTREMA[name](tuple(values))
+        if name == "cse" and name not in self.known.rules:
+            # loopy's mark of a value to compute once, with a name for it: C compilers find such values
+            value = self.expression()
+            if self.accept(","):
+                self.name("a name for the value")
+            self.take(")", "',' or ')'")
+            return value
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
         arguments = [] if self.accept(")") else self._list(")", "an argument")
@@ -278,6 +311,8 @@ class ExpressionParser(Cursor):
             inames = self._iname_list()
             first = self.at - 1
             arguments = [self._last_argument()]
+            if not inames:
+                return arguments[0]             # one operand, with nothing to combine it with
         else:
             arguments = self._list(")", "an argument")
             bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
@@ -294,26 +329,30 @@ class ExpressionParser(Cursor):
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
 
     def _at_name_tuple(self) -> bool:
-        """Are the next tokens ``(i, j),``?"""
-        tokens, end = self.tokens, self.at + 2
-        if self.text != "(" or tokens[self.at + 1].kind != "name":
+        """Are the next tokens ``(i, j),``, ``(i,),`` or ``(),``?"""
+        tokens, end = self.tokens, self.at + 1
+        if self.text != "(":
             return False
-        while tokens[end].text == "," and tokens[end + 1].kind == "name":
+        while tokens[end].kind == "name" and tokens[end + 1].text == ",":
             end += 2
-        return end > self.at + 2 and tokens[end].text == ")" and tokens[end + 1].text == ","
+        if end > self.at + 1 and tokens[end].kind == "name":
+            end += 1
+        return tokens[end].text == ")" and tokens[end + 1].text == ","
 
     def _iname_list(self) -> tuple[str, ...]:
         """``[i, j]`` or ``(i, j)``."""
         closer = "]" if self.text == "[" else ")"
         inames: list[str] = []
-        while not inames or self.text == ",":
-            self.at += 1
+        self.at += 1
+        while self.text != closer:
             name = self.name("an iname")
             if name not in self.known.inames:
                 raise self._unknown("iname", name, self.known.inames, self.at - 1)
             if name in inames:
                 raise self.error("an iname that is not in the list yet", at=self.at - 1)
             inames.append(name)
+            if not self.accept(","):
+                break
         self.take(closer, f"',' or '{closer}'")
         return tuple(inames)
 
@@ -341,8 +380,8 @@ class ExpressionParser(Cursor):
 def read_number(text: str) -> int | float | complex | TypeCast | str:
     """The value of a literal, or (a string) what would be right instead of it.
 
-    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "1.5f", "3x")]
-    [0.001, 31, 2j, TypeCast('float32', 1.5), 'a product is written 3*x']
+    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "2jf", "1.5f", "3x")]
+    [0.001, 31, 2j, TypeCast('complex64', 2j), TypeCast('float32', 1.5), 'a product is written 3*x']
     """
     match = _NUMBER.fullmatch(text)
     assert match is not None
@@ -359,6 +398,8 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
         return "the largest float64 is 1.797e308"
     if suffix in LITERAL_SUFFIXES:
         return TypeCast(LITERAL_SUFFIXES[suffix], value)
+    if suffix in ("jf", "Jf"):
+        return TypeCast("complex64", value * 1j)
     return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 

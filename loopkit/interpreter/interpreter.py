@@ -84,6 +84,8 @@ class Evaluator:
                 return np.bool_(any(self._value(c, names) for c in expr.children))
             case p.LogicalNot(child=child):
                 return np.bool_(not self._value(child, names))
+            case p.BitwiseNot(child=child):
+                return self._typed(expr, ~converted(self._value(child, names), _computed_in(self._type(expr))))
             case p.Comparison(left=left, operator=op, right=right):
                 return self._compared(str(op), left, right, names)
             case TypeCast(child=child):
@@ -177,7 +179,8 @@ def _power(base: Any, exponent: Any) -> Any:
 _OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
     p.Sum: operator.add, p.Product: operator.mul, p.Quotient: operator.truediv, p.FloorDiv: operator.floordiv,
     p.Remainder: operator.mod, TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
-    p.Power: _power, p.Min: np.fmin, p.Max: np.fmax}
+    p.Power: _power, p.Min: np.fmin, p.Max: np.fmax, p.LeftShift: np.left_shift, p.RightShift: np.right_shift,
+    p.BitwiseAnd: operator.and_, p.BitwiseOr: operator.or_, p.BitwiseXor: operator.xor}
 
 
 def _by_python(f: Callable[..., float]) -> Callable[..., Any]:

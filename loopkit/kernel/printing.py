@@ -9,7 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -17,8 +16,9 @@ from pymbolic.typing import Expression
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.folding import folded, with_uses
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
+from loopkit.kernel.statement import Statement, owner, with_expressions
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
@@ -52,7 +52,7 @@ def kernel_text(knl: LoopKernel) -> str:
 def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
     """The lines of each section of the printed *knl*; some sections have none."""
     domains, conditions = _domains(knl)
-    printer = _Printer(knl, *_folded(knl), conditions)
+    printer = _Printer(knl, *folded(knl), conditions)
     declared = [t for t in knl.temporaries.values() if t.name not in printer.values and not _declared_inline(t)]
     return {"TEMPORARIES": [*map(_datum, declared)],
             "ASSUMPTIONS": [*filter(None, [params_text(knl.assumptions)])],
@@ -70,14 +70,14 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
-        printer = _Printer(knl, *_folded(knl), _domains(knl)[1])
+        printer = _Printer(knl, *folded(knl), _domains(knl)[1])
         return "\n".join(printer.lines(printer.shown_tree()))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
     """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions."""
     with bounded(f"reading kernel '{knl.name}'"):
-        printer = _Printer(knl, *_folded(knl), {})
+        printer = _Printer(knl, *folded(knl), {})
         shown = [knl.statement_by_id[s] for s in leaves(printer.shown_tree())]
     return tuple(with_expressions(s, printer.written_out) for s in shown)
 
@@ -171,40 +171,6 @@ def _flat_index(index: Expression) -> Expression:
     return add(index) if isinstance(index, p.Sum) and any(isinstance(c, p.Sum) for c in index.children) else index
 
 
-def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
-    """The reductions that are expressions again, by accumulator; of others, by update, the inames that are folded.
-
-    A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
-    around its update that hold nothing else are folded.
-    """
-    nodes = {r.accumulator: r for r in knl.reductions.values()
-             if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
-    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts_of_reduction(nodes, r))) != r.inames}
-    nodes = {a: r for a, r in nodes.items() if r.update not in inner}
-
-    @cache
-    def value(accumulator: str) -> Expression:
-        node = nodes[accumulator]
-        operand = knl.statement_by_id[node.update].expression
-        return Reduction(node.operation, node.inames, substitute(
-            operand, {a: value(a) for a in nodes if a in variables(operand)}))
-    return {a: value(a) for a in nodes}, inner
-
-
-def _parts_of_reduction(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
-    """The init and the update of a reduction and of those in its operand."""
-    inside = (_parts_of_reduction(nodes, r) for r in nodes.values() if r.final == node.update)
-    return frozenset({node.init, node.update}).union(*inside)
-
-
-def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
-    """The inames of a reduction whose loops around the update hold nothing but the parts *own*."""
-    path = knl.paths[node.update]
-    alone = {step.iname for i, step in enumerate(path)
-             if all(s in own for s, other in knl.paths.items() if other[:i + 1] == path[:i + 1])}
-    return tuple(x for x in node.inames if x in alone)
-
-
 @dataclass(frozen=True)
 class _Printer:
     """Prints the order tree.
@@ -221,8 +187,7 @@ class _Printer:
     declared: set[str] = field(default_factory=set)
 
     def written_out(self, expr: Expression) -> Expression:
-        names = variables(expr)
-        return substitute(expr, {a: v for a, v in self.values.items() if a in names})
+        return with_uses(self.knl, substitute(expr, self.values))
 
     def shown_tree(self) -> Tree:
         """The order tree without the statements and loops of reductions that are expressions."""
@@ -243,7 +208,11 @@ class _Printer:
             case Leaf(statement):
                 yield self._statement(self.knl.statement_by_id[statement])
             case Seq(children):
-                for child in children:
+                inside = [frozenset(map(owner, leaves(child))) for child in children] if self.knl.barriers else []
+                for k, child in enumerate(children):
+                    yield from dict.fromkeys(
+                        f"... {b.kind[0]}barrier" for b in self.knl.barriers
+                        if b.second in inside[k] and any(b.first in before for before in inside[:k]))
                     yield from self.lines(child)
             case Barrier(serves):
                 yield f"... {tree.title}" + (f"  # {', '.join(serves)}" if serves else "")

@@ -81,6 +81,11 @@ class Statement(Shown):
         return array_of(self.assignee)
 
 
+def owner(statement_id: str) -> str:
+    """The id of the statement that *statement_id* belongs to: itself, or for ``S.k.init`` the statement ``S``."""
+    return statement_id.split(".")[0]
+
+
 def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:
     """*statement* with *f* applied to all of its expressions."""
     assignee = f(statement.assignee)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate, takewhile
@@ -97,10 +97,21 @@ class Domains:
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
 
+    def add_copies(self, copies: Mapping[str, str]) -> None:
+        """Add copies of inames, each after its iname; copies of inames that depend on each other do so too."""
+        own = [d.renamed(copies) for d in self.domains if not copies.keys().isdisjoint(d.inames)]
+        self.domains += tuple(own)
+        parents: dict[str, frozenset[str]] = {}
+        for x, above in self.parents.items():
+            parents[x] = above
+            if x in copies:
+                parents[copies[x]] = frozenset(copies.get(y, y) for y in above)
+        self.parents = parents
+
     def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
-        """The domains of *inames*, including those that reductions declare by the texts *inline*."""
+        """The domains of *inames*, those without inames, and those that reductions declare by the texts *inline*."""
         every = (*self.domains, *(self.inline[text] for text in inline))
-        return [d for d in every if not set(inames).isdisjoint(d.inames)]
+        return [d for d in every if not d.inames or not set(inames).isdisjoint(d.inames)]
 
     def bounds(self, inames: Iterable[str], inline: Iterable[str] = ()) -> frozenset[str]:
         """The inames, sizes and temporaries that the domains of *inames* depend on."""
@@ -148,6 +159,10 @@ def read_domains(domains: str | Iterable[str]) -> Domains:
         if k in around:
             raise source.error(starts[k], f"The domain of '{read[k].inames[0]}' depends on itself.",
                                "bounds in inames of other domains")
+        if not read[k].inames and (bound := owner.keys() & read[k].params):
+            raise source.error(starts[k] + _place(texts[k], min(bound)), "A domain without inames restricts all "
+                               f"statements, and '{min(bound)}' is an iname.", "a condition on sizes",
+                               hint=f"a domain with '{min(bound)}', or 'if' in the instructions")
         above: frozenset[str] = frozenset()
         for name in read[k].params:
             if name in owner:
@@ -227,31 +242,21 @@ class _DomainParser(Cursor):
             if not self.accept("->"):
                 raise self.error(
                     "'->'", hint="parameters are before an arrow, and inames in braces: [n] -> { [i] : ... }")
-        first = self.at
         if not self.accept("{"):
             raise self.error("'{'", hint="a domain is in braces: { [i] : 0 <= i < n }")
-        self.separated(self.piece, ";")
+        pieces = self.separated(self.piece, ";")
         if self.text != "}" or self.tokens[self.at + 1].text:
             raise self.fault(*self.conditions)
-        return self.source.text[self.tokens[first].start + 1:self.tokens[self.at].start]
+        return ";".join(pieces)
 
-    def piece(self) -> None:
-        """Step over one piece of a union, whatever its condition."""
-        if self.text != "[":
-            of_name = self.kind == "name" and self.tokens[self.at + 1].text == "["
-            raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
-                             "inames are in brackets, and their conditions after a colon: { [i] : 0 <= i < n }")
-        first = self.at + 1
-        found = tuple(self.bracket("an iname"))
-        for i, name in enumerate(found):
-            fault = names.fault(name) or ("is named twice" if name in found[:i] else None)
-            if fault is not None:
-                raise self.error(names.another(name), at=first + 2*i, message=f"The iname '{name}' {fault}.")
-        listed = f"[{', '.join(found)}]"
-        if self.inames not in (None, found):
-            raise self.error(f"[{', '.join(self.inames or ())}]", at=first,
-                             message="The pieces of a union have different inames.")
-        self.inames = found
+    def piece(self) -> str:
+        """Step over one piece of a union, whatever its condition; its text, with the brackets of no inames."""
+        start = self.tokens[self.at].start
+        missing = "[] " if self.text == ":" else ""
+        if not missing:
+            self.tuple_of_inames()
+        else:
+            self.unite(())
         if self.accept(":"):
             if self.text == ":":
                 raise self.error("a condition", message="There are two colons.")
@@ -263,7 +268,30 @@ class _DomainParser(Cursor):
             raise self.error(
                 "':'", hint="inames that the bounds depend on are before the braces: [i] -> { [j] : ... }")
         elif self.text not in ("}", ";", ""):
+            listed = f"[{', '.join(self.inames or ())}]"
             raise self.error("':'", message=f"The ':' after {listed} is missing.", hint=f"{{ {listed} : ... }}")
+        return missing + self.source.text[start:self.tokens[self.at].start]
+
+    def tuple_of_inames(self) -> None:
+        """Step over the inames of a piece."""
+        if self.text != "[":
+            of_name = self.kind == "name" and self.tokens[self.at + 1].text == "["
+            raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
+                             "inames are in brackets, and their conditions after a colon: { [i] : 0 <= i < n }")
+        first = self.at + 1
+        found = tuple(self.bracket("an iname"))
+        for i, name in enumerate(found):
+            fault = names.fault(name) or ("is named twice" if name in found[:i] else None)
+            if fault is not None:
+                raise self.error(names.another(name), at=first + 2*i, message=f"The iname '{name}' {fault}.")
+        self.unite(found, first)
+
+    def unite(self, found: tuple[str, ...], at: int | None = None) -> None:
+        """Take *found*, at the token *at*, as the inames of a piece; :raises ParseError: other pieces have others."""
+        if self.inames not in (None, found):
+            raise self.error(f"[{', '.join(self.inames or ())}]", at=at,
+                             message="The pieces of a union have different inames.")
+        self.inames = found
 
     def bracket(self, what: str) -> list[str]:
         """Step over names in brackets, each *what*."""

@@ -21,6 +21,7 @@ from loopkit.language.program import (
     Assignment,
     ForBlock,
     IfBlock,
+    Marker,
     Mention,
     ParsedProgram,
     ProgramNode,
@@ -83,7 +84,7 @@ Gains = Mapping[ProgramPart, frozenset[str]]
 def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[str]) -> Gains:
     """The largest solution: starts from *every* iname and removes some until all parts agree."""
     # {inames=} excludes further inames
-    readers = [part for part in parts if part.reads and part.node.options.inames is None]
+    readers = [part for part in parts if part.reads and not part.node.options.inames.alone]
     gained = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers, every | {_UNBOUND})
     while True:
         before = dict(gained)
@@ -120,9 +121,11 @@ def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNo
             inames = frozenset(token.text for token in node.inames)
             yield from _parts(rules, temporaries, node.body, around | inames, opened | inames, above)
             continue
+        if isinstance(node, Marker):
+            continue
         every = [rules.expanded(e, node.start, only_reducing=True) for e in node.parts]
         mentions = frozenset(mention for e in every for mention in rules.mentions(e))
-        listed = around.union(token.text for token in node.options.inames or ())
+        listed = around.union(token.text for token in node.options.inames.listed)
         own = rules.domains.ancestors(listed | rules.free_inames(mentions))
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
         part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
-from loopkit.expr.mappers import has_reduction
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import without_declared_domains
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
@@ -21,7 +24,9 @@ from loopkit.language.arguments import Declared, find_temporaries, read_declarat
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
+from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
+from loopkit.language.queries import with_queried_statements
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
@@ -80,7 +85,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         operations = _operations(reductions, read)
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
                                 operations.keys())
-        if not program.body:
+        if not assignments(program.body):
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
     for suspicion in suspicions(knl, read.parents, declared):
@@ -112,7 +117,11 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
 def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
               options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
+    for read in sorted(x for d in domains.domains if not d.inames for x in temporaries.keys() & d.params):
+        raise PreconditionError(f"A domain without inames restricts all statements, and '{read}' is a temporary.",
+                                subject=read, hint=f"an 'if' block after the statement that writes '{read}'")
     rules = read_rules(program, domains)
+    program = with_private_inames(program, rules)
     arguments, known = resolve(program, declared, temporaries, domains)
     names = {*(a.name for a in arguments), *temporaries, *rules.known, name}
     for operation in operations:
@@ -128,15 +137,18 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
         statements=tuple(reductions.statements), tree=tree, derived=None,
-        given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
-        operations=operations,
+        given_pairs=given(tree, maker.blocks), barriers=tuple(dict.fromkeys(maker.barriers)),
+        reductions=reductions.nodes, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
-        substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
+        substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
+                       for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
+    kernel = with_queried_statements(kernel, program, ids)
+    require_barriers_in_place(kernel)
     shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, {ids.of[node.start] for node in assignments(program.body)
-                                               if node.options.inames is not None})
+                                               if node.options.inames.alone})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))

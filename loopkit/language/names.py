@@ -45,8 +45,8 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
               for lead in ("", "c") for end in ("", "f")]
 
 #: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
-_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
-                     r"_[iufc]\d+|make_complex(64|128)")
+_HELPER = re.compile(r"(floor_div|floor_mod|int_power|shift_(left|right)|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi"
+                     r"|power\d+)_[iufc]\d+|make_complex(64|128)")
 
 #: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
 _MATH = """
@@ -60,7 +60,7 @@ LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
 #: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
-_CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
+_CALLED = frozenset({*REDUCTIONS, "reduce", "simul_reduce", "cast"}) - {"min", "max"}
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
                       *_FUNCTIONS])

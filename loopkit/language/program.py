@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
-from loopkit.expr.mappers import called, children, has_reduction, subexpressions, variables
+from loopkit.expr.mappers import called, children, conjunction, has_reduction, subexpressions, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
@@ -20,21 +20,47 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh_names
 
+#: The kinds of tokens that are a match expression, the beginning of an id, and a claim about launches only.
+QUERY, PREFIX, GLOBAL = "query", "prefix", "global"
+
+
+@dataclass(frozen=True)
+class InameOptions:
+    """The options of a statement that concern its inames.
+
+    :ivar listed: further inames of the statement.
+    :ivar alone: it inherits no inames from temporaries.
+    :ivar private: inames of which the statement gets a copy, each with the name of the copy, or ``""`` for a new name.
+    """
+
+    listed: tuple[Token, ...] = ()
+    alone: bool = False
+    private: tuple[tuple[Token, str], ...] = ()
+
 
 @dataclass(frozen=True)
 class InstructionOptions:
-    """The options in the braces after an assignment; with *inames*, even if empty, the statement inherits no inames.
+    """The options in the braces after an assignment.
 
-    :ivar dep: globs of statement ids; so is *nosync*.
+    :ivar id: its id; a token of the kind :data:`PREFIX` is the beginning of one.
+    :ivar dep: globs of statement ids, and match expressions as tokens of the kind :data:`QUERY`; so is *nosync*.
     """
 
-    id: str | None = None
+    id: Token | None = None
     dep: tuple[Token, ...] = ()
     nosync: tuple[Token, ...] = ()
-    inames: tuple[Token, ...] | None = None
+    inames: InameOptions = InameOptions()
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
     instructions: tuple[Instruction, ...] = ()
+
+    def under(self, defaults: InstructionOptions) -> InstructionOptions:
+        """These options with the *defaults* of a ``with`` block around the statement."""
+        conditions = [e for e in (defaults.condition, self.condition) if e is not None]
+        return replace(self, id=self.id or defaults.id, dep=(*defaults.dep, *self.dep), tags=defaults.tags | self.tags,
+                       inames=replace(self.inames, listed=(*defaults.inames.listed, *self.inames.listed),
+                                      alone=self.inames.alone or defaults.inames.alone),
+                       condition=conjunction(conditions) if conditions else None)
 
 
 @dataclass(frozen=True)
@@ -88,7 +114,25 @@ class IfBlock:
         return (self.condition,)
 
 
-ProgramNode = Assignment | ForBlock | IfBlock
+#: The kinds of requested barriers, by their names in the text.
+BARRIERS = {"gbarrier": "global", "lbarrier": "local"}
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A statement without effect: ``... nop``, ``... gbarrier`` or ``... lbarrier``.
+
+    Others may name it in ``dep=``, which means the statements that it names itself.
+    """
+
+    uses: ClassVar[tuple[NameUse, ...]] = ()
+
+    start: int
+    kind: str
+    options: InstructionOptions
+
+
+ProgramNode = Assignment | ForBlock | IfBlock | Marker
 
 
 def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
@@ -129,21 +173,23 @@ class Ids:
     """The ids of a program's statements, and the statements that ``dep=`` and ``nosync=`` name by them.
 
     :ivar of: the id of the assignment at each place.
-    :ivar places: the place of each id.
+    :ivar places: the place of each id; those of *markers* too.
     """
 
     source: Source
     of: dict[int, str]
     places: dict[str, int]
+    markers: dict[str, Marker] = field(default_factory=dict)
 
-    def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def earlier(self, node: Assignment | IfBlock | Marker) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
         :raises ParseError: it comes after *node*; statements run in textual order.
         """
-        own, found = self.of.get(node.start), set[str]()
-        for pattern in node.options.dep:
+        own = f"... {node.kind}" if isinstance(node, Marker) else self.of.get(node.start)
+        found = set[str]()
+        for pattern in (token for token in node.options.dep if token.kind != QUERY):
             matches = self._matches(pattern)
             before = {x for x in matches if self.places[x] < node.start}
             if not before:
@@ -151,13 +197,24 @@ class Ids:
                 raise self.source.error(pattern.start, f"'{own}' cannot depend on '{later}', which is not "
                                         "above it: statements run in textual order.", "an earlier statement",
                                         hint=f"write '{later}' above it" if later != own else None)
-            found |= before
+            for x in before:
+                found |= self.earlier(self.markers[x]) if x in self.markers else {x}
         return frozenset(found)
+
+    def queries(self, node: Assignment | Marker) -> Iterator[Token]:
+        """The match expressions of ``dep_query=`` of *node*, and of the markers that it names in ``dep=``."""
+        for token in node.options.dep:
+            if token.kind == QUERY:
+                yield token
+                continue
+            for x in self._matches(token):
+                if x in self.markers and self.places[x] < node.start:
+                    yield from self.queries(self.markers[x])
 
     def others(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
-        return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)
-                         if x != self.of.get(node.start))
+        return frozenset(x for pattern in node.options.nosync if pattern.kind != QUERY for x in self._matches(pattern)
+                         if x != self.of.get(node.start) and x not in self.markers and pattern.kind != GLOBAL)
 
     def _matches(self, pattern: Token) -> Sequence[str]:
         if pattern.text in self.places:
@@ -169,20 +226,31 @@ class Ids:
 
 
 def number_statements(program: ParsedProgram) -> Ids:
-    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ...; :raises ParseError: an id is given twice."""
-    every, taken = assignments(program.body), set[str]()
+    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ..., or the same with an ``id_prefix=``.
+
+    :raises ParseError: an id is given twice.
+    """
+    every = [node for node in walk(program.body) if isinstance(node, Assignment | Marker)]
+    of, taken = dict[int, str](), set[str]()
     for node in every:
         given = node.options.id
-        if given in taken:
-            raise program.source.error(node.start, f"Two statements have the id '{given}'.", "another id")
-        if given is not None:
-            taken.add(given)
-    unused = fresh_names("insn", taken)
-    of = {node.start: node.options.id or next(unused) for node in every}
-    return Ids(program.source, of, {name: start for start, name in of.items()})
+        if given is not None and given.kind != PREFIX:
+            if given.text in taken:
+                raise program.source.error(node.start, f"Two statements have the id '{given.text}'.", "another id")
+            taken.add(given.text)
+            of[node.start] = given.text
+    unused: dict[str, Iterator[str]] = {}
+    for node in every:
+        # a marker without an id of its own has no name
+        if node.start not in of and (isinstance(node, Assignment) or node.options.id is not None):
+            base = "insn" if node.options.id is None else node.options.id.text
+            of[node.start] = next(unused.setdefault(base, fresh_names(base, taken)))
+    return Ids(program.source, of, {of[node.start]: node.start for node in every if node.start in of},
+               {of[node.start]: node for node in every if isinstance(node, Marker) and node.start in of})
 
 
-# Substitution rules: recursive ones are refused, those with a reduction are expanded at every use
+# Substitution rules: recursive ones are refused, and those with a reduction are expanded at every use, which the kernel
+# finds again by its form
 
 #: A name in an expression, and the reduction inames around it.
 Mention = tuple[str, tuple[str, ...]]

@@ -26,11 +26,11 @@ from loopkit.expr.mappers import (
 from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
-from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
+from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement, StatementOptions, owner
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, Rules, walk
+from loopkit.language.program import BARRIERS, Assignment, ForBlock, Ids, IfBlock, Marker, ProgramNode, Rules, walk
 from loopkit.poly.sets import InstanceSet
 
 #: A part of a sequence: loops, which neighbours may share, and what is inside them.
@@ -42,9 +42,10 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
     parts: list[Tree] = []
     for iname, together in itertools.groupby(items, lambda item: item[0][depth:depth + 1]):
         if iname:
-            parts.append(Loop(iname[0], group(together, depth + 1)))
+            inside = group(together, depth + 1)
+            parts += [Loop(iname[0], inside)] if inside != seq() else []
         else:
-            parts.extend(inside for _, inside in together)
+            parts.extend(tree for _, tree in together)
     return seq(*parts)
 
 
@@ -80,6 +81,7 @@ class StatementMaker:
     :ivar inames: those of each part of the program, by its place.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
     :ivar blocks: the inames of the loops around each ``for`` block.
+    :ivar barriers: those that the text requests between two statements.
     """
 
     rules: Rules
@@ -88,6 +90,7 @@ class StatementMaker:
     reductions: ReductionMaker
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
+    barriers: list[RequestedBarrier] = field(default_factory=list)
 
     def make(self, body: Sequence[ProgramNode]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
@@ -95,6 +98,7 @@ class StatementMaker:
 
     def _items(self, nodes: Sequence[ProgramNode], around: Evaluation) -> list[Item]:
         items: list[Item] = []
+        barriers: list[tuple[int, str]] = []
         for node in nodes:
             match node:
                 case Assignment():
@@ -103,7 +107,26 @@ class StatementMaker:
                     items.append(self._for(node, around))
                 case IfBlock():
                     items.extend(self._if(node, around))
+                case Marker():
+                    self.ids.earlier(node)
+                    self._require_inames(node.options.inames.listed)
+                    if node.kind in BARRIERS:
+                        barriers.append((len(items), BARRIERS[node.kind]))
+                        items.append(self._barrier(node, around))
+        for at, kind in barriers:
+            before, after = ([owner(s) for _, tree in part for s in leaves(tree)] for part in (items[:at], items[at:]))
+            if before and after:
+                self.barriers.append(RequestedBarrier(before[-1], after[0], kind))
         return items
+
+    def _barrier(self, node: Marker, around: Evaluation) -> Item:
+        """The place of a barrier, between the loops of the statements beside it over other inames than its own."""
+        if around.conditions or around.predicates:
+            raise self.rules.source.error(node.start, "A barrier is in an 'if' block.", "a barrier outside of it",
+                                          hint="all threads must reach it")
+        own = self.rules.domains.ancestors(token.text for token in node.options.inames.listed)
+        nested = around.inames + self.rules.domains.sorted(own.difference(around.inames))
+        return nested[around.opened:], seq()
 
     def _nest(self, node: Assignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The inames of a statement, outermost first."""
@@ -131,7 +154,8 @@ class StatementMaker:
             order += (iname,)
         self.blocks.append(order)
         inner = replace(around, inames=order, opened=len(order))
-        body = nest(order[len(around.inames):], group(self._items(node.body, inner)))
+        body = group(self._items(node.body, inner))
+        body = nest(order[len(around.inames):], body) if body != seq() else body
         return around.inames[around.opened:], body
 
     def _if(self, node: IfBlock, around: Evaluation) -> list[Item]:
@@ -170,7 +194,7 @@ class StatementMaker:
         return tuple(level[0] for level in levels)
 
     def _assignment(self, node: Assignment, around: Evaluation) -> Item:
-        self._require_inames(node.options.inames or ())
+        self._require_inames(node.options.inames.listed)
         place = replace(around, owner=self.ids.of[node.start], inames=self._nest(node, around))
         if node.options.condition is not None:
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)

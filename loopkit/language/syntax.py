@@ -15,35 +15,40 @@ In the grammar, ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``
 quoted text is itself. Expressions and conditions are those of :mod:`loopkit.expr.parsing`. ::
 
     program    = { line }
-    line       = assignment | rule | for | if
+    line       = assignment | rule | for | if | with | marker
     for        = "for" iname { "," iname } newline { line } "end"
     if         = "if" condition newline { line } { "elif" condition newline { line } }
                  [ "else" newline { line } ] "end"
+    with       = "with" options newline { line } "end"
+    marker     = "..." ( "nop" | "gbarrier" | "lbarrier" ) [ options ]
     rule       = name [ "(" [ name { "," name } ] ")" ] ":=" expression
     assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
-    option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" [ names ] | "tags" "=" names
-               | "if" "=" condition | "atomic" | "async"
+    option     = "id" "=" name | "id_prefix" "=" name | "dep" "=" globs | "dep_query" "=" match | "nosync" "=" globs
+               | "nosync_query" "=" match | "inames" "=" [ "+" ] [ names ] | "dup" "=" copy { ":" copy }
+               | "tags" "=" names | "if" "=" condition { ":" condition } | "atomic" | "async"
+    copy       = name [ "->" name ]
+    match      = a match expression, as those of within=
     globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
-from loopkit.expr.tokens import Source, Token, tokenize
-from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
+from loopkit.expr.parsing import BINARY, KnownNames, NameUse
+from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.language import names
+from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS, OptionParser
 from loopkit.language.program import (
+    BARRIERS,
     Assignment,
     ForBlock,
     IfBlock,
     InstructionOptions,
+    Marker,
     ParsedProgram,
     ProgramNode,
     Rule,
@@ -67,15 +72,22 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     parser = _StatementParser(source, tokenize(source))
     parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
     body = parser.block(None)
+    parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))
 
 
 @dataclass
-class _StatementParser(ExpressionParser):
-    """Parses statements; *rules* are the rules read so far, which begin at the tokens *rule_starts*."""
+class _StatementParser(OptionParser):
+    """Parses statements.
+
+    :ivar rules: the rules read so far, which begin at the tokens *rule_starts*.
+    :ivar defaults: the options of the ``with`` blocks around the place; *default_uses*: the names in them.
+    """
 
     rules: list[Rule] = field(default_factory=list)
     rule_starts: set[int] = field(default_factory=set)
+    defaults: InstructionOptions = field(default_factory=InstructionOptions)
+    default_uses: tuple[NameUse, ...] = ()
 
     def arities(self) -> dict[str, int]:
         """The number of arguments of each rule, found by its ``:=`` before anything is read."""
@@ -112,6 +124,10 @@ class _StatementParser(ExpressionParser):
                 nodes.append(self._for())
             elif self.text == "if":
                 nodes.append(self._if())
+            elif self.text == "with" and self.tokens[self.at + 1].text == "{":
+                nodes += self._with()
+            elif self.text == "...":
+                nodes.append(self._marker())
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
             else:
@@ -160,19 +176,37 @@ class _StatementParser(ExpressionParser):
             raise self.error("'end'", message=otherwise)
         self._line_end("the end of the line")
 
-    def names(self, expected: str, separator: str) -> tuple[Token, ...]:
-        """Parse names with *separator* between them."""
-        first = self.at
-        self.separated(lambda: self.name(expected), separator)
-        return tuple(self.tokens[first:self.at:2])
+    def _with(self) -> tuple[ProgramNode, ...]:
+        """Parse ``with {options}`` and the statements of its block, which get these options."""
+        start = self.at
+        self.at += 1
+        self.uses, outer, uses = [], self.defaults, self.default_uses
+        options = self.options(OF_BLOCKS)
+        self.defaults, self.default_uses = options.under(outer), (*uses, *self.uses)
+        body = self._filled_block(start, "the end of the line")
+        self._end(f"'{self.text}' belongs to no 'if'.")
+        self.defaults, self.default_uses = outer, uses
+        return body
+
+    def _marker(self) -> Marker:
+        start = self.at
+        self.at += 1
+        kind = self.text
+        if kind not in ("nop", *BARRIERS):
+            raise self.error("one of nop, " + ", ".join(BARRIERS))
+        self.at += 1
+        options = self.options((*OF_MARKERS, "mem_kind") if kind in BARRIERS else OF_MARKERS) \
+            if self.text == "{" else InstructionOptions()
+        self._line_end("'{' or the end of the line")
+        return Marker(self.tokens[start].start, kind, options.under(replace(self.defaults, condition=None)))
 
     def _rule(self) -> Rule:
         start = self.at
-        name = self._new_name("a name for the substitution rule")
+        name = self.new_name("a name for the substitution rule")
         arguments: list[str] = []
         if self.accept("("):
             while self.text != ")":
-                argument = self._new_name("the name of an argument")
+                argument = self.new_name("the name of an argument")
                 if argument in arguments:
                     raise self.error("another name", at=self.at - 1,
                                      message=f"The argument '{argument}' is named twice.")
@@ -194,12 +228,6 @@ class _StatementParser(ExpressionParser):
                                         "a value")
         uses = tuple(u for u in self.uses if u.name not in arguments)
         return Rule(self.tokens[start].start, SubstitutionRule(name, tuple(arguments), expression), uses)
-
-    def _new_name(self, expected: str) -> str:
-        name = self.text
-        if self.kind == "name" and (fault := names.fault(name)) is not None:
-            raise self.error(expected, message=f"'{name}' {fault}.")
-        return self.name(expected)
 
     def _assignment(self) -> Assignment:
         start = self.at
@@ -224,52 +252,10 @@ class _StatementParser(ExpressionParser):
             self.uses.append(self.uses[0])
         else:
             raise self.error("'='", hint=_assignment_hint(name, operator))
-        options = self._options() if self.text == "{" else InstructionOptions()
+        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
-
-    def _options(self) -> InstructionOptions:
-        self.at += 1
-        found: dict[str, Any] = {}
-        while self.text != "}":
-            key = self.text
-            if key not in _OPTION_READERS and key not in STATEMENT_INSTRUCTIONS:
-                raise self.error("one of " + ", ".join((*_OPTION_READERS, *STATEMENT_INSTRUCTIONS)))
-            if key in found:
-                raise self.error("each option once", message=f"The option '{key}' is repeated.")
-            self.at += 1
-            if key in STATEMENT_INSTRUCTIONS:
-                found[key] = STATEMENT_INSTRUCTIONS[key]
-            else:
-                self.take("=")
-                found[key] = _OPTION_READERS[key](self)
-            if self.text != "}":
-                self.take(",", "',' or '}'")
-        self.at += 1
-        instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
-        return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
-
-    def read_glob(self) -> Token:
-        """Parse a glob such as ``b_*`` up to the ``:``, ``,`` or ``}`` after it."""
-        first, start, depth = self.at, self.tokens[self.at].start, 0
-        while depth or self.text not in (",", "}", ":"):
-            depth += {"[": 1, "]": -1}.get(self.text, 0)
-            self.at += 1
-        if self.at == first:
-            raise self.error("a name or a pattern")
-        return Token("glob", self.source.text[start:self.tokens[self.at].start].strip(), start)
-
-
-#: The options with a value, by name.
-_OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
-    "id": lambda parser: parser.name("a statement id"),
-    "dep": lambda parser: tuple(parser.separated(parser.read_glob, ":")),
-    # nothing: only the inames that the statement mentions
-    "inames": lambda parser: () if parser.text in (",", "}") else parser.names("a name", ":"),
-    "if": lambda parser: parser.expression(),
-    "tags": lambda parser: frozenset(name.text for name in parser.names("a name", ":")),
-    "nosync": lambda parser: tuple(parser.separated(parser.read_glob, ":"))}
-
+        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options,
+                          (*self.uses, *self.default_uses))
 
 def _assignment_hint(name: str, operator: str) -> str | None:
     if operator == "==":

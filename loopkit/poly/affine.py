@@ -32,6 +32,38 @@ def set_space(params: tuple[str, ...], dims: tuple[str, ...]) -> isl.Space:
     return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=dims, params=params)
 
 
+def without_bits(expr: Expression) -> Expression | None:
+    """An operation on the bits of integers as arithmetic, where an operand is a suitable constant; ``None``: it has no
+    such form.
+
+    >>> i = p.Variable("i")
+    >>> for e in (p.LeftShift(i, 2), p.RightShift(i, 2), p.BitwiseAnd((i, 7)), p.BitwiseAnd((i, -8)), p.BitwiseNot(i)):
+    ...     print(without_bits(e))
+    4*i
+    i // 4
+    i % 8
+    8*(i // 8)
+    (-1)*i + -1
+    """
+    match expr:
+        case p.BitwiseNot(child=child):
+            return p.Sum((p.Product((-1, arithmetic(child))), -1))
+        case p.LeftShift(shiftee=shifted, shift=int() as bits) if 0 <= bits < 64:
+            return p.Product((2**bits, arithmetic(shifted)))
+        case p.RightShift(shiftee=shifted, shift=int() as bits) if 0 <= bits < 64:
+            return floor_div(shifted, 2**bits)
+        case p.BitwiseAnd(children=(value, int() as mask)) | p.BitwiseAnd(children=(int() as mask, value)):
+            # the mask has ones below some bit, or ones from some bit on
+            low, high = mask + 1, -mask
+            if low > 0 and low & mask == 0:
+                return remainder(value, low)
+            if high > 0 and high & (high - 1) == 0:
+                return p.Product((high, floor_div(value, high)))
+            return None
+        case _:
+            return None
+
+
 def names_in(expr: Expression) -> set[str]:
     """The variables of a quasi-affine expression; :raises NotAffineError: it is none."""
     names, stack = set[str](), [expr]
@@ -43,6 +75,8 @@ def names_in(expr: Expression) -> set[str]:
             stack += reversed(part.children)
         elif isinstance(part, p.FloorDiv | p.Remainder):
             stack += (part.denominator, part.numerator)
+        elif (plain := without_bits(part)) is not None:
+            stack.append(plain)
         elif not isinstance(part, int) or isinstance(part, bool):
             raise NotAffineError(part)
     return names
@@ -70,6 +104,8 @@ def _aff(expr: Expression, dims: tuple[str, ...], params: tuple[str, ...]) -> is
             divisor = form(b)
             if divisor.is_cst() and (value := divisor.get_constant_val()).is_pos():
                 return form(a).scale_down_val(value).floor() if isinstance(expr, p.FloorDiv) else form(a).mod_val(value)
+        case _ if (plain := without_bits(expr)) is not None:
+            return form(plain)
         case _:
             pass
     raise NotAffineError(expr)

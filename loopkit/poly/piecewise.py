@@ -28,6 +28,7 @@ from loopkit.poly.affine import (
     set_space,
     subtract,
     to_aff,
+    without_bits,
 )
 from loopkit.poly.limits import coalesced, kept_results
 from loopkit.poly.relations import same_element, subscript_relation
@@ -50,6 +51,8 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
         case p.If(condition=condition, then=then, else_=else_):
             yes, no = points_where(condition, dims), points_where(condition, dims).complement()
             return piecewise(then, dims).intersect_domain(yes).union_add(piecewise(else_, dims).intersect_domain(no))
+        case _ if (plain := without_bits(expr)) is not None:
+            return piecewise(plain, dims)
         case _:
             raise NotAffineError(expr)
 

@@ -105,6 +105,14 @@ class InstanceSet(Shown):
                 points = points.insert_dims(DIM.set, at, 1)
         return InstanceSet(inames, with_dim_names(points, inames))
 
+    def renamed(self, names: Mapping[str, str]) -> InstanceSet:
+        """This set with other names of dimensions and parameters."""
+        points = self.set
+        for old, new in names.items():
+            points = rename_param(points, old, new)
+        inames = tuple(names.get(x, x) for x in self.inames)
+        return InstanceSet(inames, with_dim_names(points, inames))
+
     def intersect_params(self, params: isl.Set) -> InstanceSet:
         return self.named(self.set.intersect_params(params))
 

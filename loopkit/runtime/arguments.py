@@ -30,6 +30,7 @@ from loopkit.kernel.target import Machine
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
+from loopkit.poly.affine import without_bits
 from loopkit.poly.sets import InstanceSet, checker
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayView, internal_overlap
@@ -295,8 +296,9 @@ def requires_64(knl: LoopKernel, machine: Machine, values: Mapping[str, Any]) ->
 def largest_literal(knl: LoopKernel) -> int:
     """The largest integer in a subscript: a text may overshoot an axis by this many steps."""
     expressions = [*_expressions(knl), *(rule.expr for rule in knl.substitutions.values())]
-    return max((abs(n) for e in expressions for node in subexpressions(e) if isinstance(node, p.Subscript)
-                for index in node.index_tuple for n in subexpressions(index) if isinstance(n, int)), default=0)
+    parts = (without_bits(part) or part for e in expressions for node in subexpressions(e)
+             if isinstance(node, p.Subscript) for index in node.index_tuple for part in subexpressions(index))
+    return max((abs(n) for part in parts for n in subexpressions(part) if isinstance(n, int)), default=0)
 
 
 def _expressions(knl: LoopKernel) -> list[Expression]:

@@ -10,19 +10,19 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import matching
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text, require_known, values_text
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, owner
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.match import matching, owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
 

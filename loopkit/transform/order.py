@@ -12,11 +12,11 @@ from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import owner
 from loopkit.kernel.tags import UnrollTag
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_of, rewrite, rewrite_over, seq, without
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
-from loopkit.transform.match import owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
     known_list,

@@ -15,14 +15,20 @@ from loopkit.analysis.dependences import End, joined, moved_dependences
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, element, has_reduction, subexpressions, substitute, variables
+from loopkit.expr.nodes import to_text
+from loopkit.expr.parsing import ExpressionParser
+from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
+from loopkit.kernel.folding import uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.language.names import name_list
+from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
+from loopkit.transform.reducing_rules import with_calls, with_reductions
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
@@ -46,7 +52,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     several (a stencil), the gaps between them too. The writers and readers of the copy determine its address space:
     shared memory if threads read each other's elements.
 
-    :arg var_name: an array argument or a temporary.
+    :arg var_name: an array argument or a temporary. ``"a[i, :]"`` selects the accesses with the subscript ``i`` and any
+        second one, and also sweeps the inames of the second one, except those of the grid. If ``i`` was split, it
+        stands for its parts.
     :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
         one element.
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
@@ -74,6 +82,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
+    >>> lk.add_prefetch(knl, "a[:]") == lk.add_prefetch(knl, "a", "j")
+    True
     >>> print(lk.add_prefetch(knl, "a", "j").statements_text)
     for a_dim_0 [l.auto]
       a_fetch[a_dim_0] = a[a_dim_0]  {id=a_fetch_rule}
@@ -82,20 +92,70 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    require_known("array", [var_name], kernel.data)
-    kernel, sweep = without_rules(kernel, rules_using(kernel, [var_name])), name_list(sweep_inames)
-    dtype = kernel.data[var_name].dtype
+    name, only = _chosen_accesses(kernel, var_name)
+    require_known("array", [name], kernel.data)
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [name])), name_list(sweep_inames)
+    dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
+    sweep = tuple(dict.fromkeys((*sweep, *_inames_of_whole_axes(kernel, staged, var_name, within))))
     return _staged(StagingBuffer(
-        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged(var_name, partial(element, var_name)),
-        temporary_for(kernel, temporary_name, f"{var_name}_fetch", dtype, temporary_address_space),
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", staged,
+        temporary_for(kernel, temporary_name, f"{name}_fetch", dtype, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
 
 
-#: The way out if a rule is not in the kernel but may have been in its text.
-_NO_REDUCTION = ("make_kernel expands a rule with a reduction; assign its values to a temporary in the text instead, "
-                 "as in '<> value = {}(...)'")
+def _chosen_accesses(kernel: LoopKernel, text: str) -> tuple[str, tuple[Expression | None, ...]]:
+    """The name of the array in ``"a"`` or ``"a[i, :]"``, and the subscripts; ``None`` for a colon.
+
+    An iname that a step has split stands for its parts.
+
+    :raises ParseError: *text* has another form.
+    """
+    name, bracket, _ = text.partition("[")
+    if not bracket:
+        return text.strip(), ()
+    source = Source(text, "var_name")
+    parser = ExpressionParser(source, tokenize(source))
+    parser.name("the name of an array")
+    parser.take("[")
+    found = parser.separated(lambda: None if parser.accept(":") else parser.expression())
+    parser.take("]", "',' or ']'")
+    parser.end()
+    return name.strip(), tuple(None if e is None else _of_present_inames(kernel, e) for e in found)
+
+
+def _of_present_inames(kernel: LoopKernel, expr: Expression) -> Expression:
+    """*expr* with the parts of inames that ``split_iname`` has replaced."""
+    for step in kernel.history.steps if not variables(expr) <= set(kernel.inames) else ():
+        given = {**dict(zip(("split_iname", "inner_length"), step.args, strict=False)), **dict(step.kwargs)}
+        if step.name == "split_iname" and isinstance(length := given["inner_length"], int):
+            outer, inner = (p.Variable(str(given.get(f"{part}_iname") or f"{given['split_iname']}_{part}"))
+                            for part in ("outer", "inner"))
+            expr = substitute(expr, {str(given["split_iname"]): add(multiply(length, outer), inner)})
+    return expr
+
+
+def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within: str | Collection[str] | None
+                          ) -> Iterator[str]:
+    """The inames in those subscripts of the chosen accesses for which *text* has a colon, except those of the grid.
+
+    :raises PreconditionError: no access has the subscripts of *text*.
+    """
+    if not staged.only:
+        return
+    chosen = matching_statements(kernel, within)
+    every = [args for s in kernel.statements if s.id in chosen
+             for args, _ in uses_at(kernel, s, replace(staged, only=()).is_use)]
+    uses = [args for args in every if len(args) == len(staged.only) and staged.is_use(element(staged.name, args))]
+    if every and not uses:
+        shown = dict.fromkeys(to_text(element(staged.name, args)) for args in every)
+        raise PreconditionError(f"No statement reads '{text}'.", subject=text,
+                                hint=f"'{staged.name}' is read as {', '.join(shown)}")
+    for args in uses:
+        for wanted, given in zip(staged.only, args, strict=True):
+            yield from (x for x in sorted(variables(given) & set(kernel.inames))
+                        if wanted is None and not isinstance(kernel.tags.get(x), GroupTag))
 
 
 @transform
@@ -118,11 +178,11 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :raises UnknownNameError: there is no such rule, or no use has an iname. A rule with a reduction exists only in the
-        text: :func:`make_kernel` expands it.
+    :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
-        dtype of the rule's values depends on the context; or *fetch_bounding_box* is given and the rule reads an array
-        that the kernel writes, or an array of unknown extents.
+        dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
+        on other inames; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
+        array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -135,11 +195,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     end
     """
     if subst_use not in kernel.substitutions:
-        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions, hint=_NO_REDUCTION.format(
-            subst_use) if kernel.reductions else None)
+        raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
-    value = _own_value(kernel, rule, within)
+    reduced: tuple[InstanceSet, ...] = ()
+    if has_reduction(rule.expr):
+        kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
+    # a reduction has the dtype of its accumulator, also in a subscript
+    value = rule.expr if reduced else _own_value(kernel, rule, within)
 
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
@@ -152,7 +215,13 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    is_used = any(True for s in result.statements for _ in uses_at(result, s, staged.is_use))
+    made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
+    if reduced:
+        [copy] = made
+        allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
+        result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
+    is_used = any(True for s in result.statements if s.id not in made
+                  for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
     return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
@@ -298,10 +367,12 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
             return [(statement, is_write, None)]
-        # the copy serves the expression and the subscripts of a reader
+        # the copy serves the expression and the subscripts of a reader, or some accesses in them
         s = kernel.statement_by_id[statement]
+        new = result.statement_by_id[statement]
         stays = d.array != buffer.name or d.array in s.domain.params or any(
-            d.array in variables(expand_rules(e, kernel.substitutions)) for e in s.predicates)
+            d.array in variables(expand_rules(e, kernel.substitutions))
+            for e in (*s.predicates, *new.subscripts, new.expression))
         return [*([(statement, is_write, None)] if stays else ()), (copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name

@@ -11,7 +11,8 @@ from pymbolic.typing import Expression
 from loopkit.analysis.constructors import Image, reindexed, rewritten
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import map_subscripts, substitute, variables
+from loopkit.expr.mappers import map_subscripts, subexpressions, substitute, variables
+from loopkit.expr.nodes import Reduction
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
@@ -118,6 +119,9 @@ def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
     # an argument may share the name of a new iname
     expanded = {r.name for r in kernel.substitutions.values() if not variables(r.expr).isdisjoint(old - {*r.arguments})
                 and (not values or not used.isdisjoint(r.arguments))}
+    # a rule whose reduction gets other inames no longer has the form of its uses
+    expanded |= {r.name for r in kernel.substitutions.values() for e in subexpressions(r.expr)
+                 if isinstance(e, Reduction) and not old.isdisjoint(e.inames)}
     kernel = without_rules(kernel, rules_using(kernel, expanded) | expanded)
     result = _moved(kernel, steps, tree)
     return rewritten(result, substitutions=substituted_rules(kernel.substitutions, values),

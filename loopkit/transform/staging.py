@@ -28,7 +28,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
 from loopkit.language.names import name_list
-from loopkit.poly.affine import add, subtract
+from loopkit.poly.affine import add, affine_difference, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import subscripts_on, where_holds
@@ -46,19 +46,25 @@ class Staged:
 
     :ivar value: the value of a cell, as a function of its arguments.
     :ivar free: inames that are further arguments of each use.
+    :ivar only: the subscripts of the uses that are replaced, ``None`` for any; without subscripts, all uses are.
     """
 
     name: str
     value: Callable[[Arguments], Expression]
     free: tuple[str, ...] = ()
+    only: tuple[Expression | None, ...] = ()
 
     def is_use(self, expr: Expression) -> Arguments | None:
         """The arguments (subscripts) of *expr* if it is replaced, else ``None``."""
         match expr:
             case (p.Subscript(aggregate=p.Variable(name=name), index_tuple=args)
                   | p.Call(function=p.Variable(name=name), parameters=args)) if name == self.name:
+                chosen = all(wanted is None or wanted == given or affine_difference(wanted, given) == 0
+                             for wanted, given in zip(self.only, args, strict=False))
+                if not chosen:
+                    return None
                 return (*args, *map(p.Variable, self.free))
-            case p.Variable(name=self.name):
+            case p.Variable(name=self.name) if not self.only:
                 return tuple(map(p.Variable, self.free))
             case _:
                 return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.match import matching
 from loopkit.analysis.order import moves
 from loopkit.errors import (
     IllegalTransformError,
@@ -29,7 +31,6 @@ from loopkit.language.names import another, fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
-from loopkit.transform.match import matching
 
 P = ParamSpec("P")
 
@@ -126,6 +127,20 @@ def known_list(kind: str, names: str | Iterable[str], known: Collection[str]) ->
     found = name_list(names)
     require_known(kind, found, known)
     return found
+
+
+def iname_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
+    """*names* with each pattern (``"i_*"``) replaced by the inames of *kernel* that match it.
+
+    :raises UnknownNameError: a name is not an iname, or a pattern matches none.
+    """
+    found: list[str] = []
+    for name in name_list(names):
+        is_pattern = not {"*", "?", "["}.isdisjoint(name)
+        matches = [x for x in kernel.inames if fnmatchcase(x, name)] if is_pattern else [name]
+        require_known("iname", matches or [name], kernel.inames)
+        found += matches
+    return tuple(dict.fromkeys(found))
 
 
 def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:

@@ -10,9 +10,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules, reached
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import alike, called, children, map_children, variables
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.mappers import arguments_of, called, has_reduction, map_children, variables
+from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.folding import uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
 from loopkit.transform.step import known_list, matching_statements, require_fresh, transform
@@ -23,7 +25,8 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
                   within: str | Collection[str] | None = None) -> LoopKernel:
     """Replace every subexpression that matches *template* by a use of the new substitution rule *subst_name*.
 
-    :arg template: an expression in the kernel language.
+    :arg template: an expression in the kernel language. If it holds a reduction, the rule is a name for it: the kernel
+        keeps the statements of the reduction.
     :arg parameters: names in the template that match any expression; they become the arguments of the rule.
     :raises NameConflictError: the rule's name is taken.
     :raises PreconditionError: nothing matches, or a parameter does not occur in the template.
@@ -37,24 +40,30 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     """
     require_fresh(kernel, subst_name, called=True)
     names = name_list(parameters)
-    pattern = parse_expression(template)
+    pattern = parse_expression(template, known=KnownNames(kernel.inames, operations=(*REDUCTIONS, *kernel.operations)))
     for name in names:
         if name not in variables(pattern):
             raise PreconditionError(f"The parameter '{name}' is not in the template '{template}'.",
                                     subject=name)
     chosen = matching_statements(kernel, within)
+    rule = SubstitutionRule(subst_name, names, pattern)
+    if has_reduction(pattern):
+        if within is not None:
+            raise PreconditionError(f"The rule '{subst_name}' holds a reduction: it has all statements of its form as "
+                                    "uses.", subject=subst_name, hint="leave within= out")
+        if not any(True for s in kernel.statements for _ in uses_of_rule(kernel, rule, s)):
+            raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
+        return rewritten(kernel, substitutions={**kernel.substitutions, subst_name: rule})
 
     def replaced(expr: Expression) -> Expression:
-        found: dict[str, Expression] = {}
-        if _matches(pattern, expr, frozenset(names), found):
-            args = tuple(replaced(found[x]) for x in names)
-            return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
+        found = arguments_of(pattern, names, expr)
+        if found is not None:
+            return p.Call(p.Variable(subst_name), tuple(map(replaced, found)))
         return map_children(expr, replaced)
     statements = tuple(replace(s, expression=replaced(s.expression)) if s.id in chosen else s
                        for s in kernel.statements)
     if all(new.expression is old.expression for new, old in zip(statements, kernel.statements, strict=True)):
         raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
-    rule = SubstitutionRule(subst_name, names, pattern)
     return rewritten(kernel, statements=statements, substitutions={**kernel.substitutions, subst_name: rule})
 
 
@@ -103,11 +112,3 @@ def without_rules(kernel: LoopKernel, names: Collection[str], within: str | Coll
         k: r if k in rules else replace(r, expr=expand_rules(r.expr, rules))
         for k, r in kernel.substitutions.items() if k not in rules or k in used})
 
-
-def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:
-    """Does *expr* have the form of *pattern*? *found* gets the matches of the wild names."""
-    if isinstance(pattern, p.Variable) and pattern.name in wild:
-        return found.setdefault(pattern.name, expr) == expr
-    if not alike(pattern, expr):
-        return pattern == expr
-    return all(_matches(a, b, wild, found) for a, b in zip(children(pattern), children(expr), strict=True))

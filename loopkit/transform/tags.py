@@ -11,7 +11,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, IlpTag, InameTag, LocalTag, MmaTag, UnrollTag, VecTag
 from loopkit.language.names import name_list
-from loopkit.transform.step import as_tag, known_list, require_iname, transform
+from loopkit.transform.step import as_tag, iname_list, require_iname, transform
 
 TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
 
@@ -27,6 +27,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     ``for`` keeps a sequential loop. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
 
     :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``.
+        A pattern with ``*``, ``?`` or ``[...]`` stands for all inames that match it and are not named.
     :arg force: replace existing tags.
     :raises UnknownNameError: the kernel has no such iname.
     :raises PreconditionError: a tag is unknown, an iname has another tag, or a tag needs a constant extent and the
@@ -39,7 +40,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
     {'i': LocalTag(axis=0)}
     """
-    return tagged(kernel, _tags_by_iname(iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
+    return tagged(kernel, _tags_by_iname(kernel, iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -53,7 +54,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
     {}
     """
-    names = known_list("iname", inames, kernel.inames)
+    names = iname_list(kernel, inames)
     result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 
@@ -70,7 +71,8 @@ def unroll(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | Non
     >>> dict(lk.unroll(knl, "i").tags)
     {'i': UnrollTag()}
     """
-    return tagged(kernel, dict.fromkeys(name_list(inames), UnrollTag()), "unroll", assume=assume, unsafe=unsafe)
+    names = iname_list(kernel, inames)
+    return tagged(kernel, dict.fromkeys(names, UnrollTag()), "unroll", assume=assume, unsafe=unsafe)
 
 
 def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: str, *, force: bool = False,
@@ -92,9 +94,14 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: 
                          assume=assume, unsafe=unsafe)
 
 
-def _tags_by_iname(tags: TagMap) -> dict[str, str | InameTag]:
-    if not isinstance(tags, str):
-        return dict(tags)
+def _tags_by_iname(kernel: LoopKernel, tags: TagMap) -> dict[str, str | InameTag]:
+    """The tag of each iname; a name goes before a pattern that matches it."""
+    given = dict(_tag_pairs(tags) if isinstance(tags, str) else tags)
+    by_pattern = {x: tag for name, tag in given.items() for x in iname_list(kernel, [name])}
+    return {x: given.get(x, tag) for x, tag in by_pattern.items()}
+
+
+def _tag_pairs(tags: str) -> dict[str, str]:
     items = name_list(tags)
     for item in items:
         if ":" not in item:

@@ -168,6 +168,11 @@ def numpy_value(expr: Expression) -> Any:
             return _where(*map(numpy_value, (expr.condition, expr.then, expr.else_)))
         case p.Comparison():
             return _COMPARE[str(expr.operator)](*_pair(numpy_value(expr.left), numpy_value(expr.right)))
+        case p.BitwiseNot():
+            return ~numpy_value(expr.child)
+        case p.BitwiseAnd(children=(a, b)) | p.BitwiseOr(children=(a, b)) | p.BitwiseXor(children=(a, b)) \
+                | p.LeftShift(shiftee=a, shift=b) | p.RightShift(shiftee=a, shift=b):
+            return _BITS[type(expr)](numpy_value(a), numpy_value(b))
         case p.LogicalNot():
             return np.logical_not(numpy_value(expr.child))
         case p.LogicalAnd(children=(a, b)):
@@ -179,6 +184,10 @@ def numpy_value(expr: Expression) -> Any:
         case _:
             return expr
 
+
+_BITS: dict[type, Any] = {
+    p.BitwiseAnd: operator.and_, p.BitwiseOr: operator.or_, p.BitwiseXor: operator.xor,
+    p.LeftShift: operator.lshift, p.RightShift: operator.rshift}
 
 _COMPARE = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal, ">": np.greater}
 

@@ -148,11 +148,3 @@ def test_a_temporary_has_the_dtype_of_its_first_write() -> None:
     """loopy joins the dtypes of all writes."""
     with pytest.raises(lk.TypeInferenceError, match="its fraction would be lost"):
         run(LINE, "for i\n <> t = n[i]\n t = t + 0.5*x[i]\n y[i] = t\nend", n=N, x=X)
-
-
-@pytest.mark.parametrize("text", [
-    "y[0] = 1 {inames=+i}", "y[i] = 1 if n[i] > 1 else 0", "y[i] = n[i] & 3", "y[i] = n[i] | 3", "y[i] = n[i] ^ 3",
-    "y[i] = n[i] << 1", "y[i] = n[i] >> 1"])
-def test_what_is_not_read_here(text: str) -> None:
-    with pytest.raises(lk.ParseError):
-        lk.make_kernel(LINE, text)

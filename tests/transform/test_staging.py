@@ -501,9 +501,3 @@ def test_a_copy_of_elements_read_by_index_from_a_written_array() -> None:
                          [lk.GlobalArg("q", np.int32), "..."])
     staged = lk.precompute(knl, "f", "i")
     assert [s.id for s in staged.statements] == ["insn", "f_0_rule", "insn_0"]
-
-
-def test_a_rule_with_a_reduction_is_not_in_the_kernel() -> None:
-    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "total(p) := sum(j, a[p, j])\ny[i] = total(i)")
-    with pytest.raises(lk.UnknownNameError, match=r"make_kernel expands .* '<> value = total\(\.\.\.\)'"):
-        lk.precompute(knl, "total", "i")

@@ -35,7 +35,7 @@ from loopkit.expr.nodes import TypeCast
 from loopkit.target.c.dialect import Dialect, helper
 
 #: Precedence of C's operators.
-TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
+TERNARY, OR, AND, BITS, EQUALITY, RELATION, SHIFT, SUM, PRODUCT, UNARY, PRIMARY = range(1, 12)
 
 
 @dataclass(frozen=True, slots=True)

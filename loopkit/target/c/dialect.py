@@ -128,12 +128,14 @@ class Dialect:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
         type_name = self.types[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
         text = f"{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
-        return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
+        unsigned = self.types[f"uint{bits}"] if kind in "iu" else ""
+        return text.replace("UNSIGNED", unsigned).replace("TYPE", type_name).replace("BITS", bits).replace(
+            "MARK", "f" if bits == "32" else "")
 
 
 # Helper functions: those that C lacks or defines differently
 
-#: Parameters and body by name; ``TYPE`` stands for the type.
+#: Parameters and body by name; ``TYPE`` stands for the type, ``UNSIGNED`` for the unsigned one, ``BITS`` for its bits.
 _INTEGER: Mapping[str, tuple[str, str]] = {
     "floor_div": ("TYPE a, TYPE b", """
     const TYPE q = a / b;
@@ -150,6 +152,9 @@ _INTEGER: Mapping[str, tuple[str, str]] = {
             result *= x;
     return result;
 """),
+    # as in numpy for every count; the shift of an unsigned number cannot overflow
+    "shift_left": ("TYPE a, TYPE n", "\n    return (UNSIGNED)n < BITS ? (TYPE)((UNSIGNED)a << n) : 0;\n"),
+    "shift_right": ("TYPE a, TYPE n", "\n    return (UNSIGNED)n < BITS ? a >> n : a >> (BITS - 1) >> 1;\n"),
     "abs": ("TYPE x", "\n    return x < 0 ? -x : x;\n"),
     "min": ("TYPE a, TYPE b", "\n    return b < a ? b : a;\n"),
     "max": ("TYPE a, TYPE b", "\n    return a < b ? b : a;\n")}

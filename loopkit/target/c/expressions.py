@@ -6,7 +6,7 @@ conversions differ. A literal is spelled in the dtype of its context, so that a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -38,11 +38,13 @@ from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.c.conversions import (
     AND,
+    BITS,
     EQUALITY,
     OR,
     PRIMARY,
     PRODUCT,
     RELATION,
+    SHIFT,
     SUM,
     TERNARY,
     UNARY,
@@ -53,6 +55,8 @@ from loopkit.target.c.conversions import (
     usual_conversion,
 )
 from loopkit.target.c.dialect import helper
+
+_BITWISE: Mapping[type, str] = {p.BitwiseAnd: "&", p.BitwiseOr: "|", p.BitwiseXor: "^"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class CText(CBase):
         own = self._own(self._type(expr), want)
         if self.of_sizes(expr):
             own = self._long_enough(expr, own, want)
-            if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call):
+            if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call | p.LeftShift | p.RightShift):
                 # these depend on more than the low bits of their operands
                 own = reduce(promote, map(self._whole, children(expr)), own)
         match expr:
@@ -100,6 +104,15 @@ class CText(CBase):
                     " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
             case p.FloorDiv() | p.Remainder():
                 return self._division(expr, own)
+            case p.LeftShift() | p.RightShift():
+                return self._shift(expr, own)
+            case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+                return self._of_bits(expr, own)
+            case p.BitwiseNot():
+                if own == BOOL:
+                    return self._operand(p.LogicalNot(expr.child), want)
+                inverted = self._prepared(self._convert(self._operand(expr.child, own), own), own, modular=True)
+                return Piece(f"~{inside(inverted, UNARY)}", UNARY, own, promoted(inverted.c_dtype))
             case p.Power():
                 return self._power(expr.base, expr.exponent, own)
             case p.Min() | p.Max():
@@ -235,6 +248,27 @@ class CText(CBase):
         if own.kind in "iu" and (as_in_c or own.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, own, modular=False)
         return self._computed("floor_div" if is_quotient else "floor_mod", (left, right), own, helper)
+
+    def _of_bits(self, expr: p.BitwiseAnd | p.BitwiseOr | p.BitwiseXor, own: np.dtype) -> Piece:
+        def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
+            found = self._bitwise(_BITWISE[type(expr)], BITS, piece, self._operand(operand, dtype), dtype)
+            return replace(found, c_dtype=BOOL) if dtype == BOOL else found
+        return self._folded(expr, own, joined)
+
+    def _bitwise(self, operator: str, precedence: int, left: Piece, right: Piece, dtype: np.dtype, *,
+                 modular: bool = True) -> Piece:
+        """:meth:`_binary` with parentheses around all operands that are operations: C's precedence misleads readers."""
+        left, right = (replace(x, text=inside(x, UNARY), precedence=max(x.precedence, UNARY)) for x in (left, right))
+        return self._binary(f" {operator} ", precedence, left, right, dtype, modular=modular)
+
+    def _shift(self, expr: p.LeftShift | p.RightShift, own: np.dtype) -> Piece:
+        """numpy's shifts: a helper where C's are undefined, for negative or large counts and for overflow."""
+        is_left = isinstance(expr, p.LeftShift)
+        shifted, count = self._operand(expr.shiftee, own), self._operand(expr.shift, own)
+        in_range = count.literal is not None and 0 <= count.literal < 8*own.itemsize
+        if in_range and (not is_left or own.kind == "u" or self.never_negative(expr)):
+            return self._bitwise("<<" if is_left else ">>", SHIFT, shifted, count, own, modular=is_left)
+        return self._computed("shift_left" if is_left else "shift_right", (shifted, count), own, helper)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":

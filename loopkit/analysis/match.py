@@ -7,6 +7,7 @@ A pattern selects statements by a name. The name may have the wildcards ``*``, `
     reads:b         statements that read the array or temporary b
     iname:i         statements in a loop over i
     tag:mytag       statements with the option {tags=mytag}
+    in_kernel:f     all statements, if the kernel is called f
 
 ``not`` binds more tightly than ``and``, and ``and`` more tightly than ``or``. A comma is the same as ``or``. So
 ``writes:a and not init_*`` selects the statements that write ``a``, except those whose ids begin with ``init_``.
@@ -18,7 +19,7 @@ text is itself::
     expression  = conjunction { ( "," | "or" ) conjunction }
     conjunction = negation { "and" negation }
     negation    = "not" negation | "(" expression ")" | pattern
-    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] name
+    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" | "in_kernel:" ] name
 """
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError, UnknownNameError
 from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, owner
 
 Ids = frozenset[str]
 
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
 #: The texts of tokens other than names; the last token is empty.
 _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
-_PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
+_PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag: or in_kernel: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
 _MOST_DEPTH = 100
 
@@ -59,11 +60,6 @@ def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
         raise PreconditionError(f"within='{shown}' selects no statement of kernel '{kernel.name}'.", subject=shown,
                                 hint="leave within= out to select all statements")
     return found
-
-
-def owner(statement_id: str) -> str:
-    """The id of the statement that *statement_id* belongs to: itself, or for ``S.k.init`` the statement ``S``."""
-    return statement_id.split(".")[0]
 
 
 def _selected(kernel: LoopKernel, text: str) -> Ids:
@@ -138,6 +134,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str
     "writes": ("array or temporary", lambda _, s: (s.written,), lambda kernel: kernel.data),
     "reads": ("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s) if not a.is_write},
               lambda kernel: kernel.data),
+    "in_kernel": ("kernel", lambda kernel, _: (kernel.name,), lambda kernel: (kernel.name,)),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
     "tag": ("statement tag", lambda _, s: s.options.tags,
             lambda kernel: {tag for s in kernel.statements for tag in s.options.tags})}

@@ -1,0 +1,102 @@
+"""Substitution rules that hold reductions: their uses, and precompute of them."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from tests.golden_files import GoldenFiles
+
+ARRAYS = [lk.GlobalArg("a,b,c,y", np.int32), "..."]
+
+
+def _kernel(text: str, domains: str | list[str] = "{[i,j,k]: 0<=i<16 and 0<=j<m and 0<=k<n}") -> lk.LoopKernel:
+    return lk.make_kernel(domains, text, ARRAYS)
+
+
+ROWS = _kernel("f(x) := sum(j, a[x,j]*b[j])\ny[k,i] = 2*f(i) + c[k]")
+
+
+def test_the_printed_form_has_the_use() -> None:
+    assert ROWS.statements_text == "for i, k\n  y[k, i] = 2*f(i) + c[k]  {id=insn}\nend"
+    assert "RULES\n  f(x) := sum(j, a[x, j]*b[j])" in str(ROWS)
+    again = _kernel("f(x) := sum(j, a[x, j]*b[j])\n" + ROWS.statements_text)
+    assert again.statements == ROWS.statements
+    split = lk.split_iname(ROWS, "j", 4)            # the reduction no longer has the form of the rule
+    assert "2*sum([j_outer, j_inner]" in split.statements_text
+    assert not split.substitutions
+    assert "2*f(4*i_outer + i_inner)" in lk.split_iname(ROWS, "i", 4).statements_text
+
+
+def test_one_value_serves_many_readers(golden: GoldenFiles) -> None:
+    knl = lk.precompute(ROWS, "f", "i", default_tag=None)
+    assert knl.statements_text == ("for f_dim_0\n  f_0[f_dim_0] = sum(j, a[f_dim_0, j]*b[j])  {id=f_0_rule}\nend\n"
+                                   "for i, k\n  y[k, i] = 2*f_0[i] + c[k]  {id=insn}\nend")
+    assert not knl.substitutions
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.integers(0, 9, shape).astype(np.int32) for shape in ((16, 5), 5, 7))
+    np.testing.assert_array_equal(knl(a=a, b=b, c=c).y, 2*(a @ b)[None, :] + c[:, None])
+    mapped = lk.split_iname(ROWS, "k", 4, outer_tag="g.0", inner_tag="l.0")
+    mapped = lk.precompute(mapped, "f", "i", default_tag="l.0")
+    golden.check("language/rule_with_reduction.cu", lk.generate_code(mapped, target="cuda"))
+    np.testing.assert_array_equal(mapped(a=a, b=b, c=c).y, 2*(a @ b)[None, :] + c[:, None])
+
+
+def test_several_reductions_and_uses() -> None:
+    """The uses f(i) and f(i+1) share a box; one reduction is within the other."""
+    knl = _kernel("f(x) := sum(j, a[x,j]*max(k, b[j]*c[k])) + product(j, a[x,j] % 2)\n"
+                  "y[i] = f(i+1) - f(i)*f(i)", "{[i,j,k]: 0<=i<4 and 0<=j<m and 0<=k<3}")
+    assert "f(i + 1) - f(i)*f(i)" in knl.statements_text
+    made = lk.precompute(knl, "f", "i", default_tag=None)
+    assert "y[i] = f_0[i + 1] - f_0[i]*f_0[i]" in made.statements_text
+    assert len(made.reductions) == 3
+    rng = np.random.default_rng(2)
+    a, b, c = (rng.integers(0, 9, shape).astype(np.int32) for shape in ((5, 6), 6, 3))
+    f = a @ (b[:, None]*c[None, :]).max(1) + (a % 2).prod(1)
+    np.testing.assert_array_equal(made(a=a, b=b, c=c).y, f[1:] - f[:-1]**2)
+
+
+def test_values_are_computed_after_the_writes_that_they_read() -> None:
+    knl = _kernel("f(x) := sum(j, a[x,j])\na[i,j] = b[i]*j {id=w}\ny[i] = f(i)")
+    made = lk.precompute(knl, "f", "i", default_tag=None)
+    b = np.arange(16, dtype=np.int32)
+    np.testing.assert_array_equal(made(b=b, a=np.zeros((16, 5), np.int32), n=1).y, b*10)
+    chain = _kernel("f(x) := sum(j, a[x,j])\nfor i\n y[i] = f(i)\n a[i+1,k] = y[i]\nend",
+                    "{[i,j,k]: 0<=i<8 and 0<=j,k<4}")
+    with pytest.raises((lk.IllegalTransformError, lk.UndecidedError)):
+        lk.precompute(chain, "f", "i", default_tag=None)
+
+
+def test_some_statements_alone() -> None:
+    knl = _kernel("f(x) := sum(j, a[x,j])\nfor i\n y[i] = f(i) {id=first}\nend\nfor i\n c[i] = f(i) {id=second}\nend")
+    made = lk.precompute(knl, "f", "i", default_tag=None, within="first")
+    assert "y[i] = f_0[i]  {id=first}" in made.statements_text
+    assert "c[i] = f(i)  {id=second}" in made.statements_text
+
+
+def test_rules_are_made_and_removed() -> None:
+    plain = lk.expand_subst(ROWS)
+    assert "2*sum(j, a[i, j]*b[j]) + c[k]" in plain.statements_text
+    found = lk.extract_subst(plain, "g", "sum(j, a[x, j]*b[j])", "x")
+    assert "2*g(i) + c[k]" in found.statements_text
+    assert found.statements == plain.statements
+    assert "g_0[i]" in lk.precompute(found, "g", "i", default_tag=None).statements_text
+    for template, within, message in (("sum(j, b[x])", None, "Nothing in the kernel matches"),
+                                      ("sum(j, a[x, x])", None, "Nothing in the kernel matches"),
+                                      ("sum(j, a[i, j]*x)", None, "Nothing in the kernel matches"),
+                                      ("sum(j, a[x, j]*b[j])", "insn", "leave within= out")):
+        with pytest.raises(lk.PreconditionError) as refusal:
+            lk.extract_subst(plain, "g", template, "x", within=within)
+        assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("f(x) := if(b[x] > 0, sum(j, a[x,j]), 0)\ny[i] = f(i)", "evaluated only under a condition"),
+    ("f(x) := sum({[q]: 0<=q<=i}, a[x,q])\ny[i] = f(i)", "depends on other inames"),
+    ("f(x) := sum(j, a[x,j])\ny[i] = f(b[i])", "needs affine subscripts"),
+    ("f(x) := sum(j, a[x,j])\ny[i] = 1", "No statement uses 'f'"),
+])
+def test_refused(text: str, message: str) -> None:
+    with pytest.raises(lk.LoopkitError) as refusal:
+        lk.precompute(_kernel(text), "f", "i", default_tag=None)
+    assert message in str(refusal.value)
