@@ -61,6 +61,7 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
             "GIVEN ORDER": [*map(", ".join, knl.given_order)],
             "REDUCTIONS": [f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
                            f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values()],
+            "FUNCTIONS": [o.summary for o in knl.functions.values()],
             "RULES": [f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}" for r in knl.substitutions.values()],
             "STATEMENTS": [*printer.lines(printer.shown_tree())],
             "BARRIERS": [*map(str, knl.barriers)],

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
@@ -29,13 +30,16 @@ from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import universe_params
 
+Called = TypeVar("Called", ReductionOperation, ScalarFunction)
+
 
 @checked
 def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
-                reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
+                reductions: Iterable[ReductionOperation] = (),
+                functions: Iterable[ScalarFunction] = ()) -> LoopKernel:
     """Make a kernel from text: its domains in isl's notation, and its statements in loopy's language.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -54,6 +58,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
     :arg name: the name of the kernel, and of the generated function.
     :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg functions: functions of numbers in addition to those of the language.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument does not exist.
     :raises NameConflictError: a name is reserved, or has two meanings.
@@ -70,19 +75,20 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
     temporaries = tuple(
         temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
-    reductions = tuple(reductions)
+    reductions, functions = tuple(reductions), tuple(functions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporaries, reductions=reductions)
+                    temporary_variables=temporaries, reductions=reductions, functions=functions)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
-        operations = _operations(reductions, read)
+        operations = _by_name("The reduction", reductions, {*read.parents, *read.params})
+        called = _by_name("The function", functions, {*read.parents, *read.params, *operations})
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys())
+                                operations.keys(), called)
         if not program.body:
             raise source.error(0, "The instructions contain no statement.", "a statement")
-        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
+        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, called, made)
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl
@@ -96,42 +102,45 @@ def _copied(given: Any) -> Any:
 def _history(domains: object, instructions: object, **given: object) -> History:
     """The history of a new kernel, with the arguments that differ from their defaults."""
     changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
-               and not (k in ("temporary_variables", "reductions") and not v)]
+               and not (k in ("temporary_variables", "reductions", "functions") and not v)]
     return History((), HistoryStep("make_kernel", (domains, instructions), tuple(changed)))
 
 
-def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> dict[str, ReductionOperation]:
-    """The user's reductions by name; :raises NameConflictError: a name is taken."""
-    result: dict[str, ReductionOperation] = {}
-    for operation in reductions:
-        require_free(operation.name, {*result, *domains.parents, *domains.params}, "The reduction", called=True)
-        result[operation.name] = operation
+def _by_name(what: str, given: Iterable[Called], taken: Collection[str]) -> dict[str, Called]:
+    """The user's reductions or functions by name; :raises NameConflictError: a name is taken."""
+    result: dict[str, Called] = {}
+    for value in given:
+        require_free(value.name, {*result, *taken}, what, called=True)
+        result[value.name] = value
     return result
 
 
 def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
-              options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
+              options: Options, operations: Mapping[str, ReductionOperation],
+              functions: Mapping[str, ScalarFunction], history: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules = read_rules(program, domains)
     arguments, known = resolve(program, declared, temporaries, domains)
     names = {*(a.name for a in arguments), *temporaries, *rules.known, name}
-    for operation in operations:
-        require_free(operation, names, "The reduction")
+    for what, called in (("The reduction", operations), ("The function", functions)):
+        for own in called:
+            require_free(own, names, what)
     ids = number_statements(program)
     integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind in "iu"}
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
-    reductions = ReductionMaker(domains, affine_names.difference(temporaries),
-                                {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
+    taken = {*names, *domains.parents, *domains.inline_inames, *operations, *functions}
+    reductions = ReductionMaker(domains, affine_names.difference(temporaries), taken, set(ids.places))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
         statements=tuple(reductions.statements), tree=tree, derived=None,
         given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
-        operations=operations,
-        obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
-                                     "declared reorderable") for o in operations.values() if o.reorderable),
+        operations=operations, functions=functions,
+        obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
+                                  "declared reorderable") for o in operations.values() if o.reorderable),
+                     *(Obligation("make_kernel", f.claim, "declared as a ScalarFunction") for f in functions.values())),
         substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)

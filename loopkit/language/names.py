@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count
 
 from loopkit.errors import NameConflictError
-from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.tokens import KEYWORDS
 from loopkit.instructions.table import CUDA_HELPERS
@@ -45,12 +46,13 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
               for lead in ("", "c") for end in ("", "f")]
 
 #: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
-_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
+_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+|clz|"
+                     r"bessel_[jy]n)"
                      r"_[iufc]\d+|make_complex(64|128)")
 
 #: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
 _MATH = """
-carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn ldexp llrint llround logb lrint
+carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn llrint llround logb lrint
 lround modf nan nearbyint nexttoward norm norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d
 scalbln scalbn sincos sincospi y0 y1 yn"""
 _OTHERS = """clock clock64 cudaError_t cudaTextureObject_t llmax llmin rand std ullmax ullmin umax umin

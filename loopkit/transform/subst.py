@@ -11,7 +11,7 @@ from loopkit.analysis.accesses import expand_rules, reached
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import alike, called, children, map_children, variables
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
@@ -37,7 +37,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     """
     require_fresh(kernel, subst_name, called=True)
     names = name_list(parameters)
-    pattern = parse_expression(template)
+    pattern = parse_expression(template, known=KnownNames(functions=kernel.functions))
     for name in names:
         if name not in variables(pattern):
             raise PreconditionError(f"The parameter '{name}' is not in the template '{template}'.",

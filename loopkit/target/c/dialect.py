@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from loopkit.expr.functions import CallText
 from loopkit.expr.kinds import is_bfloat16
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
@@ -35,6 +36,7 @@ class Functions:
     :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal, with their texts.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
+    :ivar texts: those of calls of functions whose arguments have several dtypes, by name.
     """
 
     qualifier: str = ""
@@ -42,12 +44,14 @@ class Functions:
     normal: Mapping[str, str] = field(default_factory=dict)
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
+    texts: Mapping[str, CallText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Syntax:
-    """The layout of a text and of its functions.
+    """The name of a language, and the layout of a text and of its functions.
 
+    :ivar name: the language's name, for which users give texts of their functions.
     :ivar includes: the first lines of every text.
     :ivar truth: false and true.
     :ivar restrict: the qualifier of a pointer without aliases.
@@ -55,6 +59,7 @@ class Syntax:
     :ivar unroll: lines before a loop that is to be unrolled.
     """
 
+    name: str
     includes: str = ""
     truth: tuple[str, str] = ("0", "1")
     restrict: str = "restrict"

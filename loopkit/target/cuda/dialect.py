@@ -218,6 +218,15 @@ __device__ __forceinline__ float rsqrt_normal_f32(float x)
 }
 """
 
+#: Bessel functions, which CUDA C++ has for orders from 0.
+_BESSEL = {f"bessel_{name}_{suffix}": f"""
+__device__ __forceinline__ {real} bessel_{name}_{suffix}(int order, {real} x)
+{{
+    const {real} value = {name}{mark}(order < 0 ? -order : order, x);
+    return order < 0 && order % 2 != 0 ? -value : value;
+}}
+""" for name in ("jn", "yn") for suffix, real, mark in (("f64", "double", ""), ("f32", "float", "f"))}
+
 #: CUDA C++ in device code; without halves, NVRTC needs no header for anything here. NVIDIA's compiler treats memory
 #: behind a const and __restrict__ pointer as constant, even where that is wrong (observed with NVRTC 13.0 and 13.5).
 CUDA = Dialect(
@@ -225,13 +234,19 @@ CUDA = Dialect(
      "complex128": "complex128"},
     Functions("__device__ __forceinline__", int_predicates=False, normal={"rsqrt_normal_f32": _RSQRT_NORMAL}, integer={
         "abs_i32": "abs", "abs_i64": "llabs",
-        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}),
-    Syntax(truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),
+        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}, texts={
+        "bessel_jn": {"int32, float64": "bessel_jn_f64", "int32, float32": "bessel_jn_f32"},
+        "bessel_yn": {"int32, float64": "bessel_yn_f64", "int32, float32": "bessel_yn_f32"},
+        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
+        "popcount": {"int32": "__popc", "uint32": "__popc", "int64": "__popcll", "uint64": "__popcll"},
+        "clz": {"int32": "__clz", "uint32": "__clz", "int64": "__clzll", "uint64": "__clzll"}}),
+    Syntax("cuda", truth=("false", "true"), restrict="__restrict__",
+           constant_by_restrict=True, unroll=("#pragma unroll",)),
     {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
-     "load_evict_last": _EVICT_LAST},
+     **_BESSEL, "load_evict_last": _EVICT_LAST},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -45,6 +45,7 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
+from loopkit.target.functions import preambles
 from loopkit.target.memory import (
     Addresses,
     FunctionText,
@@ -133,6 +134,7 @@ class CudaTarget(TextTarget):
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+        texts = [*preambles(lowered, CUDA.syntax.name), *texts]
         source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
