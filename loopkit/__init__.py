@@ -34,6 +34,7 @@ from loopkit.errors import (
 )
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.operations import ReductionOperation
+from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
     from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
+    "AccessWitness", "AddressSpace", "BoundsError", "CInstruction", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
     "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode",
     "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
     "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options", "Outputs", "ParseError",

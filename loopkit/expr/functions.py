@@ -124,6 +124,11 @@ class ScalarFunction(Declared):
         return hash((self.name, self.arity))
 
     @property
+    def ground(self) -> str:
+        """The reason for the claim."""
+        return f"declared as a {type(self).__name__}"
+
+    @property
     def claim(self) -> str:
         """The claim that its declaration makes."""
         return f"'{self.name}' has no side effects, and its value depends on its arguments only"
@@ -219,10 +224,10 @@ def template_fault(text: object, arity: int) -> str | None:
     literal = "".join(part for part, _, _, _ in parts)
     if re.search(r"[;\n\\#\"'`]|//|/\*|\*/", literal):
         return f"is not one expression of C: '{text}'"
-    return None if _is_balanced(text.format(*wanted)) else f"has brackets that do not match: '{text}'"
+    return None if is_balanced(text.format(*wanted)) else f"has brackets that do not match: '{text}'"
 
 
-def _is_balanced(text: str) -> bool:
+def is_balanced(text: str) -> bool:
     opened: list[str] = []
     for c in text:
         if c in "([{":
@@ -251,7 +256,7 @@ def filled(template: str, arguments: list[tuple[str, bool]]) -> tuple[str, bool]
             alone = literal.rstrip()[-1:] in ("(", ",") and following.lstrip()[:1] in (")", ",")
             pieces.append(text if is_single or alone else f"({text})")
     shape = re.sub(r"[^()]", "", template)
-    is_call = re.match(r"[A-Za-z_]\w*\(", template) and template.endswith(")") and _is_balanced(shape[1:-1])
+    is_call = re.match(r"[A-Za-z_]\w*\(", template) and template.endswith(")") and is_balanced(shape[1:-1])
     return "".join(pieces), bool(is_call)
 
 

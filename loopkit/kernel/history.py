@@ -19,6 +19,7 @@ from loopkit.errors import LoopkitError, PreconditionError, ReplayError
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
 from loopkit.expr.operations import ReductionOperation
+from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.tags import InameTag
 from loopkit.lazy import LazyTable
@@ -28,7 +29,7 @@ from loopkit.shown import ENTRY_POINTS, Shown
 # The text of values, for a script with "import numpy as np" and "import loopkit as lk"
 
 #: Classes in ``lk.`` whose values an argument may hold.
-Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | Options
+Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction | Options
 
 
 def literal(value: object) -> str:

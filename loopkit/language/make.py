@@ -13,12 +13,14 @@ from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
+from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
@@ -34,7 +36,7 @@ Called = TypeVar("Called", ReductionOperation, ScalarFunction)
 
 
 @checked
-def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
+def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str | CInstruction],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
@@ -51,7 +53,8 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. If a
         parameter of a domain is an iname of another domain, the loops of the first nest in those of the second. If a
         parameter is an integer temporary of the kernel, the bound is read from memory.
-    :arg instructions: statements, blocks and substitution rules, one per line; a text or a sequence of texts.
+    :arg instructions: statements, blocks and substitution rules, one per line; a text or a sequence of texts and
+        of statements in C, :class:`CInstruction`.
     :arg kernel_data: the arguments in order, each a ``GlobalArg``, a ``ValueArg`` or a name, and temporaries as
         ``TemporaryVariable``. ``"..."`` (the default) stands for all other arguments of the text, sorted by name. Size
         parameters that are not listed are added.
@@ -78,7 +81,11 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     reductions, functions = tuple(reductions), tuple(functions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                     temporary_variables=temporaries, reductions=reductions, functions=functions)
-    source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
+    own = WrittenOut()
+    source = Source(instructions if isinstance(instructions, str) else "\n".join(
+        line for x in instructions for line in ([x] if isinstance(x, str) else own.lines(x))), "the instructions")
+    reductions, functions = (*reductions, *own.reductions), (*functions, *own.functions)
+    texts = texts if not own.domains else [*([texts] if isinstance(texts, str) else texts), *own.domains]
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
@@ -89,6 +96,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         if not program.body:
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, called, made)
+        own.require_declared(knl)
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl
@@ -140,7 +148,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         operations=operations, functions=functions,
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                   "declared reorderable") for o in operations.values() if o.reorderable),
-                     *(Obligation("make_kernel", f.claim, "declared as a ScalarFunction") for f in functions.values())),
+                     *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values())),
         substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)

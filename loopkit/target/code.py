@@ -23,6 +23,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target, resolve_target
+from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
 from loopkit.shown import Shown
 
@@ -317,6 +318,7 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
+    lowered = with_user_code(lowered)
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)
     return replace(target.emit(lowered, layout, head), kernel=lowered.kernel)

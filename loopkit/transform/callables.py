@@ -29,6 +29,6 @@ def register_callable(kernel: LoopKernel, function_identifier: str, callable_: S
                                 subject=function_identifier,
                                 hint=f"register_callable(knl, '{callable_.name}', ...)")
     require_fresh(kernel, function_identifier, called=True)
-    claim = Obligation("register_callable", callable_.claim, "declared as a ScalarFunction")
+    claim = Obligation("register_callable", callable_.claim, callable_.ground)
     return annotated(kernel, functions={**kernel.functions, callable_.name: callable_},
                      obligations=(*kernel.obligations, claim))
