@@ -19,7 +19,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.functions import ScalarFunction, function_of
+from loopkit.expr.functions import UNKNOWN, ScalarFunction, function_of
 from loopkit.expr.kinds import DTYPES, dtype_of, is_half, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Operation, TypeCast
@@ -201,8 +201,8 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case TypeCast():
             return expr.dtype
         case p.Call() if (function := function_of(expr)) is not None:
-            if function.dtypes == "predicate":
-                return BOOL
+            if function.dtypes in ("predicate", UNKNOWN):
+                return BOOL if function.dtypes == "predicate" else None
             known = [found for e in expr.parameters if (found := child(e)) is not None]
             return signature(function, known)[1] if len(known) == len(expr.parameters) else None
         case p.ExpressionNode():

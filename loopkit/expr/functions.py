@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pymbolic.primitives as p
@@ -18,8 +18,9 @@ from loopkit.expr.kinds import DTYPES, dtype_of
 from loopkit.expr.mappers import subexpressions
 from loopkit.shown import Declared
 
-#: The rules for the dtype of a call that have a name.
+#: The rules for the dtype of a call that have a name, and that of a value with the dtype of the element it is put into.
 RULES = ("promoted", "float", "real", "predicate")
+UNKNOWN = "unknown"
 
 #: The dtypes of arguments, and the dtype of the result.
 Signatures = Mapping[tuple[np.dtype[Any], ...], np.dtype[Any]]
@@ -59,7 +60,7 @@ class ScalarFunction(Declared):
         language, or one for all languages in *text*. They are copied as they are.
     :arg reference: a Python function of numpy scalars with the value of a call, for the interpreter.
     :arg operands: the kinds of numbers that its arguments may be, as numpy's letters.
-    :raises PreconditionError: an argument has an illegal value, or a text has other placeholders, or is not an expression.
+    :raises PreconditionError: an argument has an illegal value, a text has other placeholders, or is not an expression.
     """
 
     name: str
@@ -69,6 +70,7 @@ class ScalarFunction(Declared):
     preamble: Mapping[str, str] = field(default_factory=dict)
     reference: Callable[..., Any] | None = None
     operands: str = "biufc"
+    rules: ClassVar[tuple[str, ...]] = RULES
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
@@ -78,7 +80,7 @@ class ScalarFunction(Declared):
                          f"and not {self.arity!r}")
         for x, given in (("reference", self.reference), ("dtypes", self.dtypes)):
             if not callable(given) and (given is not None if x == "reference" else
-                                        not isinstance(given, Mapping) and given not in RULES):
+                                        not isinstance(given, Mapping) and given not in self.rules):
                 self._refuse(f": {x}= cannot be {given!r}", "dtypes= is one of " + ", ".join(map(repr, RULES))
                              + ", a mapping or a function of dtypes" if x == "dtypes" else "give a Python function")
         if not (isinstance(self.operands, str) and set(self.operands) <= set("biufc") and self.operands):
@@ -228,6 +230,7 @@ def template_fault(text: object, arity: int) -> str | None:
 
 
 def is_balanced(text: str) -> bool:
+    """Does each bracket in *text* have its partner?"""
     opened: list[str] = []
     for c in text:
         if c in "([{":

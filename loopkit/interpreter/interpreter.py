@@ -30,7 +30,7 @@ from loopkit.expr.dtypes import (
     type_of_node,
 )
 from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remainder
-from loopkit.expr.functions import FUNCTIONS, ScalarFunction, function_of, power_value
+from loopkit.expr.functions import FUNCTIONS, UNKNOWN, ScalarFunction, function_of, power_value
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half, kind_of
 from loopkit.expr.mappers import children
@@ -112,6 +112,8 @@ class Evaluator:
 
     def _called(self, expr: Expression, function: ScalarFunction, parameters: tuple[Expression, ...],
                 names: Mapping[str, Any]) -> Any:
+        if function.dtypes == UNKNOWN:
+            return function.value(*(self._value(e, names) for e in parameters))
         given, _ = signature(function, [self._type(e) for e in parameters])
         values = [converted(self._value(e, names), _computed_in(x)) for e, x in zip(parameters, given, strict=True)]
         return self._typed(expr, function.value(*values))

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from loopkit.errors import PreconditionError
-from loopkit.expr.functions import ScalarFunction, is_balanced
+from loopkit.errors import PreconditionError, UndecidedError
+from loopkit.expr.functions import UNKNOWN, ScalarFunction, is_balanced
 from loopkit.expr.parsing import parse_expression
 from loopkit.shown import Declared
 
@@ -17,8 +17,9 @@ Operands = Mapping[str, str] | Iterable[str] | str
 #: A placeholder in the code: ``$a``, ``$a.stride``, ``$a.stride1``.
 PLACEHOLDER = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?:\.stride(?P<axis>\d*))?", re.ASCII)
 
-#: Words of C that would leave the statement, or wait for other threads.
-_NEVER = frozenset({"return", "goto", "asm", "__syncthreads", "__syncwarp", "barrier", "exit", "longjmp"})
+#: Words of C that would leave the statement, wait for other threads, or have a value that the operands do not give.
+_NEVER = frozenset({"return", "goto", "asm", "__syncthreads", "__syncwarp", "barrier", "exit", "longjmp", "static",
+                    "__shared__", "threadIdx", "blockIdx", "get_local_id", "get_global_id"})
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -37,11 +38,12 @@ class CInstruction(Declared):
     >>> norm = CInstruction(
     ...     "i", "double s = 0; for (int k = 0; k < $m; ++k) s += fabs($row[k*$row.stride]); $y = s;",
     ...     {"row": "a[i, 0:m]", "m": "m"}, {"y": "y[i]"}, id="norm")
-    >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [norm]), {"a": np.float64})
+    >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [norm]), {"a,y": np.float64})
     >>> knl(a=np.array([[1, -2.5], [0, 4]])).y
     array([3.5, 4. ])
 
-    :arg iname_exprs: the inames of the statement, separated by commas, or pairs of a name in the code and an expression.
+    :arg iname_exprs: the inames of the statement, separated by commas, and pairs of a name in the code and an
+        expression.
     :arg code: the text in C, or one for each language of the targets (``"c"``, ``"cuda"``, ...).
     :arg read_variables: the operands that the code reads: expressions and regions by the names in the code, or in a
         list, named by their arrays.
@@ -49,6 +51,8 @@ class CInstruction(Declared):
     :arg id: the name of the statement, at the start of the names that it adds to the kernel.
     :arg preamble: definitions that the code needs, for each language, or one for all of them.
     :arg assume: the reason why names of the kernel in the code are no accesses that the operands miss.
+    :arg reference: a Python function of the values that are read, in their order, with the value that is written, or
+        the tuple of several, for the interpreter; only without regions.
     :raises PreconditionError: an operand is not an expression, element or region; there is no assignee; the code has
         unknown placeholders, brackets that do not match, or a ``return``.
     """
@@ -60,6 +64,7 @@ class CInstruction(Declared):
     id: str = "c_insn"
     preamble: str | Mapping[str, str] = field(default_factory=dict)
     assume: str | None = None
+    reference: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and _NAME.fullmatch(self.id)):
@@ -71,7 +76,7 @@ class CInstruction(Declared):
             self._refuse("has inames and pairs of a name and an expression as iname_exprs=, and not "
                          f"{self.iname_exprs!r}")
         own = {x: x for x in inames}
-        object.__setattr__(self, "iname_exprs", tuple([*inames, *map(tuple, pairs)]))
+        object.__setattr__(self, "iname_exprs", (*inames, *map(tuple, pairs)))
         object.__setattr__(self, "assignees", self._named(self.assignees))
         reads = {**self._named(self.read_variables), **{str(x): str(y) for x, y in pairs}}
         object.__setattr__(self, "read_variables", reads)
@@ -82,6 +87,9 @@ class CInstruction(Declared):
             self._refuse(f"has a text, or one for each language, as code, and not {self.code!r}")
         if both := sorted(reads.keys() & {**self.writes}.keys()):
             self._refuse(f"has two operands '{both[0]}'", f"name them: assignees={{'new': '{self.writes[both[0]]}'}}")
+        texts = (*reads.values(), *self.writes.values())
+        if self.reference is not None and any(self.region(x.strip())[1] for x in texts):
+            self._refuse("has a reference= and a region: only C code of single elements has a value in Python")
         for name, text in (*reads.items(), *self.writes.items()):
             self._require_operand(name, text, is_written=name in self.writes)
         for code in codes.values():
@@ -94,7 +102,7 @@ class CInstruction(Declared):
             texts = [operands] if isinstance(operands, str) else list(operands)
             found = {str(x).partition("[")[0].strip(): x for x in texts}
             if len(found) < len(texts):
-                self._refuse("has two operands of one array", "name them: {'left': 'a[i, 0:m]', 'right': 'a[i + 1, 0:m]'}")
+                self._refuse("has two operands of one array", "name them: {'left': 'a[i]', 'right': 'a[i + 1]'}")
         for name, text in found.items():
             if not isinstance(text, str) or not _NAME.fullmatch(name):
                 self._refuse(f"cannot have the operand {name!r}: {text!r}", "an operand is a text: 'a[i, 0:m]'")
@@ -150,6 +158,17 @@ class CInstruction(Declared):
                   for low, *ends in [list(top_level(part, ":"))] for high in ends[:1]}
         return parts, ranges
 
+    def require_undeclared(self, names: Collection[str]) -> None:
+        """:raises UndecidedError: the code names one of *names*, memory of its kernel, and not as an operand."""
+        words = {word for code in self.codes.values()
+                 for word in re.findall(r"[A-Za-z_]\w*", PLACEHOLDER.sub(" ", without_literals(code)))}
+        if self.assume is None and (found := sorted(words.intersection(names))):
+            raise UndecidedError(
+                f"The C instruction '{self.id}' names '{found[0]}' in its code, which may be an undeclared access.",
+                reason=f"the elements of '{found[0]}' that the code accesses are unknown",
+                hint=f"write ${found[0]} and declare read_variables={{'{found[0]}': '{found[0]}[...]'}}; for a name of "
+                     "the code itself, choose another one, or pass assume='...' with the reason")
+
     def _require_operand(self, name: str, text: str, *, is_written: bool) -> None:
         parts, ranges = self.region(text.strip())
         texts = parts if ranges or is_written else [text]
@@ -175,7 +194,8 @@ class CInstruction(Declared):
                 self._refuse(f"has the placeholder '{found[0]}', but '{text or name}' has {len(ranges)} ranges")
         plain = without_literals(code)
         if never := sorted(_NEVER.intersection(re.findall(r"\w+", plain))):
-            self._refuse(f"has '{never[0]}' in its code, which runs inside of the loops of a kernel")
+            self._refuse(f"has '{never[0]}' in its code, and runs inside of the loops of a kernel",
+                         "an iname as an operand has the number of an iteration")
         if not is_balanced(plain) or "#" in plain:
             self._refuse("has brackets that do not match, or a directive, in its code",
                          "preamble= may have directives and functions")
@@ -221,6 +241,7 @@ class OpaqueValue(ScalarFunction):
     """
 
     instruction: CInstruction | None = None
+    rules: ClassVar[tuple[str, ...]] = (UNKNOWN,)
 
     @property
     def claim(self) -> str:
@@ -234,6 +255,16 @@ class OpaqueValue(ScalarFunction):
     @property
     def summary(self) -> str:
         return f"{self.name} of {self.arity}, an unknown value that C code writes"
+
+    def value(self, *arguments: Any) -> Any:
+        """The value for numpy scalars; :raises PreconditionError: the instruction has no Python reference."""
+        given = self.instruction
+        if given is None or given.reference is None:
+            raise PreconditionError(f"The C code of '{given and given.id}' has no value in Python.", subject=self.name,
+                                    hint="CInstruction(..., reference=a function of the values that it reads)")
+        result = given.reference(*arguments[:len(given.operands)])
+        number = list(given.writes).index(self.name.removeprefix(f"{given.id}_writes_"))
+        return result if len(given.writes) == 1 else result[number]
 
     def _key(self) -> tuple[object, ...]:
         return (*super()._key(), self.instruction)

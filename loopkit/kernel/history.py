@@ -29,7 +29,8 @@ from loopkit.shown import ENTRY_POINTS, Shown
 # The text of values, for a script with "import numpy as np" and "import loopkit as lk"
 
 #: Classes in ``lk.`` whose values an argument may hold.
-Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction | Options
+Ours = (GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction
+        | Options)
 
 
 def literal(value: object) -> str:

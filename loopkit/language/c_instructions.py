@@ -1,15 +1,12 @@
 """C instructions as ordinary statements: one for each value or region that is read, and for each that is written."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from loopkit.errors import UndecidedError
-from loopkit.expr.functions import ScalarFunction
+from loopkit.expr.functions import UNKNOWN, ScalarFunction
 from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.c_instruction import PLACEHOLDER, CInstruction, OpaqueValue, without_literals
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.c_instruction import CInstruction, OpaqueValue
 
 
 @dataclass
@@ -28,7 +25,8 @@ class WrittenOut:
     def lines(self, given: CInstruction) -> Iterator[str]:
         """The statements of *given*, all reads before all writes."""
         self.instructions.append(given)
-        for name, text in given.operands.items():
+        # values first: the code replaces what follows
+        for name, text in sorted(given.operands.items(), key=lambda x: bool(given.region(x[1])[1])):
             value, inames, domain = self._region(given, name, text)
             if inames:
                 operation = f"{given.id}_reads_{name}"
@@ -41,7 +39,7 @@ class WrittenOut:
                 self.domains.append(domain)
             arguments = [*(f"{given.id}_{x}" for x in given.operands), *inames] or ["0"]
             function = f"{given.id}_writes_{name}"
-            self.functions.append(OpaqueValue(function, len(arguments), instruction=given))
+            self.functions.append(OpaqueValue(function, len(arguments), UNKNOWN, instruction=given))
             yield f"{target} = {function}({', '.join(arguments)}) {{{self._options(given, name, inames)}}}"
 
     @staticmethod
@@ -59,16 +57,3 @@ class WrittenOut:
     @staticmethod
     def _options(given: CInstruction, name: str, inames: Iterable[str]) -> str:
         return f"id={given.id}_{name}, inames={':'.join((*given.inames, *inames))}"
-
-    def require_declared(self, knl: LoopKernel) -> None:
-        """:raises UndecidedError: the code names something of *knl* that its operands do not declare."""
-        for given in self.instructions:
-            words = {word for code in given.codes.values()
-                     for word in re.findall(r"[A-Za-z_]\w*", PLACEHOLDER.sub(" ", without_literals(code)))}
-            names = sorted(words & {*knl.argument_by_name, *knl.temporaries, *knl.inames})
-            if names and given.assume is None:
-                raise UndecidedError(
-                    f"The C instruction '{given.id}' names '{names[0]}' in its code, an access without a footprint.",
-                    reason=f"the elements of '{names[0]}' that the code accesses are unknown",
-                    hint=f"declare it, read_variables={{'{names[0]}': '{names[0]}[...]'}}, and write ${names[0]}; or "
-                         "assume='the reason why this is no access'")

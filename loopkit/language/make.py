@@ -96,7 +96,8 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         if not program.body:
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, called, made)
-        own.require_declared(knl)
+        for x in own.instructions:
+            x.require_undeclared({*knl.argument_by_name, *knl.temporaries, *knl.inames})
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl

@@ -187,7 +187,7 @@ class Emitter:
         if comment and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {comment}"
         if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):
-            if any(True for _ in self.hooks.before(self, node, bounds)):
+            if any(True for x in code.replaced for _ in self.hooks.before(self, x, bounds)):
                 raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "
                                         "when it runs.", subject=code.instruction.id,
                                         hint="compile without check_bounds=True")

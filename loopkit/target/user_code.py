@@ -28,8 +28,9 @@ def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Cal
     text = dedent(code.instruction.code_for(language)).strip("\n")
     own, declared = dict[str, str](), list[str]()
     for part in code.parts:
-        place = printer.place(part.element, bounds) if part.steps or part.is_written else ""
-        if part.steps:
+        place = printer.place(part.element, bounds)
+        own[part.name] = f"(*{part.local})" if part.is_written and not part.steps else part.local
+        if part.steps or part.is_written:
             kind = "" if part.is_written else "const "
             declared.append(f"{kind}{printer.type_name(printer.dtype_of(part.element))} *{part.local} = &{place};")
             for number, stride in enumerate(_strides(part, addresses)):
@@ -37,11 +38,10 @@ def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Cal
                 if _is_used(code.instruction, part, number, stride, text):
                     declared.append(f"const {printer.index} {name} = {size(stride)};")
                 own |= {f"{part.name}.stride{number}": name, f"{part.name}.stride": name}
-        elif not part.is_written:
-            dtype = printer.dtype_of(p.Variable(part.local))
-            declared.append(f"const {printer.type_name(dtype)} {part.local} = "
-                            f"{printer.value(part.value, bounds, dtype)};")
-        own[part.name] = place if part.is_written and not part.steps else part.local
+        elif place != part.local:
+            # the code cannot mistake a name in the subscripts of the temporary for one of its own
+            own[part.name] = f"{part.local}_value"
+            declared.append(f"const {printer.type_name(printer.dtype_of(part.element))} {own[part.name]} = {place};")
     yield "do {"
     yield from indented(declared)
     yield from indented(PLACEHOLDER.sub(lambda found: own[found[0][1:]], without_line_comments(text)).split("\n"))

@@ -115,7 +115,8 @@ def test_text(golden: GoldenFiles) -> None:
     (("f", 1, "float", {"c": 3}), "is 3, and not a string"),
     (("f", 1, "float", {"c": "f"}, {"cuda": "..."}), "has a preamble, but no text for cuda"),
     (("f", 1, "float", {"c": "f"}, {"c": 1}), "preamble= is a text"),
-    (("f", 1, "float", {}, {}, 3), "reference= cannot be 3"), (("f", 1, "float", {}, {}, None, "xy"), "letters of 'biufc'")])
+    (("f", 1, "float", {}, {}, 3), "reference= cannot be 3"),
+    (("f", 1, "float", {}, {}, None, "xy"), "letters of 'biufc'")])
 def test_wrong_functions(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(lk.PreconditionError, match=message):
         lk.ScalarFunction(*arguments)
