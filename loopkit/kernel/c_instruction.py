@@ -50,7 +50,7 @@ class CInstruction(Declared):
     :arg assignees: likewise the elements and regions that the code writes.
     :arg id: the name of the statement, at the start of the names that it adds to the kernel.
     :arg preamble: definitions that the code needs, for each language, or one for all of them.
-    :arg assume: the reason why names of the kernel in the code are no accesses that the operands miss.
+    :arg assume: the reason why a name of the kernel in the code means something else.
     :arg reference: a Python function of the values that are read, in their order, with the value that is written, or
         the tuple of several, for the interpreter; only without regions.
     :raises PreconditionError: an operand is not an expression, element or region; there is no assignee; the code has

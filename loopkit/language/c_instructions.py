@@ -1,22 +1,29 @@
 """C instructions as ordinary statements: one for each value or region that is read, and for each that is written."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import pymbolic.primitives as p
+
 from loopkit.expr.functions import UNKNOWN, ScalarFunction
+from loopkit.expr.mappers import subexpressions, variables
+from loopkit.expr.nodes import TypeCast
 from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.c_instruction import CInstruction, OpaqueValue
 
 
 @dataclass
 class WrittenOut:
-    """The text, the domains and the functions of C *instructions*.
+    """The text, the domains and the functions of C *instructions*, in a kernel with *given_domains*.
 
-    A region that is read is a reduction in a fixed order, and its value stands for all of its elements. What is written
+    A region that is read is a reduction in a fixed order, and its value stands for all of its elements. A written value
     is a function without a text of everything that is read. So each analysis finds the declared accesses.
     """
 
+    given_domains: str
     instructions: list[CInstruction] = field(default_factory=list)
     domains: list[str] = field(default_factory=list)
     reductions: list[ReductionOperation] = field(default_factory=list)
@@ -32,7 +39,9 @@ class WrittenOut:
                 operation = f"{given.id}_reads_{name}"
                 self.reductions.append(ReductionOperation(operation, "3*a + b"))
                 value = f"{operation}({domain}, {value})"
-            yield f"<> {given.id}_{name} = {value} {{{self._options(given, name, ())}}}"
+            # a size may have more than 32 bits
+            dtype = "int64" if not inames and self._is_of_sizes(value) else ""
+            yield f"<{dtype}> {given.id}_{name} = {value} {{{self._options(given, name, ())}}}"
         for name, text in given.writes.items():
             target, inames, domain = self._region(given, name, text)
             if inames:
@@ -41,6 +50,14 @@ class WrittenOut:
             function = f"{given.id}_writes_{name}"
             self.functions.append(OpaqueValue(function, len(arguments), UNKNOWN, instruction=given))
             yield f"{target} = {function}({', '.join(arguments)}) {{{self._options(given, name, inames)}}}"
+
+    def _is_of_sizes(self, text: str) -> bool:
+        """Does the value *text* consist of names in domains, and of integers?"""
+        expr = parse_expression(text)
+        names = re.findall(r"[A-Za-z_]\w*", " ".join((self.given_domains, *self.domains)))
+        return variables(expr) <= {*names} and not any(
+            isinstance(part, p.Subscript | p.Call | p.Quotient | TypeCast | float | complex)
+            for part in subexpressions(expr))
 
     @staticmethod
     def _region(given: CInstruction, name: str, text: str) -> tuple[str, tuple[str, ...], str]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 #: For each name of loopy, what to use instead.
 LOOPY_NAMES = {
-    "CInstruction": "a statement of the kernel language: an instruction cannot be C",
     "ConstantArg": "lk.GlobalArg",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",

@@ -81,7 +81,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     reductions, functions = tuple(reductions), tuple(functions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                     temporary_variables=temporaries, reductions=reductions, functions=functions)
-    own = WrittenOut()
+    own = WrittenOut(" ".join([texts] if isinstance(texts, str) else texts))
     source = Source(instructions if isinstance(instructions, str) else "\n".join(
         line for x in instructions for line in ([x] if isinstance(x, str) else own.lines(x))), "the instructions")
     reductions, functions = (*reductions, *own.reductions), (*functions, *own.functions)

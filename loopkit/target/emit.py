@@ -191,6 +191,10 @@ class Emitter:
                 raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "
                                         "when it runs.", subject=code.instruction.id,
                                         hint="compile without check_bounds=True")
+            if not self.dialect.halves and any(is_half(self.dtype_of(x.element)) for x in code.parts):
+                raise PreconditionError(f"The C instruction '{code.instruction.id}' has an operand of 16 bits, which "
+                                        f"the language '{self.dialect.syntax.name}' has no numbers for.",
+                                        subject=code.instruction.id, hint="use float32 operands")
             yield from code_lines(code, self, self.addresses, lambda e: self.text(e, bounds), bounds,
                                   self.dialect.syntax.name)
             return
