@@ -58,7 +58,8 @@ class ScalarFunction(Declared):
         returned as float32.
     :arg preamble: declarations and definitions that a generated text needs before it calls the function, for each
         language, or one for all languages in *text*. They are copied as they are.
-    :arg reference: a Python function of numpy scalars with the value of a call, for the interpreter.
+    :arg reference: a Python function of numpy scalars with the value of a call, for the interpreter, and for code of
+        the host if there is no text in C.
     :arg operands: the kinds of numbers that its arguments may be, as numpy's letters.
     :raises PreconditionError: an argument has an illegal value, a text has other placeholders, or is not an expression.
     """

@@ -18,6 +18,7 @@ from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Funct
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
@@ -95,6 +96,14 @@ class ViolationPointer(Pointer):
     The first number is 1 plus the number of the block, the second the number of the access among
     :attr:`GeneratedKernel.checks`. Its subscripts and the values of the inames of its instance follow.
     """
+
+
+@dataclass(frozen=True)
+class ReferencePointer(Parameter):
+    """A pointer to the Python reference of *function*, for *arguments* of these dtypes; its value has the dtype."""
+
+    function: ScalarFunction
+    arguments: tuple[np.dtype, ...]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from loopkit.analysis.accesses import expand_rules
 from loopkit.errors import NameConflictError
 from loopkit.expr.functions import CallText, ScalarFunction, functions_in
 from loopkit.kernel.c_instruction import OpaqueValue
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
+from loopkit.target.code import ReferencePointer
 
 
 def functions_of(kernel: LoopKernel) -> Mapping[str, ScalarFunction]:
@@ -39,3 +42,12 @@ def preambles(lowered: Lowered, language: str) -> Iterator[str]:
                 f"'{kernel.name}'.", subject=taken[0], hint="choose another name in the kernel")
         found.setdefault(preamble, name if code is None else code.id)
     yield from (f"// given by the user, for {name}\n{preamble}" for preamble, name in found.items() if preamble)
+
+
+def references_in(text: str, kernel: LoopKernel) -> Iterator[ReferencePointer]:
+    """The Python references of functions of *kernel* that *text* calls."""
+    for name, function in kernel.functions.items():
+        for found in sorted(set(re.findall(rf"\b{name}_python(?:_[biuf]\d+)+\b", text))):
+            dtype, *arguments = (np.dtype(f"{kind}{int(bits)//8}") for kind, bits in re.findall(
+                r"_([biuf])(\d+)", found.removeprefix(f"{name}_python")))
+            yield ReferencePointer(found, dtype, function, tuple(arguments))

@@ -66,12 +66,12 @@ def _strides(part: UserOperand, addresses: Addresses) -> Iterator[Expression]:
     shape = place.shape if isinstance(place, Flat) else part.shape
     assert shape is not None
     strides: list[Expression] = [p.Variable(x) for x in place.strides] if isinstance(place, Flat) and place.strides \
-        else [_product(shape[axis + 1:]) for axis in range(len(shape))]
+        else [_extent_product(shape[axis + 1:]) for axis in range(len(shape))]
     for step in part.steps:
         yield add(*(multiply(count, stride) for count, stride in zip(step, strides, strict=True) if count))
 
 
-def _product(extents: Sequence[Expression | None]) -> Expression:
+def _extent_product(extents: Sequence[Expression | None]) -> Expression:
     result: Expression = 1
     for extent in extents:
         assert extent is not None

@@ -146,6 +146,23 @@ def test_refusals(function: lk.ScalarFunction, dtype: object, error: type[Except
         lk.generate_code(of(function, dtype), target="cuda")
 
 
+def test_the_host_calls_a_reference_without_a_text() -> None:
+    def own(x: Any, n: Any) -> Any:
+        if n == 7:
+            raise ArithmeticError("seven")
+        return np.sinc(x) + n
+    f = lk.ScalarFunction("f", 2, {("float32", "int32"): "float64", ("float16", "int32"): "float16"}, reference=own)
+    knl = lk.split_iname(of(f, call="2*f(x[i], i)"), "i", 4, outer_tag="g.0", inner_tag="l.0")
+    x = np.linspace(-1, 1, 7, dtype=np.float32)
+    lk.check_equivalent(lambda x: 2*(np.sinc(x).astype(np.float64) + np.arange(len(x))), knl, {"n": 7})
+    with pytest.raises(ArithmeticError, match="seven"):
+        knl(x=np.zeros(9, np.float32))
+    assert knl(x=x).y[3] == 2*(1 + 3)                # an error of one call is not one of the next
+    assert of(f, np.float16, "f(x[i], 2)")(x=x.astype(np.float16)).y[3] == 3
+    with pytest.raises(lk.PreconditionError, match="no text for the language 'cuda'"):
+        lk.generate_code(knl, target="cuda")
+
+
 def test_names() -> None:
     f = lk.ScalarFunction("f", 2)
     for call, error, message in (("f(x[i])", lk.ParseError, "takes 2 arguments, not 1"),

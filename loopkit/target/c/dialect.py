@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
-from loopkit.expr.functions import CallText
+from loopkit.expr.functions import CallText, ScalarFunction
 from loopkit.expr.kinds import is_bfloat16
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
@@ -28,6 +29,11 @@ def helper(name: str, dtype: np.dtype) -> str:
     return f"{name}_{'bf16' if is_bfloat16(dtype) else f'{dtype.kind}{8 * dtype.itemsize}'}"
 
 
+def reference_name(function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
+    """The name in a text of the Python reference of *function* for these dtypes: ``f_python_f64_f32``."""
+    return reduce(helper, (value, *arguments), f"{function.name}_python")
+
+
 @dataclass(frozen=True)
 class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
@@ -37,6 +43,7 @@ class Functions:
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
     :ivar texts: those of calls of functions whose arguments have several dtypes, by name.
+    :ivar references: a call of the user's function without a text calls its Python reference.
     """
 
     qualifier: str = ""
@@ -45,6 +52,7 @@ class Functions:
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
     texts: Mapping[str, CallText] = field(default_factory=dict)
+    references: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,17 @@ class Dialect:
             own = name if name == "conj" else f"c{name}"
             return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
         return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
+
+    def call_text(self, function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
+        """The text of a call of *function*, whose value and *arguments* have these dtypes.
+
+        :raises PreconditionError: it has no text in this language.
+        """
+        by_python = (self.functions.references and function.reference is not None and not any(
+            dtype.kind == "c" for dtype in (value, *arguments)) and self.syntax.name not in function.text
+            and function.name not in self.functions.texts)
+        return reference_name(function, value, arguments) if by_python else \
+            function.text_for(self.syntax.name, arguments, self.functions.texts)
 
     def preamble(self, text: str) -> str:
         """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""

@@ -379,9 +379,9 @@ class CText(CBase):
         dtype = real_dtype(dtypes[0]) if function.dtypes == "real" else self._own(value, own)
         pieces = [self._convert(self._operand(e, x), x) for e, x in zip(arguments, dtypes, strict=True)]
         pieces = [self._in_float(x) if is_half(x.dtype) else self._exact(x) for x in pieces]
-        template = function.text_for(self.dialect.syntax.name, [x.dtype for x in pieces], self.dialect.functions.texts)
-        text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
         computed = FLOAT32 if is_half(dtype) else dtype
+        template = self.dialect.call_text(function, computed, [x.dtype for x in pieces])
+        text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
         if not is_call:
             # C may compute an expression in another type
             text = f"({self.dialect.type_name(computed)})({text})"

@@ -27,9 +27,17 @@ from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.c.work import LEAST, Work, work_of
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    Parameter,
+    TextTarget,
+    require_fields,
+    split_condition,
+)
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
-from loopkit.target.functions import preambles
+from loopkit.target.functions import preambles, references_in
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 
 # C11 with its mathematical library, as a table
@@ -142,7 +150,7 @@ static inline int clz_u{bits}(unsigned {kind} x)
 C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
-    Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
+    Functions("static inline", references=True, helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -201,7 +209,7 @@ class CTarget(TextTarget):
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(
-            x.launch.name, (*x.parameters, *x.checks.parameters), x.launch.grid, x.launch.block,
+            x.launch.name, x.all_parameters, x.launch.grid, x.launch.block,
             checks=tuple(x.checks.accesses)) for x in functions)
         texts = [*preambles(lowered, self.dialect.syntax.name), *texts]
         source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
@@ -275,9 +283,17 @@ class _HostFunction(FunctionText):
         return BoundsChecks(self.lowered, number, self.launch.hosts)
 
     def lines(self) -> Iterator[str]:
-        body = list(self._block_loops())
-        parameters = (*self.parameters, *self.checks.parameters)
-        return function_lines(f"void {self.launch.name}", parameters, body, self.dialect)
+        return function_lines(f"void {self.launch.name}", self.all_parameters, self.body, self.dialect)
+
+    @cached_property
+    def body(self) -> list[str]:
+        return list(self._block_loops())
+
+    @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, with those for Python references and, last, for bounds checks."""
+        references = references_in("\n".join(self.body), self.launch.kernel)
+        return (*self.parameters, *references, *self.checks.parameters)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
