@@ -91,6 +91,28 @@ def test_dependences_follow_from_the_footprint() -> None:
         lk.reverse(shifted("i - 1", "i"), "i")
 
 
+def test_verdicts_on_random_footprints() -> None:
+    """A loop can be reversed if and only if no iteration writes what another one reads or writes."""
+    random, verdicts = np.random.default_rng(5), []
+    for _ in range(16):
+        step, read, reads, write, writes = random.integers([1, 0, 1, 0, 1], [5, 7, 4, 7, 4]).tolist()
+        code = lk.CInstruction("i", "for (int k = 0; k < 1; ++k) $new[k] = $old[k];", {
+            "old": f"u[{step}*i + {read}:{step}*i + {read + reads}]"}, {
+            "new": f"u[{step}*i + {write}:{step}*i + {write + writes}]"}, id="part")
+        knl = lk.make_kernel("{[i]: 0<=i<n}", [code])
+        touched = [({step*i + write + k for k in range(writes)}, {step*i + read + k for k in range(reads)})
+                   for i in range(12)]
+        conflict = any(touched[i][0] & (touched[j][0] | touched[j][1]) for i in range(12) for j in range(12) if i != j)
+        try:
+            lk.reverse(knl, "i")
+            refused = False
+        except lk.IllegalTransformError:
+            refused = True
+        assert refused == conflict, knl.statements_text
+        verdicts.append(refused)
+    assert {*verdicts} == {True, False}
+
+
 def test_bounds_follow_from_the_footprint() -> None:
     code = lk.CInstruction("i", "$new = $old[1];", {"old": "u[i:i + 2]"}, {"new": "v[i]"}, id="next")
     knl = lk.make_kernel("{[i]: 0<=i<n}", [code], [lk.GlobalArg("u", np.float64, shape="n"),
