@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.functions import UNKNOWN, ScalarFunction, is_balanced
+from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.parsing import parse_expression
 from loopkit.shown import Declared
 
@@ -231,6 +232,17 @@ def top_level(text: str, separator: str) -> Iterator[str]:
             yield text[start:at].strip()
             start = at + 1
     yield text[start:].strip()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionRead(ReductionOperation):
+    """The reduction that stands for a region that C code reads: it reads each element, in order."""
+
+    combine: str = "3*a + b"                # no order of the elements is as good as another one
+
+    @property
+    def summary(self) -> str:
+        return f"{self.name}: all elements of a region, which C code reads"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

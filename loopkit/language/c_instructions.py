@@ -12,7 +12,7 @@ from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.parsing import parse_expression
-from loopkit.kernel.c_instruction import CInstruction, OpaqueValue
+from loopkit.kernel.c_instruction import CInstruction, OpaqueValue, RegionRead
 
 
 @dataclass
@@ -37,7 +37,7 @@ class WrittenOut:
             value, inames, domain = self._region(given, name, text)
             if inames:
                 operation = f"{given.id}_reads_{name}"
-                self.reductions.append(ReductionOperation(operation, "3*a + b"))
+                self.reductions.append(RegionRead(operation))
                 value = f"{operation}({domain}, {value})"
             # a size may have more than 32 bits
             dtype = "int64" if not inames and self._is_of_sizes(value) else ""

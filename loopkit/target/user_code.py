@@ -42,7 +42,7 @@ def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Cal
             # the code cannot mistake a name in the subscripts of the temporary for one of its own
             own[part.name] = f"{part.local}_value"
             declared.append(f"const {printer.type_name(printer.dtype_of(part.element))} {own[part.name]} = {place};")
-    yield "do {"
+    yield f"do {{  // the user's C code '{code.instruction.id}'"
     yield from indented(declared)
     yield from indented(PLACEHOLDER.sub(lambda found: own[found[0][1:]], without_line_comments(text)).split("\n"))
     yield "} while (0);"

@@ -18,7 +18,7 @@ void norms(double *restrict b, const double *restrict a, const double *restrict 
                 // norm_scale
                 norm_scale = 2.0*x[4*i_outer + i_inner];
                 // norm_unit
-                do {
+                do {  // the user's C code 'norm'
                     const double *norm_row = &a[(4*i_outer + i_inner)*m];
                     const int norm_row_stride = 1;
                     double *norm_total = &y[4*i_outer + i_inner];
@@ -46,7 +46,7 @@ void norms(double *restrict b, const double *restrict a, const double *restrict 
                     // norm_scale
                     norm_scale = 2.0*x[4*i_outer + i_inner];
                     // norm_unit
-                    do {
+                    do {  // the user's C code 'norm'
                         const double *norm_row = &a[(4*i_outer + i_inner)*m];
                         const int norm_row_stride = 1;
                         double *norm_total = &y[4*i_outer + i_inner];

@@ -17,7 +17,7 @@ norms(double *__restrict__ b, const double *a, const double *x, double *__restri
         // norm_scale
         norm_scale = 2.0*x[4*i_outer + i_inner];
         // norm_unit
-        do {
+        do {  // the user's C code 'norm'
             const double *norm_row = &a[(4*i_outer + i_inner)*m];
             const int norm_row_stride = 1;
             double *norm_total = &y[4*i_outer + i_inner];
@@ -38,7 +38,7 @@ norms(double *__restrict__ b, const double *a, const double *x, double *__restri
         // norm_scale
         norm_scale = 2.0*x[4*i_outer + i_inner];
         // norm_unit
-        do {
+        do {  // the user's C code 'norm'
             const double *norm_row = &a[(4*i_outer + i_inner)*m];
             const int norm_row_stride = 1;
             double *norm_total = &y[4*i_outer + i_inner];
