@@ -188,6 +188,55 @@ __device__ __forceinline__ NAME ctan(NAME z)
     return NAME(w.im, -w.re);
 }
 """,
+    # after W. Kahan, "Branch cuts for complex elementary functions", 1987
+    "casin": """
+__device__ __forceinline__ NAME casin(NAME z)
+{
+    const NAME a = csqrt(NAME(1 - z.re, -z.im)), b = csqrt(NAME(1 + z.re, z.im));
+    return NAME(atan2MARK(z.re, a.re*b.re - a.im*b.im), asinhMARK(a.re*b.im - a.im*b.re));
+}
+""",
+    "cacos": """
+__device__ __forceinline__ NAME cacos(NAME z)
+{
+    const NAME a = csqrt(NAME(1 - z.re, -z.im)), b = csqrt(NAME(1 + z.re, z.im));
+    return NAME(2*atan2MARK(a.re, b.re), asinhMARK(b.re*a.im - b.im*a.re));
+}
+""",
+    "cacosh": """
+__device__ __forceinline__ NAME cacosh(NAME z)
+{
+    const NAME a = csqrt(NAME(z.re - 1, z.im)), b = csqrt(NAME(z.re + 1, z.im));
+    return NAME(asinhMARK(a.re*b.re + a.im*b.im), 2*atan2MARK(a.im, b.re));
+}
+""",
+    "casinh": """
+__device__ __forceinline__ NAME casinh(NAME z)
+{
+    const NAME w = casin(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
+}
+""",
+    "catanh": """
+__device__ __forceinline__ NAME catanh(NAME z)
+{
+    const TYPE x = fabsMARK(z.re), y = fabsMARK(z.im), quarter = (TYPE)1.5707963267948966;
+    if (x > LARGE || y > LARGE) {           // 1/z, and a quarter of a circle
+        const TYPE larger = fmaxMARK(x, y), smaller = fminMARK(x, y), ratio = isinf(larger) ? 0 : smaller / larger;
+        const TYPE inverse = 1 / (larger*(1 + ratio*ratio));
+        return NAME(copysignMARK(x >= y ? inverse : inverse*ratio, z.re), copysignMARK(quarter, z.im));
+    }
+    const TYPE size = log1pMARK(4*x / ((1 - x)*(1 - x) + y*y)) / 4;
+    return NAME(copysignMARK(size, z.re), copysignMARK(atan2MARK(2*y, (1 - x)*(1 + x) - y*y) / 2, z.im));
+}
+""",
+    "catan": """
+__device__ __forceinline__ NAME catan(NAME z)
+{
+    const NAME w = catanh(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
+}
+""",
     "cpow": """
 __device__ __forceinline__ NAME cpow(NAME a, NAME b)
 {
