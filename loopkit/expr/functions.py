@@ -306,7 +306,9 @@ _ROUNDINGS: Mapping[str, Callable[..., Any]] = {
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
     "round": np.rint}
 
-_COMPLEX = frozenset("sqrt exp log sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh pow".split())
+_COMPLEX = frozenset({
+    "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+    "pow"})
 
 
 def _of_floats(arity: int, references: Mapping[str, Callable[..., Any]]) -> Iterator[ScalarFunction]:

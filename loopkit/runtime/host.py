@@ -65,7 +65,7 @@ class HostPlan:
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
                      if p.name not in names and not isinstance(p, HostIname | ViolationPointer)}
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         self._constants = [
             reference_call(p, failures) if isinstance(p, ReferencePointer) else
             _passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values)) for p in constants.values()]
