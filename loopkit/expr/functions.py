@@ -307,8 +307,8 @@ _ROUNDINGS: Mapping[str, Callable[..., Any]] = {
     "round": np.rint}
 
 _COMPLEX = frozenset({
-    "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
-    "pow"})
+    "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh",
+    "atanh", "pow"})
 
 
 def _of_floats(arity: int, references: Mapping[str, Callable[..., Any]]) -> Iterator[ScalarFunction]:
