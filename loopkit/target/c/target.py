@@ -37,8 +37,8 @@ from loopkit.target.code import (
     split_condition,
 )
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
-from loopkit.target.functions import preambles, references_in
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
+from loopkit.target.scalar_functions import preambles, references_in
 
 # C11 with its mathematical library, as a table
 #

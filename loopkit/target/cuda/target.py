@@ -45,7 +45,6 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
-from loopkit.target.functions import preambles
 from loopkit.target.memory import (
     Addresses,
     FunctionText,
@@ -56,6 +55,7 @@ from loopkit.target.memory import (
     function_lines,
     type_of,
 )
+from loopkit.target.scalar_functions import preambles
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
