@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.errors import InternalError
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import element, map_children
 from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVariable
 from loopkit.kernel.history import History
@@ -42,6 +43,7 @@ class Annotations(TypedDict, total=False):
     name: str
     arguments: tuple[Argument, ...]
     temporaries: Mapping[str, TemporaryVariable]
+    functions: Mapping[str, ScalarFunction]
     given_pairs: GivenOrder
     tags: Mapping[str, InameTag]
     barriers: tuple[RequestedBarrier, ...]

@@ -10,7 +10,7 @@ gives float64, as ``/`` does.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -19,7 +19,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
+from loopkit.expr.functions import UNKNOWN, ScalarFunction, function_of
+from loopkit.expr.kinds import DTYPES, dtype_of, is_half, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Operation, TypeCast
 
@@ -31,11 +32,6 @@ _INT, _FLOAT, _COMPLEX = 1, 2, 3
 _RANKS = {"b": 0, "i": _INT, "u": _INT, "f": _FLOAT, "c": _COMPLEX}
 _DEFAULTS = {_INT: INT32, _FLOAT: FLOAT64, _COMPLEX: COMPLEX128}
 _KINDS = {_INT: "int", _FLOAT: "float", _COMPLEX: "complex"}
-
-#: Functions that take complex arguments.
-COMPLEX_FUNCTIONS = frozenset({
-    "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "abs", "real", "imag", "conj", "pow"})
-
 
 @dataclass(frozen=True)
 class Weak:
@@ -208,8 +204,11 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return BOOL
         case TypeCast():
             return expr.dtype
-        case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
-            return function_type(name, _fold(join, expr.parameters, child))
+        case p.Call() if (function := function_of(expr)) is not None:
+            if function.dtypes in ("predicate", UNKNOWN):
+                return BOOL if function.dtypes == "predicate" else None
+            known = [found for e in expr.parameters if (found := child(e)) is not None]
+            return signature(function, known)[1] if len(known) == len(expr.parameters) else None
         case p.ExpressionNode():
             return None
         case _:
@@ -237,22 +236,71 @@ def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
     return reduce(f, known) if len(known) == len(operands) else None
 
 
-def function_type(name: str, argument: Type | None) -> Type | None:
-    """The type of a call from the joined type of its arguments; :raises TypeInferenceError: *name* takes none such."""
-    kind = FUNCTIONS[name].kind
-    if kind == "predicate":
-        return BOOL
-    if argument is None:
-        return None
-    if name == "nextafter" and is_half(resolve(argument)):
-        raise TypeInferenceError(f"'{name}' takes no {resolve(argument)}: the next float32 would round back.",
+def signature(function: ScalarFunction, given: Sequence[Type]) -> tuple[tuple[Type, ...], Type]:
+    """The types to which a call converts arguments of the types *given*, and the type of its value.
+
+    >>> signature(ScalarFunction("f", 2, {("float32", "int32"): "float32"}), (FLOAT32, WEAK_INT))
+    ((dtype('float32'), dtype('int32')), dtype('float32'))
+
+    :raises TypeInferenceError: *function* takes no such arguments.
+    """
+    name, rule = function.name, function.dtypes
+    for found in given:
+        _require_operand(function, found)
+    if isinstance(rule, Mapping):
+        return _listed_signature(function, rule, given)
+    if not isinstance(rule, str):
+        return _computed_signature(function, rule, given)
+    joined = reduce(join, given)
+    if name == "nextafter" and is_half(resolve(joined)):
+        raise TypeInferenceError(f"'{name}' takes no {resolve(joined)}: the next float32 would round back.",
                                  subject=name, hint=f"write {name}(cast(float32, x), ...)")
-    if rank_of(argument) == _COMPLEX and name not in COMPLEX_FUNCTIONS:
-        raise TypeInferenceError(f"'{name}' takes no complex numbers.", subject=name,
-                                 hint="apply it to real(z), imag(z) or abs(z)")
-    if kind == "float":
-        return as_float(argument)
-    return WEAK_INT if argument == BOOL else real_part(argument) if kind == "real" else argument
+    if rule in ("float", "predicate"):
+        joined = as_float(joined)
+    value = BOOL if rule == "predicate" else joined if rule != "real" else \
+        WEAK_INT if joined == BOOL else real_part(joined)
+    return (joined,)*len(given), value
+
+
+def _require_operand(function: ScalarFunction, given: Type) -> None:
+    """:raises TypeInferenceError: *function* takes no numbers of such a kind."""
+    rank = rank_of(given)
+    kinds = ("b", "iufc", "fc", "c")[rank] if isinstance(given, Weak) else kind_of(given)
+    if set(kinds).isdisjoint(function.operands):
+        name = function.name
+        what = "complex numbers" if rank == _COMPLEX else "real numbers" if rank == _FLOAT else f"{given}"
+        wanted = next(dtype for dtype in (INT32, UINT32, FLOAT64, COMPLEX128, BOOL) if dtype.kind in function.operands)
+        raise TypeInferenceError(
+            f"'{name}' takes no {what}.", subject=name, hint="apply it to real(z), imag(z) or abs(z)"
+            if rank == _COMPLEX else f"write {name}(cast({wanted}, x))")
+
+
+def _listed_signature(function: ScalarFunction, rule: Mapping[tuple[np.dtype, ...], np.dtype], given: Sequence[Type]
+                      ) -> tuple[tuple[Type, ...], Type]:
+    """The first entry of *rule* with the dtypes of the arguments; a weak argument has each dtype that can hold it."""
+    for dtypes, value in rule.items():
+        if all(rank_of(x) <= rank_of(dtype) if isinstance(x, Weak) else x == dtype
+               for x, dtype in zip(given, dtypes, strict=True)):
+            return dtypes, value
+    listed = " or ".join(f"({', '.join(map(str, dtypes))})" for dtypes in rule)
+    raise TypeInferenceError(f"'{function.name}' takes no arguments ({', '.join(map(str, given))}).",
+                             subject=function.name, hint=f"it takes {listed}: cast the arguments")
+
+
+def _computed_signature(function: ScalarFunction, rule: Callable[..., object], given: Sequence[Type]
+                        ) -> tuple[tuple[Type, ...], Type]:
+    """The dtypes of the arguments, and what the user's *rule* makes of them; weak arguments adapt to the others."""
+    strong: list[Type] = [x for x in given if not isinstance(x, Weak)]
+    common = reduce(join, strong) if strong else None
+    dtypes = tuple(x if not isinstance(x, Weak) else resolve(
+        common if common is not None and rank_of(x) <= rank_of(common) else x) for x in given)
+    value = rule(*dtypes)
+    found = dtype_of(value)
+    if found is None:
+        raise TypeInferenceError(f"The dtypes= of the function '{function.name}' gives {value!r} for "
+                                 f"({', '.join(map(str, dtypes))}), which is not a dtype of kernels.",
+                                 subject=function.name, hint=DTYPES)
+    return dtypes, found
 
 
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:

@@ -1,4 +1,4 @@
-"""The dtypes and functions of the kernel language; kinds of numbers by dtype.
+"""The dtypes of the kernel language; kinds of numbers by dtype.
 
 bfloat16, which numpy takes for raw bytes, is one of the reals here.
 
@@ -8,7 +8,7 @@ The optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -120,26 +120,3 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 def largest_real(dtype: np.dtype[Any]) -> float:
     """The largest finite number of a real *dtype*."""
     return (2.0 - 2.0**-7)*2.0**127 if is_bfloat16(dtype) else float(np.finfo(dtype).max)
-
-
-class ScalarFunction(NamedTuple):
-    """A function that expressions may call.
-
-    :ivar arity: the number of its arguments.
-    :ivar kind: its result: ``"float"`` (floating, integers count as float64), ``"predicate"`` (bool), ``"real"`` (the
-        dtype of its argument, or of a complex argument's parts), ``"complex"`` (the dtype of its argument).
-    """
-
-    arity: int
-    kind: str
-
-
-_FUNCTIONS = (
-    ("sqrt rsqrt cbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-     "atanh sinpi cospi erf erfc lgamma tgamma fabs", ScalarFunction(1, "float")),
-    ("pow atan2 fmod hypot copysign fmin fmax fdim remainder nextafter", ScalarFunction(2, "float")),
-    ("fma", ScalarFunction(3, "float")), ("isnan isinf isfinite signbit", ScalarFunction(1, "predicate")),
-    ("floor ceil round rint trunc abs real imag", ScalarFunction(1, "real")), ("conj", ScalarFunction(1, "complex")))
-
-#: Every function of the language by name. ``min``, ``max``, ``if`` and ``cast`` are syntax, not functions.
-FUNCTIONS = {name: function for listed, function in _FUNCTIONS for name in listed.split()}

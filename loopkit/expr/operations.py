@@ -16,7 +16,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.evaluate import NoValueError, evaluate
 from loopkit.expr.mappers import subexpressions, substitute, variables
-from loopkit.expr.nodes import Operation
+from loopkit.expr.nodes import Operation, to_text
 from loopkit.expr.parsing import parse_expression
 from loopkit.shown import Declared
 
@@ -80,6 +80,12 @@ class ReductionOperation(Operation, Declared):
     @cached_property
     def expression(self) -> Expression:
         return parse_expression(self.combine, what=f"the reduction '{self.name}'")
+
+    @property
+    def summary(self) -> str:
+        """The operation in a line of a printed kernel."""
+        return (f"{self.name}(a, b) := {to_text(self.expression)}, from {self.neutral}, in "
+                f"{'any ' if self.reorderable else ''}order")
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """:raises PreconditionError: *dtype* has no such number."""

@@ -17,7 +17,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_dtype
+from loopkit.expr.functions import FUNCTIONS, FunctionName, ScalarFunction
+from loopkit.expr.kinds import DTYPE_NAMES, LITERAL_SUFFIXES, named_dtype
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
@@ -95,12 +96,14 @@ class KnownNames:
     :ivar inames: names that make ``min(k, x)`` a reduction.
     :ivar rules: the number of arguments of each substitution rule.
     :ivar operations: the names of the reductions.
+    :ivar functions: those of the user, by name.
     :ivar read_domain: reads an inline domain (text, place) and returns its inames; ``None``: none is allowed.
     """
 
     inames: Collection[str] = ()
     rules: Mapping[str, int] = field(default_factory=dict)
     operations: Collection[str] = tuple(REDUCTIONS)
+    functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     read_domain: Callable[[str, int], tuple[str, ...]] | None = None
 
 
@@ -263,10 +266,14 @@ class ExpressionParser(Cursor):
             if len(arguments) != 1:
                 raise self.error(f"one argument for {name}", at=at)
             return TypeCast(named_dtype(DTYPE_NAMES[name]).name, arguments[0])
+        elif own := self.known.functions.get(name):
+            self._check_arity("function", name, own.arity, len(arguments), at)
+            return p.Call(FunctionName(name, own), tuple(arguments))
         elif name in FUNCTIONS:
             self._check_arity("function", name, FUNCTIONS[name].arity, len(arguments), at)
         else:
-            raise self._unknown("function", name, [*FUNCTIONS, *operations, *self.known.rules], at)
+            raise self._unknown("function", name, [*self.known.functions, *FUNCTIONS, *operations, *self.known.rules],
+                                at)
         return p.Call(p.Variable(name), tuple(arguments))
 
     def _last_argument(self) -> Expression:

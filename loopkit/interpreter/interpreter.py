@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -25,15 +24,15 @@ from loopkit.expr.dtypes import (
     INT64,
     Type,
     Weak,
-    as_float,
     comparison,
-    join,
     rank_of,
+    signature,
     type_of_node,
 )
 from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remainder
+from loopkit.expr.functions import FUNCTIONS, UNKNOWN, ScalarFunction, function_of, power_value
 from loopkit.expr.indices import as_index
-from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of
+from loopkit.expr.kinds import is_half, kind_of
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.interpreter.instances import Half, Instance, instances
@@ -90,8 +89,8 @@ class Evaluator:
                 return self._compared(str(op), left, right, names)
             case TypeCast(child=child):
                 return converted(self._value(child, names), expr.dtype)
-            case p.Call(function=p.Variable(name=name), parameters=parameters) if name in FUNCTIONS:
-                return self._called(expr, name, parameters, names)
+            case p.Call(parameters=parameters) if (function := function_of(expr)) is not None:
+                return self._called(expr, function, parameters, names)
             case p.ExpressionNode():
                 return self._arithmetic(expr, names)
             case _:
@@ -113,13 +112,13 @@ class Evaluator:
             a, b = int(a), int(b)                      # Python's integers do not wrap around
         return np.bool_(COMPARE[op](a, b))
 
-    def _called(self, expr: Expression, name: str, parameters: tuple[Expression, ...], names: Mapping[str, Any]
-                ) -> Any:
-        given = reduce(join, map(self._type, parameters))
-        if FUNCTIONS[name].kind in ("float", "predicate"):
-            given = as_float(given)
-        values = [converted(self._value(e, names), _computed_in(given)) for e in parameters]
-        return self._typed(expr, function_value(name, *values))
+    def _called(self, expr: Expression, function: ScalarFunction, parameters: tuple[Expression, ...],
+                names: Mapping[str, Any]) -> Any:
+        if function.dtypes == UNKNOWN:
+            return function.value(*(self._value(e, names) for e in parameters))
+        given, _ = signature(function, [self._type(e) for e in parameters])
+        values = [converted(self._value(e, names), _computed_in(x)) for e, x in zip(parameters, given, strict=True)]
+        return self._typed(expr, function.value(*values))
 
     def _index(self, subscript: Expression) -> Expression:
         if id(subscript) not in self._indices:
@@ -167,51 +166,14 @@ def function_value(name: str, *arguments: Any) -> Any:
     >>> function_value("rsqrt", np.float64(4))
     np.float64(0.5)
     """
-    return _FUNCTIONS[name](*arguments)
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    if np.asarray(base).dtype.kind in "iu" and exponent < 0:
-        return np.float64(base)**np.float64(exponent)
-    return base**exponent
+    return FUNCTIONS[name].value(*arguments)
 
 
 _OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
     p.Sum: operator.add, p.Product: operator.mul, p.Quotient: operator.truediv, p.FloorDiv: operator.floordiv,
     p.Remainder: operator.mod, TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
-    p.Power: _power, p.Min: np.fmin, p.Max: np.fmax, p.LeftShift: np.left_shift, p.RightShift: np.right_shift,
+    p.Power: power_value, p.Min: np.fmin, p.Max: np.fmax, p.LeftShift: np.left_shift, p.RightShift: np.right_shift,
     p.BitwiseAnd: operator.and_, p.BitwiseOr: operator.or_, p.BitwiseXor: operator.xor}
-
-
-def _by_python(f: Callable[..., float]) -> Callable[..., Any]:
-    """A function of Python's math module, with NaN where it raises."""
-    def call(*args: Any) -> Any:
-        try:
-            return np.float64(f(*map(float, args)))
-        except (ValueError, OverflowError):
-            return np.float64("nan")
-    return call
-
-
-def _whole(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A rounding that leaves integers unchanged."""
-    return lambda x: x if np.asarray(x).dtype.kind in "iub" else f(x)
-
-
-_NUMPYS_OWN = ("sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fmod hypot copysign fmin fmax "
-               "nextafter isnan isinf isfinite signbit real imag conj fabs")
-_ARCS = "sin cos tan sinh cosh tanh tan2"
-
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in _NUMPYS_OWN.split()},
-    **{f"a{name}": getattr(np, f"arc{name}") for name in _ARCS.split()},
-    "abs": np.abs, "floor": _whole(np.floor), "ceil": _whole(np.ceil), "trunc": _whole(np.trunc),
-    "rint": _whole(np.rint), "round": _whole(lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
-    "rsqrt": lambda x: 1/np.sqrt(x), "exp10": lambda x: np.power(x.dtype.type(10), x),
-    "sinpi": lambda x: np.sin(np.pi*x), "cospi": lambda x: np.cos(np.pi*x),
-    "erf": _by_python(math.erf), "erfc": _by_python(math.erfc), "lgamma": _by_python(math.lgamma),
-    "tgamma": _by_python(math.gamma), "remainder": _by_python(math.remainder),
-    "pow": _power, "fdim": lambda x, y: np.fmax(x - y, x.dtype.type(0)), "fma": lambda x, y, z: x*y + z}
 
 
 # The memory, and the instances that change it

@@ -16,8 +16,10 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
 from loopkit.expr.operations import ReductionOperation
+from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.tags import InameTag
 from loopkit.lazy import LazyTable
@@ -27,7 +29,8 @@ from loopkit.shown import ENTRY_POINTS, Shown
 # The text of values, for a script with "import numpy as np" and "import loopkit as lk"
 
 #: Classes in ``lk.`` whose values an argument may hold.
-Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | Options
+Ours = (GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction
+        | Options)
 
 
 def literal(value: object) -> str:
@@ -68,6 +71,8 @@ def literal(value: object) -> str:
             return _of_ours(value)
         case p.ExpressionNode():
             return _expression(value)
+        case np.ufunc(__name__=str(name)) if getattr(np, name, None) is value:
+            return f"np.{name}"
         case Set():
             return f"isl.Set({str(value)!r})"
         case Mapping():
@@ -135,7 +140,8 @@ def _of_ours(value: Ours) -> str:
         given = getattr(value, f.name)
         if f.default is MISSING and f.default_factory is MISSING:
             args.append(literal(given))
-        elif given is not f.default and (f.default is None or given != f.default):     # float64 equals None for numpy
+        elif (bool(given) if f.default is MISSING else given is not f.default) and (
+                f.default is None or given != f.default):               # float64 equals None for numpy
             kwargs[f.name] = literal(given)
     return call_text(f"lk.{type(value).__name__}", *args, **kwargs)
 

@@ -11,6 +11,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.errors import require_known
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
@@ -52,7 +53,7 @@ class WholeKernel:
 class KernelData:
     """The names of a kernel that are not inames, and the facts about them.
 
-    :ivar operations: those that the user defined.
+    :ivar operations: those that the user defined; *functions*: the user's functions.
     :ivar assumptions: about the parameters.
     """
 
@@ -60,6 +61,7 @@ class KernelData:
     temporaries: Mapping[str, TemporaryVariable]
     substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
     operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
+    functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
 
@@ -163,7 +165,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
-                          *self.operations,
+                          *self.operations, *self.functions,
                           *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])
 
@@ -199,8 +201,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
-                self.barriers, tuple(self.operations.items()), tuple(self.substitutions.items()), self.options,
-                self.obligations)
+                self.barriers, tuple(self.operations.items()), tuple(self.functions.items()),
+                tuple(self.substitutions.items()), self.options, self.obligations)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):

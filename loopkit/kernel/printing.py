@@ -59,8 +59,8 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
             "DOMAINS": [d.text for d in domains],
             "TAGS": [f"{x}: {tag}" for x, tag in knl.tags.items()],
             "GIVEN ORDER": [*map(", ".join, knl.given_order)],
-            "REDUCTIONS": [f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
-                           f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values()],
+            "REDUCTIONS": [o.summary for o in knl.operations.values()],
+            "FUNCTIONS": [o.summary for o in knl.functions.values()],
             "RULES": [f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}" for r in knl.substitutions.values()],
             "STATEMENTS": [*printer.lines(printer.shown_tree())],
             "BARRIERS": [*map(str, knl.barriers)],

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 #: For each name of loopy, what to use instead.
 LOOPY_NAMES = {
-    "CInstruction": "a statement of the kernel language: an instruction cannot be C",
     "ConstantArg": "lk.GlobalArg",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",
     "OpenCLTarget": "lk.CudaTarget or lk.CTarget",
+    "ScalarCallable": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
     "add_dependency": "the order of the text, or dep= in it",
     "add_inames_to_insn": "'for' blocks or inames= in the text",
@@ -28,7 +28,7 @@ LOOPY_NAMES = {
     "parse_fortran": "the kernel language",
     "privatize_temporaries_with_inames": "lk.privatize",
     "realize_reduction": "lk.realize_scan for a scan; other reductions need no step",
-    "register_callable": "lk.make_kernel(..., reductions=[...]) for reductions",
+    "register_function_id_to_in_knl_callable_mapper": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "register_reduction_parser": "lk.make_kernel(..., reductions=[lk.ReductionOperation(...)])",
     "remove_instructions": "nothing: a step never changes a result",
     "rename_inames": "lk.fuse_loops",

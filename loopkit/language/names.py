@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count
 
 from loopkit.errors import NameConflictError
-from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.tokens import KEYWORDS
 from loopkit.instructions.table import CUDA_HELPERS
@@ -46,11 +47,11 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
 
 #: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
 _HELPER = re.compile(r"(floor_div|floor_mod|int_power|shift_(left|right)|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi"
-                     r"|power\d+)_[iufc]\d+|make_complex(64|128)")
+                     r"|power\d+|clz|bessel_[jy]n)_[iufc]\d+|make_complex(64|128)")
 
 #: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
 _MATH = """
-carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn ldexp llrint llround logb lrint
+carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn llrint llround logb lrint
 lround modf nan nearbyint nexttoward norm norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d
 scalbln scalbn sincos sincospi y0 y1 yn"""
 _OTHERS = """clock clock64 cudaError_t cudaTextureObject_t llmax llmin rand std ullmax ullmin umax umin

@@ -34,9 +34,10 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
@@ -61,16 +62,16 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str]) -> ParsedProgram:
+                  operations: Collection[str], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
-    :arg operations: the user's reduction operations.
+    :arg operations: the user's reduction operations; *functions*: the user's functions.
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
-    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
+    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), functions, read_domain)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))

@@ -193,7 +193,8 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
     if isinstance(expression, Neutral):
         return
     target, value = types[s.written], type_of(expression, types.get)
-    assert value is not None
+    if value is None:                   # C code writes a value of the element's own dtype
+        return
     if s.commutes and resolve(join(target, value)) != resolve(target):
         raise TypeInferenceError(
             f"'{s.id}' combines values of dtype {resolve(value)} with '{s.written}', which has the dtype "

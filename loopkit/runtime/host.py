@@ -21,13 +21,14 @@ from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.bounds import raising
 from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.callbacks import callback_type, raising_failures, reference_call
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.views import address_of, constant, picker
 from loopkit.target.c.target import CTarget
-from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ViolationPointer
+from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ReferencePointer, ViolationPointer
 
 
 class _Complex64(ctypes.Structure):
@@ -64,10 +65,12 @@ class HostPlan:
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
                      if p.name not in names and not isinstance(p, HostIname | ViolationPointer)}
-        self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values))
-                           for p in constants.values()]
+        failures: list[BaseException] = []
+        self._constants = [
+            reference_call(p, failures) if isinstance(p, ReferencePointer) else
+            _passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values)) for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
-        self._functions = {x.name: (raising(functions[x.name], x, checked), picker([
+        self._functions = {x.name: (raising(raising_failures(functions[x.name], x, failures), x, checked), picker([
             places[p.name] for p in x.parameters if not isinstance(p, ViolationPointer)])) for x in text.code.kernels}
 
     @cached_property
@@ -190,6 +193,8 @@ def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
 def _ctype(parameter: Parameter) -> Any:
     if isinstance(parameter, Pointer):
         return ctypes.c_void_p
+    if isinstance(parameter, ReferencePointer):
+        return callback_type(parameter)
     return _CTYPES.get(parameter.dtype.name) or np.ctypeslib.as_ctypes_type(parameter.dtype)
 
 

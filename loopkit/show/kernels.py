@@ -39,8 +39,8 @@ _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z
 
 #: Titles of sections of the printed kernel, for the card.
 _TITLES = {"TEMPORARIES": "Declared temporaries", "ASSUMPTIONS": "Assumptions",
-           "GIVEN ORDER": "Given order", "REDUCTIONS": "Reductions", "RULES": "Rules", "STATEMENTS": "Statements",
-           "BARRIERS": "Requested barriers"}
+           "GIVEN ORDER": "Given order", "REDUCTIONS": "Reductions", "FUNCTIONS": "Functions", "RULES": "Rules",
+           "STATEMENTS": "Statements", "BARRIERS": "Requested barriers"}
 
 
 def kernel_document(knl: LoopKernel) -> Document:
@@ -92,7 +92,7 @@ def kernel_document(knl: LoopKernel) -> Document:
         return Document(f"KERNEL {knl.name}", (
             *_summary(lowered), *_as_written(knl.history), *_argument_table(knl, lowered), *shown["ASSUMPTIONS"],
             *section("Domains", found["DOMAINS"], is_open=False), *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"],
-            *shown["RULES"], *options, *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
+            *shown["FUNCTIONS"], *shown["RULES"], *options, *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
             Fold("As it runs", tuple(_running(knl, lowered))), *values_table(knl, lowered),
             *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *_step_table(knl.history)))
 

@@ -18,11 +18,13 @@ from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Funct
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target, resolve_target
+from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
 from loopkit.shown import Shown
 
@@ -94,6 +96,14 @@ class ViolationPointer(Pointer):
     The first number is 1 plus the number of the block, the second the number of the access among
     :attr:`GeneratedKernel.checks`. Its subscripts and the values of the inames of its instance follow.
     """
+
+
+@dataclass(frozen=True)
+class ReferencePointer(Parameter):
+    """A pointer to the Python reference of *function*, for *arguments* of these dtypes; its value has the dtype."""
+
+    function: ScalarFunction
+    arguments: tuple[np.dtype, ...]
 
 
 @dataclass(frozen=True)
@@ -317,6 +327,7 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
+    lowered = with_user_code(lowered)
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)
     return replace(target.emit(lowered, layout, head), kernel=lowered.kernel)

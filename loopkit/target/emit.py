@@ -13,6 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
+from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
@@ -21,10 +22,12 @@ from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.c_instructions import UserCode
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
 from loopkit.target.memory import Addresses, Flat, Nested
+from loopkit.target.user_code import code_lines
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,18 @@ class Emitter:
         comment = self.hooks.comment(node.statement) if self.annotate else ""
         if comment and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {comment}"
+        if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):
+            if any(True for x in code.replaced for _ in self.hooks.before(self, x, bounds)):
+                raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "
+                                        "when it runs.", subject=code.instruction.id,
+                                        hint="compile without check_bounds=True")
+            if not self.dialect.halves and any(is_half(self.dtype_of(x.element)) for x in code.parts):
+                raise PreconditionError(f"The C instruction '{code.instruction.id}' has an operand of 16 bits, which "
+                                        f"the language '{self.dialect.syntax.name}' has no numbers for.",
+                                        subject=code.instruction.id, hint="use float32 operands")
+            yield from code_lines(code, self, self.addresses, lambda e: self.text(e, bounds), bounds,
+                                  self.dialect.syntax.name)
+            return
         yield from self.hooks.before(self, node, bounds)
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
         loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}

@@ -19,7 +19,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ScratchPointer, Stride, Value
+from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ReferencePointer, ScratchPointer, Stride, Value
 
 Print = Callable[[Expression], str]
 
@@ -209,6 +209,10 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
         isinstance(x, Pointer) and x.read and x.written for x in parameters)
     items: list[str] = []
     for x in parameters:
+        if isinstance(x, ReferencePointer):
+            arguments = ", ".join(map(dialect.type_name, x.arguments))
+            items.append(f"{dialect.type_name(x.dtype)} (*{x.name})({arguments})")
+            continue
         written = isinstance(x, Pointer) and x.written
         pointer = f"*{f'{dialect.syntax.restrict} ' if safe or written else ''}" if isinstance(x, Pointer) else ""
         items.append(f"{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")

@@ -27,7 +27,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError, require_known
 from loopkit.expr.mappers import element, substitute, variables
 from loopkit.expr.nodes import Neutral
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -333,7 +333,7 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     """The expression *text* of *placeholders* and value arguments."""
     if text is None:
         return None
-    expr = parse_expression(str(text))
+    expr = parse_expression(str(text), known=KnownNames(functions=kernel.functions))
     values = {a.name for a in kernel.arguments if isinstance(a, ValueArg)}
     if other := variables(expr) - {*placeholders, *values}:
         raise PreconditionError(f"{what} may contain {' and '.join(placeholders)} and value arguments, but not "

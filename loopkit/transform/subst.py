@@ -40,7 +40,8 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     """
     require_fresh(kernel, subst_name, called=True)
     names = name_list(parameters)
-    pattern = parse_expression(template, known=KnownNames(kernel.inames, operations=(*REDUCTIONS, *kernel.operations)))
+    pattern = parse_expression(template, known=KnownNames(
+        kernel.inames, operations=(*REDUCTIONS, *kernel.operations), functions=kernel.functions))
     for name in names:
         if name not in variables(pattern):
             raise PreconditionError(f"The parameter '{name}' is not in the template '{template}'.",

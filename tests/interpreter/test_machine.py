@@ -10,7 +10,8 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.data_constraints import index_names
 from loopkit.analysis.shapes import array_shapes
-from loopkit.expr.kinds import FUNCTIONS, epsilon
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import epsilon
 from loopkit.interpreter.instances import Instance, execution_order, reference_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.lowering.types import infer_types
@@ -99,8 +100,11 @@ def test_the_divisions_of_chunks(n: int) -> None:
 def test_what_the_language_calls_has_a_value() -> None:
     """Every function, at one argument of its kind."""
     for name, function in FUNCTIONS.items():
-        arguments = ", ".join(["x[i]"]*function.arity)
-        ran(expression(f"{name}({arguments})", x=np.float64), {"x": np.ones(2), "n": 2}, reference_order)
+        dtypes = next(iter(function.dtypes)) if isinstance(function.dtypes, Mapping) else [np.float64]*function.arity
+        arguments = ", ".join(f"x{k}[i]" for k in range(function.arity))
+        given = {f"x{k}": np.ones(2, dtype) for k, dtype in enumerate(dtypes)}
+        ran(expression(f"{name}({arguments})", **{k: x.dtype for k, x in given.items()}), {**given, "n": 2},
+            reference_order)
 
 
 def test_a_substitution_rule_and_conditions() -> None:

@@ -101,7 +101,8 @@ def samples() -> dict[str, Any]:
         equal.outputs[0], equal.runs[0], Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
-        lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2)]
+        lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2),
+        lk.ScalarFunction("f", 1, text={"c": "sqrt"}), lk.CInstruction("i", "$y = 1;", (), "y[i]")]
     found += [lk.diff(knl, again), again.history.show(), lk.explain(knl)]
     return {type(x).__name__: x for x in found} | {f"stage {s.name}": lk.lower(kernel("transpose"), stop=s.name)
                                                    for s in STAGES} | {

@@ -13,7 +13,8 @@ import pytest
 from loopkit.target.cuda.dialect import CUDA
 from tests.compilers import cpp_compiler
 
-UNARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "conj")
+UNARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh",
+         "atanh", "conj")
 BINARY = {"multiply": "a[i]*b[i]", "divide": "a[i] / b[i]", "add": "a[i] + b[i]", "subtract": "a[i] - b[i]",
           "power": "cpow(a[i], b[i])"}
 TYPES = {"complex64": np.float32, "complex128": np.float64}
@@ -67,7 +68,8 @@ def test_numbers(complexes: ctypes.CDLL, name: str, dtype: str) -> None:
     if name == "power":
         b = b / 30
     with np.errstate(all="ignore"):
-        expected = getattr(np, name)(a, *([b] if name in BINARY else []))
+        expected = getattr(np, name.replace("a", "arc", 1) if name in UNARY and name[0] == "a" else name)(
+            a, *([b] if name in BINARY else []))
     error = np.abs(computed(complexes, name, a, b) - expected) / np.maximum(np.abs(expected), 1e-3)
     assert np.max(error[np.isfinite(expected)]) < 100*np.finfo(dtype).eps
 
@@ -92,6 +94,11 @@ Inf, NaN = np.inf, np.nan
     ("sinh", complex(Inf, 0), complex(Inf, 0)), ("sinh", complex(-Inf, 0), complex(-Inf, 0)),
     ("cosh", complex(Inf, 0), complex(Inf, 0)), ("tanh", complex(Inf, 1), complex(1, 0)),
     ("sin", complex(0, 1000), complex(0, Inf)), ("cos", complex(0, 1000), complex(Inf, -0.0)),
+    ("asin", complex(2, 0.0), complex(np.pi/2, np.arccosh(2))), ("acos", complex(2, -0.0), complex(0, np.arccosh(2))),
+    ("asin", complex(0.5, -0.0), complex(np.pi/6, -0.0)), ("acosh", complex(0.5, 0.0), complex(0, np.pi/3)),
+    ("atanh", complex(2, 0.0), complex(np.log(3)/2, np.pi/2)), ("atanh", complex(Inf, -1), complex(0, -np.pi/2)),
+    ("atanh", complex(1, 0.0), complex(Inf, 0)), ("asinh", complex(-0.0, 2), complex(-np.arccosh(2), np.pi/2)),
+    ("atan", complex(0, -0.5), complex(0, -np.log(3)/2)), ("acosh", complex(-2, 0.0), complex(np.arccosh(2), np.pi)),
     ("log", 0j, complex(-Inf, 0)), ("log", complex(-Inf, Inf), complex(Inf, 3*np.pi/4)),
     ("log", complex(1, NaN), complex(NaN, NaN)), ("divide", (1 + 1j, 0j), complex(Inf, Inf)),
     ("divide", (0j, 0j), complex(NaN, NaN)), ("power", (0j, 2 + 0j), 0j), ("power", (0j, 0j), 1 + 0j),

@@ -121,7 +121,9 @@ def test_nvrtc_takes_the_cuda_form(arch: str) -> None:
     exprs = [*(e for e, _ in random if not _compares_with_zero(e)), *(parse_expression(f) for f, _ in FUNCTIONS),
              *(parse_expression(f.replace("f4", half).replace("f8", half)) for f, _ in FUNCTIONS
                for half in ("f2", "bfloat16")),
-             *(parse_expression(f"{f}(a_c8[k])") for f in ("sqrt", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh")),
+             *(parse_expression(f"{f}(a_c8[k])") for f in (
+                 "sqrt", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh",
+                 "atanh")),
              *(parse_expression(f) for f in ("a_c16[k]**a_c16[k]", "a_c8[k] == 1", "cast(complex64, a_c16[k])",
                                              "rsqrt(a_f4[k])", "if(a_f4[k] > 1e30, 0, a_f4[k])"))]
     functions, _ = source(exprs, CUDA, "__device__ void")           # type: ignore[arg-type]

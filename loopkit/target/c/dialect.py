@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
+from loopkit.expr.functions import CallText, ScalarFunction
 from loopkit.expr.kinds import is_bfloat16
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
@@ -27,6 +29,11 @@ def helper(name: str, dtype: np.dtype) -> str:
     return f"{name}_{'bf16' if is_bfloat16(dtype) else f'{dtype.kind}{8 * dtype.itemsize}'}"
 
 
+def reference_name(function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
+    """The name in a text of the Python reference of *function* for these dtypes: ``f_python_f64_f32``."""
+    return reduce(helper, (value, *arguments), f"{function.name}_python")
+
+
 @dataclass(frozen=True)
 class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
@@ -35,6 +42,8 @@ class Functions:
     :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal, with their texts.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
+    :ivar texts: those of calls of functions whose arguments have several dtypes, by name.
+    :ivar references: a call of the user's function without a text calls its Python reference.
     """
 
     qualifier: str = ""
@@ -42,12 +51,15 @@ class Functions:
     normal: Mapping[str, str] = field(default_factory=dict)
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
+    texts: Mapping[str, CallText] = field(default_factory=dict)
+    references: bool = False
 
 
 @dataclass(frozen=True)
 class Syntax:
-    """The layout of a text and of its functions.
+    """The name of a language, and the layout of a text and of its functions.
 
+    :ivar name: the language's name, for which users give texts of their functions.
     :ivar includes: the first lines of every text.
     :ivar truth: false and true.
     :ivar restrict: the qualifier of a pointer without aliases.
@@ -55,6 +67,7 @@ class Syntax:
     :ivar unroll: lines before a loop that is to be unrolled.
     """
 
+    name: str
     includes: str = ""
     truth: tuple[str, str] = ("0", "1")
     restrict: str = "restrict"
@@ -100,6 +113,17 @@ class Dialect:
             own = name if name == "conj" else f"c{name}"
             return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
         return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
+
+    def call_text(self, function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
+        """The text of a call of *function*, whose value and *arguments* have these dtypes.
+
+        :raises PreconditionError: it has no text in this language.
+        """
+        by_python = (self.functions.references and function.reference is not None and not any(
+            dtype.kind == "c" for dtype in (value, *arguments)) and self.syntax.name not in function.text
+            and function.name not in self.functions.texts)
+        return reference_name(function, value, arguments) if by_python else \
+            function.text_for(self.syntax.name, arguments, self.functions.texts)
 
     def preamble(self, text: str) -> str:
         """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""

@@ -23,16 +23,16 @@ from loopkit.expr.dtypes import (
     INT64,
     UINT32,
     Weak,
-    as_float,
     comparison,
-    join,
     literal_type,
     rank_of,
     real_dtype,
     resolve,
+    signature,
 )
+from loopkit.expr.functions import FunctionName, ScalarFunction, filled, function_of
 from loopkit.expr.intervals import Bounds, is_linear
-from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
+from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.mappers import children, with_children
 from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
@@ -129,8 +129,10 @@ class CText(CBase):
                 return self._if(expr, own)
             case TypeCast():
                 return self._type_cast(expr)
-            case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
-                return self._function(name, expr.parameters, own)
+            case p.Call() if (function := function_of(expr)) is not None:
+                if isinstance(function.dtypes, Mapping) or isinstance(expr.function, FunctionName):
+                    return self._with_own_text(function, expr.parameters, own)
+                return self._function(function, expr.parameters, own)
             case _:
                 raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
 
@@ -390,15 +392,35 @@ class CText(CBase):
 
     # Functions
 
-    def _function(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
-        kind = FUNCTIONS[name].kind
-        if kind == "predicate":
-            call = self._of_floats(name, arguments, resolve(as_float(reduce(join, map(self._type, arguments)))))
-            c_dtype = INT32 if self.dialect.functions.int_predicates else BOOL
-            return replace(call, dtype=BOOL, c_dtype=c_dtype, unrounded=False)
-        if kind in ("real", "complex"):
-            return self._part(name, arguments[0], own)
-        return self._of_floats(name, arguments, own)
+    def _function(self, function: ScalarFunction, arguments: Sequence[Expression], own: np.dtype) -> Piece:
+        """A call of a function of the language that the language of the text has too."""
+        if function.dtypes == "predicate":
+            given, _ = signature(function, list(map(self._type, arguments)))
+            return self._truth(self._of_floats(function.name, arguments, resolve(given[0])))
+        if function.dtypes == "float":
+            return self._of_floats(function.name, arguments, own)
+        return self._part(function.name, arguments[0], own)
+
+    def _truth(self, call: Piece) -> Piece:
+        """The *call* of a predicate."""
+        c_dtype = INT32 if self.dialect.functions.int_predicates else BOOL
+        return replace(call, dtype=BOOL, c_dtype=c_dtype, unrounded=False)
+
+    def _with_own_text(self, function: ScalarFunction, arguments: Sequence[Expression], own: np.dtype) -> Piece:
+        """A call by a listed text, such as the user's; halves are passed and returned as float32."""
+        given, value = signature(function, list(map(self._type, arguments)))
+        dtypes = [self._own(x, own) for x in given]
+        dtype = real_dtype(dtypes[0]) if function.dtypes == "real" else self._own(value, own)
+        pieces = [self._convert(self._operand(e, x), x) for e, x in zip(arguments, dtypes, strict=True)]
+        pieces = [self._in_float(x) if is_half(x.dtype) else self._exact(x) for x in pieces]
+        computed = FLOAT32 if is_half(dtype) else dtype
+        template = self.dialect.call_text(function, computed, [x.dtype for x in pieces])
+        text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
+        if not is_call:
+            # C may compute an expression in another type
+            text = f"({self.dialect.type_name(computed)})({text})"
+        call = Piece(text, PRIMARY if is_call else UNARY, dtype, computed, unrounded=is_half(dtype))
+        return self._truth(call) if dtype == BOOL and is_call else call
 
     def _part(self, name: str, argument: Expression, own: np.dtype) -> Piece:
         """``abs``, ``real``, ``imag``, ``conj`` and the roundings."""

@@ -27,9 +27,18 @@ from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.c.work import LEAST, Work, work_of
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    Parameter,
+    TextTarget,
+    require_fields,
+    split_condition,
+)
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
+from loopkit.target.scalar_functions import preambles, references_in
 
 # C11 with its mathematical library, as a table
 #
@@ -122,17 +131,39 @@ static inline float odd_f32(double x)
 }
 """}
 
+# C11 itself has no Bessel functions, so its headers may not declare those of POSIX
+_BESSEL = {**{f"{name}|bessel_{name}_f32": f"double {name}(int order, double x);" for name in ("jn", "yn")},
+           **{f"bessel_{name}_f32": f"""
+static inline float bessel_{name}_f32(int order, float x)
+{{
+    return (float){name}(order, x);
+}}
+""" for name in ("jn", "yn")}}
+
+_LEADING_ZEROS = {f"clz_u{bits}": f"""
+static inline int clz_u{bits}(unsigned {kind} x)
+{{
+    return x == 0 ? {bits} : __builtin_clz{end}(x);
+}}
+""" for bits, kind, end in ((32, "int", ""), (64, "long long", "ll"))}
+
 C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
-    Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"})),
-    Syntax("#include <math.h>"),
+    Functions("static inline", references=True, helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
+        "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
+        "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
+        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
+        "popcount": {"int32": "__builtin_popcount", "uint32": "__builtin_popcount", "int64": "__builtin_popcountll",
+                     "uint64": "__builtin_popcountll"},
+        "clz": {"int32": "clz_u32", "uint32": "clz_u32", "int64": "clz_u64", "uint64": "clz_u64"}}),
+    Syntax("c", "#include <math.h>"),
     {"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
      "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float",
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS, **HELPERS}, instructions={AtomicUpdate: OPENMP})
+     **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS}, instructions={AtomicUpdate: OPENMP})
 
 
 # The text of launches
@@ -178,8 +209,9 @@ class CTarget(TextTarget):
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(
-            x.launch.name, (*x.parameters, *x.checks.parameters), x.launch.grid, x.launch.block,
+            x.launch.name, x.all_parameters, x.launch.grid, x.launch.block,
             checks=tuple(x.checks.accesses)) for x in functions)
+        texts = [*preambles(lowered, self.dialect.syntax.name), *texts]
         source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
@@ -251,9 +283,17 @@ class _HostFunction(FunctionText):
         return BoundsChecks(self.lowered, number, self.launch.hosts)
 
     def lines(self) -> Iterator[str]:
-        body = list(self._block_loops())
-        parameters = (*self.parameters, *self.checks.parameters)
-        return function_lines(f"void {self.launch.name}", parameters, body, self.dialect)
+        return function_lines(f"void {self.launch.name}", self.all_parameters, self.body, self.dialect)
+
+    @cached_property
+    def body(self) -> list[str]:
+        return list(self._block_loops())
+
+    @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, with those for Python references and, last, for bounds checks."""
+        references = references_in("\n".join(self.body), self.launch.kernel)
+        return (*self.parameters, *references, *self.checks.parameters)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""

@@ -188,6 +188,55 @@ __device__ __forceinline__ NAME ctan(NAME z)
     return NAME(w.im, -w.re);
 }
 """,
+    # after W. Kahan, "Branch cuts for complex elementary functions", 1987
+    "casin": """
+__device__ __forceinline__ NAME casin(NAME z)
+{
+    const NAME a = csqrt(NAME(1 - z.re, -z.im)), b = csqrt(NAME(1 + z.re, z.im));
+    return NAME(atan2MARK(z.re, a.re*b.re - a.im*b.im), asinhMARK(a.re*b.im - a.im*b.re));
+}
+""",
+    "cacos": """
+__device__ __forceinline__ NAME cacos(NAME z)
+{
+    const NAME a = csqrt(NAME(1 - z.re, -z.im)), b = csqrt(NAME(1 + z.re, z.im));
+    return NAME(2*atan2MARK(a.re, b.re), asinhMARK(b.re*a.im - b.im*a.re));
+}
+""",
+    "cacosh": """
+__device__ __forceinline__ NAME cacosh(NAME z)
+{
+    const NAME a = csqrt(NAME(z.re - 1, z.im)), b = csqrt(NAME(z.re + 1, z.im));
+    return NAME(asinhMARK(a.re*b.re + a.im*b.im), 2*atan2MARK(a.im, b.re));
+}
+""",
+    "casinh": """
+__device__ __forceinline__ NAME casinh(NAME z)
+{
+    const NAME w = casin(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
+}
+""",
+    "catanh": """
+__device__ __forceinline__ NAME catanh(NAME z)
+{
+    const TYPE x = fabsMARK(z.re), y = fabsMARK(z.im), quarter = (TYPE)1.5707963267948966;
+    if (x > LARGE || y > LARGE) {           // 1/z, and a quarter of a circle
+        const TYPE larger = fmaxMARK(x, y), smaller = fminMARK(x, y), ratio = isinf(larger) ? 0 : smaller / larger;
+        const TYPE inverse = 1 / (larger*(1 + ratio*ratio));
+        return NAME(copysignMARK(x >= y ? inverse : inverse*ratio, z.re), copysignMARK(quarter, z.im));
+    }
+    const TYPE size = log1pMARK(4*x / ((1 - x)*(1 - x) + y*y)) / 4;
+    return NAME(copysignMARK(size, z.re), copysignMARK(atan2MARK(2*y, (1 - x)*(1 + x) - y*y) / 2, z.im));
+}
+""",
+    "catan": """
+__device__ __forceinline__ NAME catan(NAME z)
+{
+    const NAME w = catanh(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
+}
+""",
     "cpow": """
 __device__ __forceinline__ NAME cpow(NAME a, NAME b)
 {
@@ -218,6 +267,15 @@ __device__ __forceinline__ float rsqrt_normal_f32(float x)
 }
 """
 
+#: Bessel functions, which CUDA C++ has for orders from 0.
+_BESSEL = {f"bessel_{name}_{suffix}": f"""
+__device__ __forceinline__ {real} bessel_{name}_{suffix}(int order, {real} x)
+{{
+    const {real} value = {name}{mark}(order < 0 ? -order : order, x);
+    return order < 0 && order % 2 != 0 ? -value : value;
+}}
+""" for name in ("jn", "yn") for suffix, real, mark in (("f64", "double", ""), ("f32", "float", "f"))}
+
 #: CUDA C++ in device code; without halves, NVRTC needs no header for anything here. NVIDIA's compiler treats memory
 #: behind a const and __restrict__ pointer as constant, even where that is wrong (observed with NVRTC 13.0 and 13.5).
 CUDA = Dialect(
@@ -225,13 +283,19 @@ CUDA = Dialect(
      "complex128": "complex128"},
     Functions("__device__ __forceinline__", int_predicates=False, normal={"rsqrt_normal_f32": _RSQRT_NORMAL}, integer={
         "abs_i32": "abs", "abs_i64": "llabs",
-        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}),
-    Syntax(truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),
+        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}, texts={
+        "bessel_jn": {"int32, float64": "bessel_jn_f64", "int32, float32": "bessel_jn_f32"},
+        "bessel_yn": {"int32, float64": "bessel_yn_f64", "int32, float32": "bessel_yn_f32"},
+        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
+        "popcount": {"int32": "__popc", "uint32": "__popc", "int64": "__popcll", "uint64": "__popcll"},
+        "clz": {"int32": "__clz", "uint32": "__clz", "int64": "__clzll", "uint64": "__clzll"}}),
+    Syntax("cuda", truth=("false", "true"), restrict="__restrict__",
+           constant_by_restrict=True, unroll=("#pragma unroll",)),
     {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
-     "load_evict_last": _EVICT_LAST},
+     **_BESSEL, "load_evict_last": _EVICT_LAST},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -55,6 +55,7 @@ from loopkit.target.memory import (
     function_lines,
     type_of,
 )
+from loopkit.target.scalar_functions import preambles
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -133,6 +134,7 @@ class CudaTarget(TextTarget):
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+        texts = [*preambles(lowered, CUDA.syntax.name), *texts]
         source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
