@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
 from loopkit.poly.domains import AnySet
+from loopkit.poly.sets import InstanceSet
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +21,8 @@ R = TypeVar("R")
 _WORDS: Mapping[object, tuple[str, str]] = {
     str: ("a text", "texts"), bool: ("True or False", "truth values"), int: ("an integer", "integers"),
     float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
-    npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
+    npt.DTypeLike: ("a dtype", "dtypes"), InstanceSet: ("a domain of a kernel", "domains of a kernel"),
+    **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
 
 #: The classes of numbers; True and False do not count.
 _NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}

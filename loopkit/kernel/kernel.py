@@ -15,6 +15,7 @@ from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
+from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
@@ -229,8 +230,10 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return tuple(found.values())
 
     @property
-    def instructions(self) -> tuple[Statement, ...]:
+    def instructions(self) -> tuple[Assignment, ...]:
         """The statements as printed: in the order of the text, with complete reductions as expressions.
+
+        ``make_kernel`` takes them back, with :attr:`domains` and :attr:`arguments`.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
         >>> [s.id for s in knl.instructions]

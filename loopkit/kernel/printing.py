@@ -17,9 +17,10 @@ from pymbolic.typing import Expression
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Path, Seq, Tree, placed_nodes, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -74,12 +75,25 @@ def statements_text(knl: LoopKernel) -> str:
         return "\n".join(printer.lines(printer.shown_tree()))
 
 
-def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
-    """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions."""
+def instructions(knl: LoopKernel) -> tuple[Assignment, ...]:
+    """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions.
+
+    Each has its place, and each reduction its domain.
+    """
     with bounded(f"reading kernel '{knl.name}'"):
-        printer = _Printer(knl, *_folded(knl), {})
-        shown = [knl.statement_by_id[s] for s in leaves(printer.shown_tree())]
-    return tuple(with_expressions(s, printer.written_out) for s in shown)
+        printer = _Printer(knl, *_folded(knl, with_domains=True), {})
+        return tuple(printer.instruction(knl.statement_by_id[node.statement], loops)
+                     for node, loops in _with_loops(printer.shown_tree()))
+
+
+def _with_loops(tree: Tree) -> Iterator[tuple[Leaf, tuple[LoopPlace, ...]]]:
+    """The statements of *tree* in textual order, each with the loops around it."""
+    firsts: dict[Path, str] = {}
+    for node, path, _ in placed_nodes(tree):
+        if isinstance(node, Leaf):
+            starts = ((step.iname, path[:k + 1]) for k, step in enumerate(path))
+            yield node, tuple((iname, firsts.setdefault(start, node.statement)) for iname, start in starts
+                              if iname is not None)
 
 
 # Data
@@ -171,11 +185,14 @@ def _flat_index(index: Expression) -> Expression:
     return add(index) if isinstance(index, p.Sum) and any(isinstance(c, p.Sum) for c in index.children) else index
 
 
-def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
+def _folded(knl: LoopKernel, *, with_domains: bool = False
+            ) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
     """The reductions that are expressions again, by accumulator; of others, by update, the inames that are folded.
 
     A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
     around its update that hold nothing else are folded.
+
+    :arg with_domains: the reductions have the domains of their updates.
     """
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
@@ -185,9 +202,12 @@ def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tup
     @cache
     def value(accumulator: str) -> Expression:
         node = nodes[accumulator]
-        operand = knl.statement_by_id[node.update].expression
+        update = knl.statement_by_id[node.update]
+        operand = update.expression
+        outer = [x for x in update.inames if x not in node.inames] if with_domains else ()
         return Reduction(node.operation, node.inames, substitute(
-            operand, {a: value(a) for a in nodes if a in variables(operand)}))
+            operand, {a: value(a) for a in nodes if a in variables(operand)}),
+            (update.domain.bound(outer).text,) if with_domains else ())
     return {a: value(a) for a in nodes}, inner
 
 
@@ -258,6 +278,17 @@ class _Printer:
                 yield from (f"  {line}" for line in self.lines(body))
                 yield "end"
 
+    def instruction(self, s: Statement, loops: tuple[LoopPlace, ...]) -> Assignment:
+        """*s*, in these *loops*, as an object."""
+        declared = self._declared_type(s.written)
+        assignee, expression = self.written_out(s.assignee), self.written_out(s.expression)
+        return Assignment(
+            assignee, expression if s.combine is None else self.knl.operation(s.combine).apply(assignee, expression),
+            id=s.id, within_inames=frozenset(s.inames), predicates=tuple(map(self.written_out, s.predicates)),
+            depends_on=s.options.depends_on, no_sync_with=s.options.no_sync_with, tags=s.options.tags,
+            temp_var_type=declared if declared is None else declared or "auto", instructions=s.instructions,
+            place=StatementPlace(s.domain, loops))
+
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
             else self.written_out(s.expression)
@@ -267,15 +298,16 @@ class _Printer:
             expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
         target, value = (to_text(map_subscripts(e, _flat_index)) for e in (s.assignee, expression))
-        return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"
+        declared = self._declared_type(s.written)
+        return f"{'' if declared is None else f'<{declared}> '}{target} = {value}  {{{options}}}"
 
-    def _declaration(self, name: str) -> str:
-        """``<float32> `` at the first write of a temporary that is declared nowhere else."""
+    def _declared_type(self, name: str) -> str | None:
+        """The dtype, or ``""``, at the first write of a temporary that is declared nowhere else; otherwise ``None``."""
         temporary = self.knl.temporaries.get(name)
         if temporary is None or name in self.declared or not _declared_inline(temporary):
-            return ""
+            return None
         self.declared.add(name)
-        return f"<{temporary.dtype if temporary.dtype is not None else ''}> "
+        return f"{temporary.dtype if temporary.dtype is not None else ''}"
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"

@@ -96,8 +96,8 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
         known = first.get(name)
         if known is not None:
             if known.rank != rank:
-                raise error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} in line "
-                            f"{program.source.line_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
+                raise error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} in "
+                            f"{program.source.place_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
         elif name in inames and rank != RULE:
             if rank != BARE:
                 raise error(use.start, f"The iname '{name}' is subscripted.", "an array")

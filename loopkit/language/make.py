@@ -10,7 +10,6 @@ import numpy as np
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
-from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
@@ -21,22 +20,27 @@ from loopkit.language.arguments import Declared, find_temporaries, read_declarat
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
+from loopkit.language.objects import InstructionObject, program_source
 from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import universe_params
+from loopkit.poly.sets import InstanceSet, universe_params
+
+#: The domains of a kernel, as users give them: texts, sets of isl, and those of a kernel.
+Given = str | AnySet | InstanceSet
 
 
 @checked
-def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
+def make_kernel(domains: Given | Iterable[Given],
+                instructions: str | InstructionObject | Iterable[str | InstructionObject],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
                 reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
-    """Make a kernel from text: its domains in isl's notation, and its statements in loopy's language.
+    """Make a kernel: from its domains in isl's notation, and its statements in loopy's language or as objects.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> [a.name for a in knl.arguments]
@@ -46,8 +50,10 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
 
     :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. If a
         parameter of a domain is an iname of another domain, the loops of the first nest in those of the second. If a
-        parameter is an integer temporary of the kernel, the bound is read from memory.
-    :arg instructions: statements, blocks and substitution rules, one per line; a text or a sequence of texts.
+        parameter is an integer temporary of the kernel, the bound is read from memory. Domains of a kernel are allowed
+        too.
+    :arg instructions: statements, blocks and substitution rules, one per line; a text, or a list of texts,
+        :class:`Assignment` and :class:`SubstitutionRule`. An empty list makes a kernel without statements.
     :arg kernel_data: the arguments in order, each a ``GlobalArg``, a ``ValueArg`` or a name, and temporaries as
         ``TemporaryVariable``. ``"..."`` (the default) stands for all other arguments of the text, sorted by name. Size
         parameters that are not listed are added.
@@ -65,7 +71,9 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     """
     require_kernel_name(name)
     # isl's sets print in isl's notation
-    texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
+    listed = [domains] if isinstance(domains, InstanceSet) else domains
+    texts = str(listed) if isinstance(listed, str | AnySet) else [
+        d if isinstance(d, InstanceSet) else str(d) for d in listed]
     instructions, kernel_data = _copied(instructions), _copied(kernel_data)
     assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
     temporaries = tuple(
@@ -73,14 +81,13 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     reductions = tuple(reductions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                     temporary_variables=temporaries, reductions=reductions)
-    source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
+    source = program_source([instructions] if isinstance(instructions, str | InstructionObject) else instructions)
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
-        program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys())
-        if not program.body:
+        program = parse_program(source, read.parents.keys(), read.add_inline, operations.keys())
+        if not program.body and instructions:
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
     for suspicion in suspicions(knl, read.parents, declared):
@@ -90,7 +97,8 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
 
 def _copied(given: Any) -> Any:
     """*given*, copied if it can change."""
-    return given if isinstance(given, str) or given is None else list(given)
+    return given if isinstance(given, str) or given is None else \
+        [given] if isinstance(given, InstructionObject) else list(given)
 
 
 def _history(domains: object, instructions: object, **given: object) -> History:

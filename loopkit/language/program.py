@@ -17,6 +17,7 @@ from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.instruction import StatementPlace
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh_names
 
@@ -38,12 +39,13 @@ class InstructionOptions:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class ParsedAssignment:
     """``assignee = expression``.
 
     :ivar start: its place in the text.
     :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
+    :ivar place: its instances and loops, if it comes from a kernel.
     """
 
     start: int
@@ -53,6 +55,7 @@ class Assignment:
     temporary: str | None
     options: InstructionOptions
     uses: tuple[NameUse, ...]
+    place: StatementPlace | None = None
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -88,7 +91,7 @@ class IfBlock:
         return (self.condition,)
 
 
-ProgramNode = Assignment | ForBlock | IfBlock
+ProgramNode = ParsedAssignment | ForBlock | IfBlock
 
 
 def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
@@ -101,9 +104,9 @@ def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
             yield from walk((*node.then, *node.otherwise))
 
 
-def assignments(nodes: Iterable[ProgramNode]) -> list[Assignment]:
+def assignments(nodes: Iterable[ProgramNode]) -> list[ParsedAssignment]:
     """Every assignment in *nodes*, in textual order."""
-    return [node for node in walk(nodes) if isinstance(node, Assignment)]
+    return [node for node in walk(nodes) if isinstance(node, ParsedAssignment)]
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class Ids:
     of: dict[int, str]
     places: dict[str, int]
 
-    def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def earlier(self, node: ParsedAssignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
@@ -154,7 +157,7 @@ class Ids:
             found |= before
         return frozenset(found)
 
-    def others(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def others(self, node: ParsedAssignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
         return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)
                          if x != self.of.get(node.start))
@@ -252,7 +255,7 @@ def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
     for name in order:
         start, rule = by_name[name].start, by_name[name].rule
         texts = [text for e in subexpressions(rule.expr) if isinstance(e, Reduction) for text in e.declared]
-        for bound in (x for text in texts for x in domains.inline[text].params if x in rule.arguments):
+        for bound in (x for text in texts for x in domains.declared(text).params if x in rule.arguments):
             raise program.source.error(start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                        "bounds in parameters and inames")
         rules.known[name] = replace(rule, expr=rules.expanded(rule.expr, start, only_reducing=True))

@@ -30,20 +30,22 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
+from loopkit.expr.parsing import BINARY, KnownNames
 from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.instruction import Assignment
 from loopkit.language import names
+from loopkit.language.objects import ObjectParser
 from loopkit.language.program import (
-    Assignment,
     ForBlock,
     IfBlock,
     InstructionOptions,
+    ParsedAssignment,
     ParsedProgram,
     ProgramNode,
     Rule,
@@ -55,13 +57,13 @@ _UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
 _BLOCK_ENDS = ("end", "else", "elif")
 
 
-def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
+def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
                   operations: Collection[str]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations.
-    :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
+    :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
@@ -71,7 +73,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 
 @dataclass
-class _StatementParser(ExpressionParser):
+class _StatementParser(ObjectParser):
     """Parses statements; *rules* are the rules read so far, which begin at the tokens *rule_starts*."""
 
     rules: list[Rule] = field(default_factory=list)
@@ -81,14 +83,19 @@ class _StatementParser(ExpressionParser):
         """The number of arguments of each rule, found by its ``:=`` before anything is read."""
         found: dict[str, int] = {}
         start = 0
+        twice = "The substitution rule '{}' is defined twice."
         for i, token in enumerate(self.tokens):
             if token.kind == "newline":
                 start = i + 1
+            elif token.kind == "object":
+                if isinstance(rule := self.source.objects[token.start], SubstitutionRule):
+                    if rule.name in found:
+                        raise self.error("another name", at=i, message=twice.format(rule.name))
+                    found[rule.name] = len(names.name_list(rule.arguments))
             elif token.text == ":=" and start < i and self.tokens[start].kind == "name":    # others are refused later
                 name = self.tokens[start].text
                 if name in found:
-                    raise self.error("another name", at=start,
-                                     message=f"The substitution rule '{name}' is defined twice.")
+                    raise self.error("another name", at=start, message=twice.format(name))
                 found[name] = sum(t.kind == "name" for t in self.tokens[start + 1:i])
                 self.rule_starts.add(start)
         return found
@@ -112,10 +119,25 @@ class _StatementParser(ExpressionParser):
                 nodes.append(self._for())
             elif self.text == "if":
                 nodes.append(self._if())
+            elif self.kind == "object":
+                nodes += self._object()
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
             else:
                 nodes.append(self._assignment())
+
+    def _object(self) -> list[ProgramNode]:
+        """Read an object; a rule is not among the statements."""
+        given, nodes = self.source.objects[self.tokens[self.at].start], list[ProgramNode]()
+        if isinstance(given, Assignment):
+            nodes.append(self.object_assignment(given))
+        elif isinstance(given, SubstitutionRule):
+            self.rules.append(self.object_rule(given))
+        else:
+            raise self.refused(f"{given!r} is not an instruction.", "a text, an Assignment or a SubstitutionRule")
+        self.at += 1
+        self._line_end("the end of the line")
+        return nodes
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
         """Parse the end of a line and the statements after it; *expected* describes this end in messages."""
@@ -181,19 +203,9 @@ class _StatementParser(ExpressionParser):
                     break
             self.take(")", "',' or ')'")
         self.take(":=")
-        self.uses = []
-        # an argument hides an iname of its name
-        known = self.known
-        self.known = replace(known, inames=set(known.inames).difference(arguments))
-        expression = self.expression()
-        self.known = known
+        rule = self.rule(self.tokens[start].start, name, arguments, self.expression)
         self._line_end("an operator or the end of the line")
-        for use in self.uses:
-            if use.name in arguments and use.rank >= 0:
-                raise self.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
-                                        "a value")
-        uses = tuple(u for u in self.uses if u.name not in arguments)
-        return Rule(self.tokens[start].start, SubstitutionRule(name, tuple(arguments), expression), uses)
+        return rule
 
     def _new_name(self, expected: str) -> str:
         name = self.text
@@ -201,7 +213,7 @@ class _StatementParser(ExpressionParser):
             raise self.error(expected, message=f"'{name}' {fault}.")
         return self.name(expected)
 
-    def _assignment(self) -> Assignment:
+    def _assignment(self) -> ParsedAssignment:
         start = self.at
         self.uses = []
         temporary = None
@@ -226,7 +238,8 @@ class _StatementParser(ExpressionParser):
             raise self.error("'='", hint=_assignment_hint(name, operator))
         options = self._options() if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
+        return ParsedAssignment(self.tokens[start].start, assignee, name, expression, temporary, options,
+                                tuple(self.uses))
 
     def _options(self) -> InstructionOptions:
         self.at += 1
