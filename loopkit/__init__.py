@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         set_options,
         set_temporary_address_space,
     )
+    from loopkit.transform.definition import map_instructions, remove_instructions, with_statements
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
@@ -127,11 +128,11 @@ __all__ = [
     "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff",
     "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters",
     "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic", "make_kernel",
-    "make_two_level_scan", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
-    "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reverse", "review",
-    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
-    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tensorize", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify",
+    "make_two_level_scan", "map_instructions", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops",
+    "privatize", "realize_scan", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
+    "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
+    "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

@@ -33,7 +33,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import GivenOrder, Tree, leaves
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import carry, same_element
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 
 class Annotations(TypedDict, total=False):
@@ -46,6 +46,7 @@ class Annotations(TypedDict, total=False):
     tags: Mapping[str, InameTag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set
+    idle_domains: tuple[InstanceSet, ...]
     options: Options
     history: History
     obligations: tuple[Obligation, ...]

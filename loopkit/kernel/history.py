@@ -160,7 +160,8 @@ K = TypeVar("K")
 class HistoryStep(Shown):
     """One transformation: its name, its arguments and the verdict on it.
 
-    :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
+    :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``; ``"defined"``: the
+        step defines another program, and later steps are proven for that one.
     :ivar found_effects: :attr:`effects`, or computes them.
     """
 

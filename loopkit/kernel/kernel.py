@@ -55,6 +55,7 @@ class KernelData:
 
     :ivar operations: those that the user defined.
     :ivar assumptions: about the parameters.
+    :ivar idle_domains: domains with inames that no statement had when the kernel was defined.
     """
 
     arguments: tuple[Argument, ...]
@@ -63,6 +64,7 @@ class KernelData:
     operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
+    idle_domains: tuple[InstanceSet, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -219,14 +221,18 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def domains(self) -> tuple[InstanceSet, ...]:
         """The distinct instance sets of the statements, including those of the statements of reductions.
 
+        Domains with inames that no statement has follow.
+
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
         >>> [d.inames for d in knl.domains]
         [('i',), ('i', 'k')]
         """
         found: dict[str, InstanceSet] = {}
         with bounded(f"reading kernel '{self.name}'"):
-            for s in self.statements:
-                found.setdefault(s.domain.text, s.domain)
+            known = frozenset(self.inames)
+            idle = [d for d in self.idle_domains if not known.issuperset(d.inames)]
+            for domain in (*{id(s.domain): s.domain for s in self.statements}.values(), *idle):
+                found.setdefault(domain.text, domain)
         return tuple(found.values())
 
     @property

@@ -61,6 +61,8 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
+    if isinstance(datum, GlobalArg):
+        datum = replace(datum, inferred=None)
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)

@@ -10,6 +10,7 @@ import numpy as np
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
@@ -21,7 +22,7 @@ from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.objects import InstructionObject, program_source
-from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
+from loopkit.language.program import assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
@@ -86,13 +87,19 @@ def make_kernel(domains: Given | Iterable[Given],
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
-        program = parse_program(source, read.parents.keys(), read.add_inline, operations.keys())
-        if not program.body and instructions:
+        knl = _made(source, name, read, declared, assumptions, options or Options(), operations, made)
+        if not knl.statements and instructions:
             raise source.error(0, "The instructions contain no statement.", "a statement")
-        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl
+
+
+def remade(kernel: LoopKernel, instructions: Iterable[str | InstructionObject], domains: Iterable[str | InstanceSet],
+           kernel_data: Iterable[object]) -> LoopKernel:
+    """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
+    return _made(program_source(instructions), kernel.name, read_domains(domains), read_declarations(kernel_data, ()),
+                 kernel.assumptions, kernel.options, kernel.operations, History())
 
 
 def _copied(given: Any) -> Any:
@@ -117,8 +124,10 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
     return result
 
 
-def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
-              options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
+def _made(source: Source, name: str, domains: Domains, declared: Declared, assumptions: str | AnySet | None,
+          options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
+    """The kernel that the program *source* defines."""
+    program = parse_program(source, domains.parents.keys(), domains.add_inline, operations.keys())
     temporaries = find_temporaries(program, declared)
     rules = read_rules(program, domains)
     arguments, known = resolve(program, declared, temporaries, domains)
@@ -135,7 +144,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
-        statements=tuple(reductions.statements), tree=tree, derived=None,
+        statements=tuple(reductions.statements), tree=tree, derived=None, idle_domains=_idle(domains, reductions),
         given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
         operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
@@ -148,3 +157,9 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                                                if node.options.inames is not None})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
+
+
+def _idle(domains: Domains, made: ReductionMaker) -> tuple[InstanceSet, ...]:
+    """The domains with inames that no statement has."""
+    used = frozenset(x for s in made.statements for x in s.inames)
+    return tuple(d for d in domains.domains if not used.issuperset(d.inames))
