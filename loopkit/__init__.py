@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
-    from loopkit.transform.tags import tag_inames, unroll, untag_inames
+    from loopkit.transform.tags import tag_inames, tag_instructions, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
     from loopkit.verification.checks import (
         check_barriers,
@@ -132,7 +132,8 @@ __all__ = [
     "privatize", "realize_scan", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
     "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
     "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
-    "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
@@ -159,6 +160,7 @@ ENTRY_POINTS.addresses.update({
     "statements": "loopkit.kernel.printing:statements_text",
     "steps": "loopkit.show.steps:shown_steps",
     "storage_hints": "loopkit.transform.hints:storage_hints",
+    "tag_kernel": "loopkit.transform.tags:tag_kernel",
     "text": "loopkit.show.documents:text",
     "traceback": "loopkit.show.documents:traceback",
 })

@@ -11,6 +11,7 @@ from typing import TypedDict, Unpack
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
@@ -44,6 +45,8 @@ class Annotations(TypedDict, total=False):
     temporaries: Mapping[str, TemporaryVariable]
     given_pairs: GivenOrder
     tags: Mapping[str, InameTag]
+    user_tags: Mapping[str, frozenset[Tag]]
+    kernel_tags: frozenset[Tag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set
     idle_domains: tuple[InstanceSet, ...]

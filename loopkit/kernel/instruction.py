@@ -7,10 +7,12 @@ from typing import Any, Self
 
 import numpy.typing as npt
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.ast.nodes import Instruction
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import to_text
+from loopkit.kernel.tags import in_order
 from loopkit.kernel.tree import LoopPlace
 from loopkit.poly.sets import InstanceSet
 from loopkit.shown import Declared
@@ -38,7 +40,7 @@ class InstructionBase(Declared):
     :ivar predicates: conditions, expressions or texts, all of which must hold.
     :ivar depends_on: ids, or patterns of ids, of statements above that must run before this one.
     :ivar no_sync_with: likewise those for which a claim holds that no barrier is needed.
-    :ivar tags: labels.
+    :ivar tags: labels, and user tags.
     :ivar place: its instances and loops, if it comes from a kernel; it holds as long as *within_inames* stay.
     """
 
@@ -47,7 +49,7 @@ class InstructionBase(Declared):
     predicates: tuple[Expression, ...] = ()
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
-    tags: frozenset[str] = frozenset()
+    tags: frozenset[str | Tag] = frozenset()
     place: StatementPlace | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +84,7 @@ class InstructionBase(Declared):
                   ("tags", self.tags)]
         own = [f"id={self.id}"] if self.id is not None else []
         own += [f"if={' and '.join(map(_text, self.predicates))}"] if self.predicates else []
-        own += [f"{name}={':'.join(sorted(map(str, value)))}" for name, value in listed if value]
+        own += [f"{name}={':'.join(in_order(value))}" for name, value in listed if value]
         return f"  {{{', '.join(own)}}}" if own else ""
 
 
@@ -126,10 +128,10 @@ class Assignment(InstructionBase):
         return f"{_text(self.assignee)} = {_text(self.expression)}{self.options_text()}"
 
 
-def _names(given: str | Iterable[Any] | None) -> frozenset[Any]:
-    """``"a, b"``, ``"a:b"``, an iterable or ``None`` as a set."""
-    if given is None:
-        return frozenset()
+def _names(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
+    """``"a, b"``, ``"a:b"``, a tag, an iterable or ``None`` as a set."""
+    if given is None or isinstance(given, Tag):
+        return frozenset(() if given is None else (given,))
     return frozenset(x.strip() for x in given.replace(":", ",").split(",")) if isinstance(given, str) \
         else frozenset(given)
 

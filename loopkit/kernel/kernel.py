@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.errors import require_known
 from loopkit.expr.nodes import REDUCTIONS, Operation
@@ -17,7 +18,7 @@ from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, 
 from loopkit.kernel.history import History
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tags import GivenTags, InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
@@ -56,6 +57,7 @@ class KernelData:
     :ivar operations: those that the user defined.
     :ivar assumptions: about the parameters.
     :ivar idle_domains: domains with inames that no statement had when the kernel was defined.
+    :ivar kernel_tags: user tags of the kernel.
     """
 
     arguments: tuple[Argument, ...]
@@ -65,6 +67,7 @@ class KernelData:
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
     idle_domains: tuple[InstanceSet, ...] = ()
+    kernel_tags: frozenset[Tag] = frozenset()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -75,6 +78,7 @@ class KernelBody:
     :ivar tree: the reference order, as transformed so far.
     :ivar given_pairs: each two loops, the outer one first, whose order the user gave; see :attr:`given_order`.
     :ivar barriers: those that the user requested; lowering adds others.
+    :ivar user_tags: user tags of inames.
     """
 
     statements: tuple[Statement, ...]
@@ -83,6 +87,7 @@ class KernelBody:
     tags: Mapping[str, InameTag] = field(default_factory=dict)
     given_pairs: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
+    user_tags: Mapping[str, frozenset[Tag]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -185,8 +190,12 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
     def with_history(self, history: History, given_pairs: GivenOrder) -> LoopKernel:
-        """The same kernel with another history: both share the results of analyses."""
-        result = replace(self, derived=self.derivation, history=history, given_pairs=given_pairs)
+        """The same kernel with another history: both share the results of analyses.
+
+        Inames without statements lose their user tags.
+        """
+        tags = {x: own for x, own in self.user_tags.items() if x in self.inames}
+        result = replace(self, derived=self.derivation, history=history, given_pairs=given_pairs, user_tags=tags)
         object.__setattr__(result, "memo", self.memo)
         return result
 
@@ -203,7 +212,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
                 self.barriers, tuple(self.operations.items()), tuple(self.substitutions.items()), self.options,
-                self.obligations)
+                self.obligations, self.kernel_tags, frozenset(self.user_tags.items()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):
@@ -275,7 +284,36 @@ class LoopKernel(KernelBody, KernelData, Shown):
         """
         return frozenset(self.inames)
 
+    def iname_tags(self, iname: str) -> frozenset[InameTag | Tag]:
+        """The tags of *iname*: that of its execution, and user tags.
+
+        >>> from pytools.tag import Tag
+        >>> class Rows(Tag):
+        ...     "The rows of a matrix."
+        >>> knl = lk.tag_inames(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"i": Rows()})
+        >>> [type(tag).__name__ for tag in knl.iname_tags("i")]
+        ['Rows']
+
+        :raises UnknownNameError: there is no such iname.
+        """
+        require_known("iname", [iname], self.inames)
+        own: frozenset[InameTag | Tag] = frozenset((self.tags[iname],) if iname in self.tags else ())
+        return own | self.user_tags.get(iname, frozenset())
+
+    def iname_tags_of_type(self, iname: str, tag_type: type) -> frozenset[InameTag | Tag]:
+        """Those of :meth:`iname_tags` that are instances of *tag_type*."""
+        return frozenset(tag for tag in self.iname_tags(iname) if isinstance(tag, tag_type))
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Tag]:
+        """The user tags of the kernel that are instances of *tag_type*."""
+        return frozenset(tag for tag in self.kernel_tags if isinstance(tag, tag_type))
+
     # Plugged in from higher layers
+
+    def tagged(self, tags: GivenTags) -> LoopKernel:
+        """The kernel with further user tags of its own; see :func:`loopkit.tag_kernel`."""
+        result: LoopKernel = ENTRY_POINTS["tag_kernel"](self, tags)
+        return result
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""

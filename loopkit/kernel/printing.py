@@ -20,6 +20,7 @@ from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import in_order
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Path, Seq, Tree, placed_nodes, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
@@ -58,7 +59,7 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
     return {"TEMPORARIES": [*map(_datum, declared)],
             "ASSUMPTIONS": [*filter(None, [params_text(knl.assumptions)])],
             "DOMAINS": [d.text for d in domains],
-            "TAGS": [f"{x}: {tag}" for x, tag in knl.tags.items()],
+            "TAGS": [*_tags(knl)],
             "GIVEN ORDER": [*map(", ".join, knl.given_order)],
             "REDUCTIONS": [f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
                            f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values()],
@@ -94,6 +95,17 @@ def _with_loops(tree: Tree) -> Iterator[tuple[Leaf, tuple[LoopPlace, ...]]]:
             starts = ((step.iname, path[:k + 1]) for k, step in enumerate(path))
             yield node, tuple((iname, firsts.setdefault(start, node.statement)) for iname, start in starts
                               if iname is not None)
+
+
+def _tags(knl: LoopKernel) -> Iterator[str]:
+    """The tags of inames, and the user tags of the kernel and of its data."""
+    for x in dict.fromkeys((*knl.tags, *knl.user_tags)):
+        own = [str(knl.tags[x])] if x in knl.tags else []
+        yield f"{x}: {' '.join([*own, *in_order(knl.user_tags.get(x, ()))])}"
+    for name, tags in ((f"kernel {knl.name}", knl.kernel_tags), *(
+            (d.name, d.tags) for d in (*knl.arguments, *knl.temporaries.values()))):
+        if tags:
+            yield f"{name}: {' '.join(in_order(tags))}"
 
 
 # Data
@@ -318,7 +330,7 @@ class _Printer:
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
         own = s.options
         for option, names in (("scan", scans), ("dep", sorted(own.depends_on)), ("nosync", sorted(own.no_sync_with)),
-                              ("tags", sorted(own.tags))):
+                              ("tags", in_order(own.tags))):
             if names:
                 yield f"{option}={':'.join(names)}"
         yield from (title for i in s.instructions for title in i.titles)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
@@ -16,6 +17,7 @@ from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
+from loopkit.kernel.tags import GivenTags, user_tags
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domains import Domains, read_assumptions, read_domains
@@ -40,7 +42,7 @@ def make_kernel(domains: Given | Iterable[Given],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
-                reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
+                reductions: Iterable[ReductionOperation] = (), tags: GivenTags = None) -> LoopKernel:
     """Make a kernel: from its domains in isl's notation, and its statements in loopy's language or as objects.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -61,6 +63,7 @@ def make_kernel(domains: Given | Iterable[Given],
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
     :arg name: the name of the kernel, and of the generated function.
     :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg tags: user tags of the kernel.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument does not exist.
     :raises NameConflictError: a name is reserved, or has two meanings.
@@ -81,7 +84,7 @@ def make_kernel(domains: Given | Iterable[Given],
         temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
     reductions = tuple(reductions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporaries, reductions=reductions)
+                    temporary_variables=temporaries, reductions=reductions, tags=tags)
     source = program_source([instructions] if isinstance(instructions, str | InstructionObject) else instructions)
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
@@ -90,6 +93,7 @@ def make_kernel(domains: Given | Iterable[Given],
         knl = _made(source, name, read, declared, assumptions, options or Options(), operations, made)
         if not knl.statements and instructions:
             raise source.error(0, "The instructions contain no statement.", "a statement")
+        knl = in_own_order(knl, kernel_tags=user_tags(tags, f"kernel '{name}'")) if tags else knl
     for suspicion in suspicions(knl, read.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl

@@ -19,6 +19,7 @@ from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
+from loopkit.kernel.tags import user_tags
 from loopkit.language import names
 from loopkit.language.program import InstructionOptions, ParsedAssignment, Rule
 from loopkit.poly.sets import InstanceSet
@@ -202,6 +203,7 @@ class ObjectParser(ExpressionParser):
         dep, nosync, inames = (tuple(Token("name", x, start) for x in sorted(own or ())) for own in (
             given.depends_on, given.no_sync_with, given.within_inames))
         conditions = tuple(map(self.read, given.predicates))
+        user_tags((tag for tag in given.tags if not isinstance(tag, str)), f"'{given}'")
         return InstructionOptions(
             given.id, dep, nosync, None if given.within_inames is None else inames, given.tags,
             conjunction(conditions) if conditions else None, tuple(map(self._instruction, given.instructions)))

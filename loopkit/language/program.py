@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
@@ -33,7 +34,7 @@ class InstructionOptions:
     dep: tuple[Token, ...] = ()
     nosync: tuple[Token, ...] = ()
     inames: tuple[Token, ...] | None = None
-    tags: frozenset[str] = frozenset()
+    tags: frozenset[str | Tag] = frozenset()
     condition: Expression | None = None
     instructions: tuple[Instruction, ...] = ()
 

@@ -1,7 +1,7 @@
 """Transformations of arguments, temporaries, dtypes, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from loopkit.language.names import name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import rename_param
+from loopkit.transform.match import Within
 from loopkit.transform.reindex import folded, substituted, substituted_rules, with_domains
 from loopkit.transform.step import known_list, matching_statements, require_dtype, require_fresh, transform
 
@@ -71,7 +72,7 @@ def as_dtype(value: npt.DTypeLike, owner: str) -> np.dtype:
 
 
 @transform
-def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
+def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: Within = None
                   ) -> LoopKernel:
     """Compute reductions in *dtype*: each operand loaded from a narrower real dtype is converted first.
 

@@ -16,7 +16,7 @@ from loopkit.kernel.tags import UnrollTag
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_of, rewrite, rewrite_over, seq, without
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
-from loopkit.transform.match import owner
+from loopkit.transform.match import Within, owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
     known_list,
@@ -194,7 +194,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
 
 @transform
 def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
-               within: str | Collection[str] | None = None, assume: str | None = None,
+               within: Within = None, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
     """Fuse the adjacent loops over *inames* into one loop.
 
@@ -252,7 +252,9 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
     step = f"fuse_loops({', '.join(names)})"
     result = require_shared_inames(reindex_each(kernel, steps, tree), step)
-    result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
+    users = frozenset().union(*(kernel.user_tags.get(x, ()) for x in (*names, new)))
+    result = annotated(result, tags=result.tags if tag is None else {**result.tags, new: tag},
+                       user_tags={**kernel.user_tags, new: users} if users else kernel.user_tags)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
@@ -295,7 +297,7 @@ def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str
 
 @transform
 def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: str | None = None,
-                   inner_iname: str | None = None, within: str | Collection[str] | None = None,
+                   inner_iname: str | None = None, within: Within = None,
                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run *factor* iterations of *iname* at a time in the innermost loops, unrolled.
 

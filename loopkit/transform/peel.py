@@ -1,7 +1,7 @@
 """peel: makes separate loops of the first and the last iterations of a loop."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, product
@@ -20,14 +20,14 @@ from loopkit.poly.domains import parted
 from loopkit.poly.limits import IMPORTANT, affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
 from loopkit.transform.iname import renamed
-from loopkit.transform.match import owner
+from loopkit.transform.match import Within, owner
 from loopkit.transform.reindex import rewrite_loops, substituted
 from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform
 
 
 @transform
 def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
-         within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+         within: Within = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split off the first and the last iterations of the loops over *iname* into loops of their own.
 
     If *iname* runs from ``low`` to ``high`` in a loop, the first part has the iterations up to ``low + first - 1``, and

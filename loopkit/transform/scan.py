@@ -1,7 +1,7 @@
 """Scans (prefix sums): reductions whose upper bound moves with an iname, computed along it or by blocks."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +29,7 @@ from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map, bounded_by
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
+from loopkit.transform.match import Within
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged
@@ -36,7 +37,7 @@ from loopkit.transform.tags import tagged
 
 @transform
 def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = None, *,
-                 within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                 within: Within = None, assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
     """Compute the reductions over *scan_iname* as scans (prefix sums): each result from the previous one.
 

@@ -29,7 +29,7 @@ from loopkit.language.names import another, fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
-from loopkit.transform.match import matching
+from loopkit.transform.match import Within, matching
 
 P = ParamSpec("P")
 
@@ -250,7 +250,7 @@ def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     return annotated(kernel, given_pairs=new.union(pair for pair in kernel.given_pairs if pair[::-1] not in new))
 
 
-def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
+def matching_statements(kernel: LoopKernel, within: Within) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
     :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement.

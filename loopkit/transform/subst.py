@@ -15,12 +15,13 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
+from loopkit.transform.match import Within
 from loopkit.transform.step import known_list, matching_statements, require_fresh, transform
 
 
 @transform
 def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters: str | Iterable[str] = (), *,
-                  within: str | Collection[str] | None = None) -> LoopKernel:
+                  within: Within = None) -> LoopKernel:
     """Replace every subexpression that matches *template* by a use of the new substitution rule *subst_name*.
 
     :arg template: an expression in the kernel language.
@@ -60,7 +61,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
 
 @transform
 def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
-                 within: str | Collection[str] | None = None) -> LoopKernel:
+                 within: Within = None) -> LoopKernel:
     """Replace the uses of substitution rules by the bodies of the rules, and drop rules without further uses.
 
     :arg subst_names: the names of the rules; default: all.
@@ -87,7 +88,7 @@ def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
     return frozenset(rule for rule, own in free.items() if not own.isdisjoint(using))
 
 
-def without_rules(kernel: LoopKernel, names: Collection[str], within: str | Collection[str] | None = None
+def without_rules(kernel: LoopKernel, names: Collection[str], within: Within = None
                   ) -> LoopKernel:
     """*kernel* with the substitution rules *names* expanded in place; those without further uses are removed."""
     chosen = matching_statements(kernel, within)

@@ -20,11 +20,12 @@ from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.poly.relations import same_element
+from loopkit.transform.match import Within
 from loopkit.transform.step import known_list, matching_statements, transform
 
 
 @transform
-def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None, *, assume: str | None = None,
+def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None = None,
                 unsafe: bool = False) -> LoopKernel:
     """Execute updates ``a[f] = a[f] + e`` as atomic read-modify-write operations, as the option ``{atomic}`` does.
 
@@ -59,7 +60,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
 
-def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[str, Statement]:
+def _atomic(kernel: LoopKernel, within: Within) -> dict[str, Statement]:
     """The updates to make atomic, as they are then."""
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make
