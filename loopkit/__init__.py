@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         split_levels,
     )
     from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
+    from loopkit.transform.names import replace_instruction_ids, tag_instructions
     from loopkit.transform.order import (
         distribute_loop,
         fuse_loops,
@@ -102,7 +103,7 @@ if TYPE_CHECKING:
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
-    from loopkit.transform.tags import tag_inames, tag_instructions, tag_kernel, unroll, untag_inames
+    from loopkit.transform.tags import tag_inames, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
     from loopkit.verification.checks import (
         check_barriers,
@@ -130,10 +131,10 @@ __all__ = [
     "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic", "make_kernel",
     "make_two_level_scan", "map_instructions", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops",
     "privatize", "realize_scan", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
-    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
-    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
-    "verify", "with_statements",
+    "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
+    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam",
+    "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

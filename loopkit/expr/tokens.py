@@ -30,6 +30,12 @@ class Source:
         """The place *offset* in the words of a message: a line, or the object in place of one."""
         return f"'{self.objects[offset]}'" if offset in self.objects else f"line {self.line_of(offset)}"
 
+    def span_of(self, first: int, last: int) -> str:
+        """The places from *first* to *last* in the words of a message."""
+        if first in self.objects or last in self.objects:
+            return f"{self.place_of(first)} to {self.place_of(last)}"
+        return f"lines {self.line_of(first)} to {self.line_of(last)}"
+
     def error(self, offset: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
         """The error with its caret under the character at *offset*, or with the object there."""
         if offset in self.objects:

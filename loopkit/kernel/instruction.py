@@ -53,9 +53,9 @@ class InstructionBase(Declared):
     place: StatementPlace | None = None
 
     def __post_init__(self) -> None:
-        own = {name: _names(getattr(self, name)) for name in ("depends_on", "no_sync_with", "tags")}
+        own = {name: _name_set(getattr(self, name)) for name in ("depends_on", "no_sync_with", "tags")}
         if self.within_inames is not None:
-            own["within_inames"] = _names(self.within_inames)
+            own["within_inames"] = _name_set(self.within_inames)
         for name, value in own.items():
             object.__setattr__(self, name, value)
         several = isinstance(self.predicates, frozenset | set | list | tuple)
@@ -128,7 +128,7 @@ class Assignment(InstructionBase):
         return f"{_text(self.assignee)} = {_text(self.expression)}{self.options_text()}"
 
 
-def _names(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
+def _name_set(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
     """``"a, b"``, ``"a:b"``, a tag, an iterable or ``None`` as a set."""
     if given is None or isinstance(given, Tag):
         return frozenset(() if given is None else (given,))

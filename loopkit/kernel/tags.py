@@ -115,13 +115,13 @@ def user_tags(given: GivenTags, owner: str) -> frozenset[Tag]:
 
     :raises PreconditionError: one is not a tag, or two are of one class of which an object has at most one.
     """
-    found = frozenset((given,)) if isinstance(given, Tag) else frozenset(given or ())
-    for tag in found:
+    listed = () if given is None else given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    for tag in (listed := tuple(listed)):
         if not isinstance(tag, Tag):
             raise PreconditionError(f"{owner} cannot have the tag {tag!r}.", subject=str(tag),
                                     hint="user tags are instances of classes derived from pytools.tag.Tag")
     try:
-        return check_tag_uniqueness(found)
+        return check_tag_uniqueness(frozenset(listed))
     except NonUniqueTagError as err:
         raise PreconditionError(f"{owner} has two tags of one unique class ({err}).", subject=owner) from None
 

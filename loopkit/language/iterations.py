@@ -145,11 +145,11 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
             part.node.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
             f"'{read[0]}' inside of the reduction, or a reduction over another iname",
             hint="for the last value: {inames=} after the statement")
-    first, last = map(source.place_of, sorted((writer, part.node.start)))
+    around = source.span_of(*sorted((writer, part.node.start)))
     return source.error(
         part.node.start, f"{value}, and this block has no loop over '{iname}'. It is ambiguous "
         f"whether '{read[0]}' means each of these values here, or the last one.", f"a loop over '{iname}' that decides",
-        hint=f"for each value: 'for {iname} ... end' around {first} to {last}; for the last one: 'for {iname} ... end' "
+        hint=f"for each value: 'for {iname} ... end' around {around}; for the last one: 'for {iname} ... end' "
              f"around {source.place_of(writer)} alone, or {{inames=}} after this line")
 
 

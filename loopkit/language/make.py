@@ -90,8 +90,8 @@ def make_kernel(domains: Given | Iterable[Given],
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
-        knl = _made(source, name, read, declared, assumptions, options or Options(), operations, made)
-        if not knl.statements and instructions:
+        knl = _defined_by(source, name, read, declared, assumptions, options or Options(), operations, made)
+        if not knl.statements and instructions != []:
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = in_own_order(knl, kernel_tags=user_tags(tags, f"kernel '{name}'")) if tags else knl
     for suspicion in suspicions(knl, read.parents, declared):
@@ -102,8 +102,9 @@ def make_kernel(domains: Given | Iterable[Given],
 def remade(kernel: LoopKernel, instructions: Iterable[str | InstructionObject], domains: Iterable[str | InstanceSet],
            kernel_data: Iterable[object]) -> LoopKernel:
     """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
-    return _made(program_source(instructions), kernel.name, read_domains(domains), read_declarations(kernel_data, ()),
-                 kernel.assumptions, kernel.options, kernel.operations, History())
+    return _defined_by(program_source(instructions), kernel.name, read_domains(domains),
+                       read_declarations(kernel_data, ()), kernel.assumptions, kernel.options, kernel.operations,
+                       History())
 
 
 def _copied(given: Any) -> Any:
@@ -128,7 +129,7 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
     return result
 
 
-def _made(source: Source, name: str, domains: Domains, declared: Declared, assumptions: str | AnySet | None,
+def _defined_by(source: Source, name: str, domains: Domains, declared: Declared, assumptions: str | AnySet | None,
           options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
     """The kernel that the program *source* defines."""
     program = parse_program(source, domains.parents.keys(), domains.add_inline, operations.keys())

@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from pytools.tag import Tag
 
-from loopkit.analysis.constructors import annotated, rewritten
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
@@ -23,9 +22,8 @@ from loopkit.kernel.tags import (
     VecTag,
     user_tags,
 )
-from loopkit.language.names import is_id, name_list
-from loopkit.transform.match import Within
-from loopkit.transform.step import as_tag, known_list, matching_statements, require_iname, transform
+from loopkit.language.names import name_list
+from loopkit.transform.step import as_tag, known_list, require_iname, transform
 
 #: A tag of an iname, or several of them.
 AnyTag = str | InameTag | Tag | Iterable[str | InameTag | Tag]
@@ -86,33 +84,6 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], tag_type: type
         user_tags={x: frozenset(t for t in own if x not in names or not isinstance(t, wanted))
                    for x, own in kernel.user_tags.items()})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
-
-
-@transform
-def tag_instructions(kernel: LoopKernel, new_tag: str | Tag | Iterable[str | Tag], within: Within = None) -> LoopKernel:
-    """Give instructions a tag, which ``within="tag:..."`` selects.
-
-    :arg new_tag: a label, a user tag, or several of them.
-    :arg within: the instructions; default: all.
-
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\nz[i] = y[i] {id=copy}")
-    >>> print(lk.tag_instructions(knl, "main", within="twice").statements_text)
-    for i
-      y[i] = 2*x[i]  {id=twice, tags=main}
-      z[i] = y[i]  {id=copy}
-    end
-    """
-    new = frozenset((new_tag,) if isinstance(new_tag, str | Tag) else new_tag)
-    for label in new:
-        if isinstance(label, str) and not is_id(label):
-            raise PreconditionError(f"'{label}' cannot be a label of a statement.", subject=label,
-                                    hint="a label has letters, digits and underscores")
-    chosen = matching_statements(kernel, within)
-
-    def tagged_one(s: Statement) -> Statement:
-        user_tags((tag for tag in s.options.tags | new if not isinstance(tag, str)), f"'{s.id}'")
-        return replace(s, options=replace(s.options, tags=s.options.tags | new))
-    return rewritten(kernel, statements=tuple(tagged_one(s) if s.id in chosen else s for s in kernel.statements))
 
 
 @transform

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import loopkit as lk
 from loopkit.ast.nodes import Completion
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.history import call_text, literal, shown
+from loopkit.kernel.literals import call_text, literal, shown
 from loopkit.kernel.tags import GroupTag, IlpTag
 
 NAMES = {"np": np, "lk": lk, "p": p, "isl": isl}
@@ -83,7 +83,7 @@ def nested() -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("value", [
-    Completion.FLAG, TypeCast("int32", 3),
+    Completion.FLAG,
     Innocent(), nested(), os.getcwd, [1, (nested(),)], {"a": Innocent()}, Innocent, np.ones(2), np.dtype([("a", "i4")]),
     np.dtype(">f4"), np.datetime64("2020-01-01"), b"bytes", iter([1]), lk.GlobalArg("x", shape=(Innocent(),)),  # type: ignore[arg-type]
     lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1")], ids=lambda value: type(value).__name__)
