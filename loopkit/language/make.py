@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,12 @@ from loopkit.poly.sets import InstanceSet, universe_params
 
 #: The domains of a kernel, as users give them: texts, sets of isl, and those of a kernel.
 Given = str | AnySet | InstanceSet
+#: Instructions, as users give them.
+Program = str | InstructionObject | Iterable[str | InstructionObject]
 
 
 @checked
-def make_kernel(domains: Given | Iterable[Given],
-                instructions: str | InstructionObject | Iterable[str | InstructionObject],
+def make_kernel(domains: Given | Iterable[Given], instructions: Program,
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
@@ -85,7 +86,7 @@ def make_kernel(domains: Given | Iterable[Given],
     reductions = tuple(reductions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                     temporary_variables=temporaries, reductions=reductions, tags=tags)
-    source = program_source([instructions] if isinstance(instructions, str | InstructionObject) else instructions)
+    source = program_source(listed_program(instructions))
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
@@ -99,12 +100,17 @@ def make_kernel(domains: Given | Iterable[Given],
     return knl
 
 
-def remade(kernel: LoopKernel, instructions: Iterable[str | InstructionObject], domains: Iterable[str | InstanceSet],
+def remade(kernel: LoopKernel, instructions: Sequence[str | InstructionObject], domains: Iterable[str | InstanceSet],
            kernel_data: Iterable[object]) -> LoopKernel:
     """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
     return _defined_by(program_source(instructions), kernel.name, read_domains(domains),
                        read_declarations(kernel_data, ()), kernel.assumptions, kernel.options, kernel.operations,
                        History())
+
+
+def listed_program(instructions: Program) -> Sequence[str | InstructionObject]:
+    """*instructions* as a list."""
+    return [instructions] if isinstance(instructions, str | InstructionObject) else list(instructions)
 
 
 def _copied(given: Any) -> Any:

@@ -10,17 +10,17 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import still_given
-from loopkit.language.make import Given, remade
+from loopkit.language.make import Given, Program, listed_program, remade
 from loopkit.language.objects import InstructionObject
 from loopkit.poly.domains import AnySet
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.match import owner
+from loopkit.transform.match import Within, owner
 from loopkit.transform.step import definition, matching_statements
 from loopkit.transform.tags import tagged
 
 
 @definition
-def with_statements(kernel: LoopKernel, instructions: Iterable[str | InstructionObject],
+def with_statements(kernel: LoopKernel, instructions: Program,
                     domains: Given | Iterable[Given] | None = None, *, kernel_data: Iterable[object] | None = None,
                     assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Define the kernel with other statements.
@@ -56,7 +56,7 @@ def with_statements(kernel: LoopKernel, instructions: Iterable[str | Instruction
 
 
 @definition
-def map_instructions(kernel: LoopKernel, insn_match: str | Collection[str] | None,
+def map_instructions(kernel: LoopKernel, insn_match: Within,
                      f: Callable[[Assignment], InstructionObject | str]) -> LoopKernel:
     """Define the kernel with *f* applied to its instructions; see :func:`with_statements`.
 
@@ -76,12 +76,12 @@ def map_instructions(kernel: LoopKernel, insn_match: str | Collection[str] | Non
 
 
 @definition
-def remove_instructions(kernel: LoopKernel, insn_ids: str | Collection[str]) -> LoopKernel:
+def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
     """Define the kernel without the instructions *insn_ids*; see :func:`with_statements`.
 
     A statement with ``dep=`` on a removed one depends on the statements on which that one depends.
 
-    :arg insn_ids: ids, or match expressions as in ``within=``.
+    :arg insn_ids: ids, or match expressions as in ``within=``; ``None``: all.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\\nz[i] = y[i] {id=copy}")
     >>> print(lk.remove_instructions(knl, "copy").statements_text)
@@ -104,13 +104,13 @@ def remove_instructions(kernel: LoopKernel, insn_ids: str | Collection[str]) -> 
     return _defined(kernel, kept)
 
 
-def _defined(kernel: LoopKernel, instructions: Iterable[str | InstructionObject],
+def _defined(kernel: LoopKernel, instructions: Program,
              domains: Given | Iterable[Given] | None = None, kernel_data: Iterable[object] | None = None,
              assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """The kernel with the statements *instructions* and what stays of *kernel*."""
     _require_own_order(kernel)
     _require_whole_reductions(kernel)
-    listed = list(instructions)
+    listed = listed_program(instructions)
     new_rules = {rule.name for rule in listed if isinstance(rule, SubstitutionRule)}
     rules = [rule for rule in kernel.substitutions.values() if rule.name not in new_rules]
     accumulators = {node.accumulator for node in kernel.reductions.values()}

@@ -17,9 +17,12 @@ from loopkit.language.names import is_id
 from loopkit.transform.match import Within, owner
 from loopkit.transform.step import matching_statements, transform
 
+#: A label or a user tag, or several of them.
+Labels = str | Tag | Iterable[str | Tag]
+
 
 @transform
-def tag_instructions(kernel: LoopKernel, new_tag: str | Tag | Iterable[str | Tag], within: Within = None) -> LoopKernel:
+def tag_instructions(kernel: LoopKernel, new_tag: Labels, within: Within = None) -> LoopKernel:
     """Give instructions a tag, which ``within="tag:..."`` selects.
 
     :arg new_tag: a label, a user tag, or several of them.
