@@ -77,6 +77,7 @@ class Domains:
     owner: dict[str, int] = field(default_factory=dict)
     inline: dict[str, InstanceSet] = field(default_factory=dict)
     _sets: dict[tuple[object, ...], InstanceSet] = field(default_factory=dict)
+    _ranks: dict[str, int] = field(default_factory=dict)
 
     @property
     def params(self) -> frozenset[str]:
@@ -119,7 +120,9 @@ class Domains:
 
     def sorted(self, inames: Collection[str]) -> tuple[str, ...]:
         """*inames* in the order of the domains, parents first."""
-        return tuple(x for x in self.parents if x in inames)
+        if len(self._ranks) < len(self.parents):
+            self._ranks.update((x, rank) for rank, x in enumerate(self.parents))
+        return tuple(sorted((x for x in inames if x in self._ranks), key=self._ranks.__getitem__))
 
     def instances(self, inames: tuple[str, ...], conditions: tuple[Expression, ...] = (),
                   inline: tuple[str, ...] = (), own: InstanceSet | None = None) -> InstanceSet:

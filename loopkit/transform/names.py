@@ -19,6 +19,8 @@ from loopkit.transform.step import matching_statements, transform
 
 #: A label or a user tag, or several of them.
 Labels = str | Tag | Iterable[str | Tag]
+#: A new id, or several of them.
+NewIds = str | Iterable[str]
 
 
 @transform
@@ -49,7 +51,7 @@ def tag_instructions(kernel: LoopKernel, new_tag: Labels, within: Within = None)
 
 
 @transform
-def replace_instruction_ids(kernel: LoopKernel, replacements: Mapping[str, str | Iterable[str]]) -> LoopKernel:
+def replace_instruction_ids(kernel: LoopKernel, replacements: Mapping[str, NewIds]) -> LoopKernel:
     """Rename statements, with the parts of their reductions.
 
     :arg replacements: a mapping from ids to new ids, each a text or a list. The first of a list is the new id. A
