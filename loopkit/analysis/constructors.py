@@ -49,7 +49,7 @@ class Annotations(TypedDict, total=False):
     kernel_tags: frozenset[Tag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set
-    idle_domains: tuple[InstanceSet, ...]
+    declared_domains: tuple[InstanceSet, ...]
     options: Options
     history: History
     obligations: tuple[Obligation, ...]

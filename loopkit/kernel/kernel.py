@@ -56,7 +56,8 @@ class KernelData:
 
     :ivar operations: those that the user defined.
     :ivar assumptions: about the parameters.
-    :ivar idle_domains: domains with inames that no statement had when the kernel was defined.
+    :ivar declared_domains: domains of the definition that are no instance set of a statement; steps that change their
+        inames remove them.
     :ivar kernel_tags: user tags of the kernel.
     """
 
@@ -66,7 +67,7 @@ class KernelData:
     operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
-    idle_domains: tuple[InstanceSet, ...] = ()
+    declared_domains: tuple[InstanceSet, ...] = ()
     kernel_tags: frozenset[Tag] = frozenset()
 
 
@@ -230,7 +231,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def domains(self) -> tuple[InstanceSet, ...]:
         """The distinct instance sets of the statements, including those of the statements of reductions.
 
-        Domains with inames that no statement has follow.
+        Other domains of the definition follow, in which a new statement may run, as long as no step changes their
+        inames.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
         >>> [d.inames for d in knl.domains]
@@ -238,9 +240,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         """
         found: dict[str, InstanceSet] = {}
         with bounded(f"reading kernel '{self.name}'"):
-            known = frozenset(self.inames)
-            idle = [d for d in self.idle_domains if not known.issuperset(d.inames)]
-            for domain in (*{id(s.domain): s.domain for s in self.statements}.values(), *idle):
+            for domain in (*{id(s.domain): s.domain for s in self.statements}.values(), *self.declared_domains):
                 found.setdefault(domain.text, domain)
         return tuple(found.values())
 
@@ -373,4 +373,5 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def domains_text(self) -> str:
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
-            return "\n".join(d.text for d in self.domains)
+            distinct = {id(s.domain): s.domain for s in self.statements}.values()
+            return "\n".join(dict.fromkeys(d.text for d in distinct))

@@ -155,7 +155,7 @@ def _defined_by(source: Source, name: str, domains: Domains, declared: Declared,
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
-        statements=tuple(reductions.statements), tree=tree, derived=None, idle_domains=_idle(domains, reductions),
+        statements=tuple(reductions.statements), tree=tree, derived=None, declared_domains=_unused(domains, reductions),
         given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
         operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
@@ -170,7 +170,11 @@ def _defined_by(source: Source, name: str, domains: Domains, declared: Declared,
         with_values_of_iterations(kernel, shaped))))
 
 
-def _idle(domains: Domains, made: ReductionMaker) -> tuple[InstanceSet, ...]:
-    """The domains with inames that no statement has."""
-    used = frozenset(x for s in made.statements for x in s.inames)
-    return tuple(d for d in domains.domains if not used.issuperset(d.inames))
+def _unused(domains: Domains, made: ReductionMaker) -> tuple[InstanceSet, ...]:
+    """The domains that are no instance set, each with the inames in whose domains it is nested."""
+    known: dict[frozenset[str], list[InstanceSet]] = {}
+    for d in {id(s.domain): s.domain for s in made.statements}.values():
+        known.setdefault(frozenset(d.inames), []).append(d)
+    full = [domains.instances(domains.sorted(domains.ancestors(d.inames))) for d in domains.domains]
+    return tuple(d for d in full if not any(d.is_equal(other.onto(d.inames))
+                                            for other in known.get(frozenset(d.inames), ())))

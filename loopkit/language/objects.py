@@ -142,11 +142,13 @@ class ObjectParser(ExpressionParser):
             raise self._unknown("reduction", operation, known.operations, self.at)
         if len(set(inames)) < max(1, len(inames)):
             raise self.refused(f"A reduction cannot run over {inames!r}.", "different inames")
-        if declared and not set(known.inames).issuperset(inames) and known.read_domain is not None:
-            own = [x for text in declared for x in known.read_domain(Source(text, "a domain of an object"), text, 0)]
-            self.known = replace(known, inames={*known.inames, *own})
+        own: list[str] = []
         for text in declared:
-            _require_domain(self, text)
+            if set(known.inames).issuperset(inames):            # a part of the domains of the kernel
+                self._require_set(text)
+            elif known.read_domain is not None:
+                own += known.read_domain(Source(text, "a domain of an object"), text, 0)
+        self.known = replace(known, inames={*known.inames, *own}) if own else known
         for x in inames:
             if x not in self.known.inames:
                 raise self._unknown("iname", x, self.known.inames, self.at)
@@ -155,6 +157,13 @@ class ObjectParser(ExpressionParser):
         self._bind(inames, self.at, uses, bound)
         self.known = known
         return Reduction(operation, inames, value, declared)
+
+    def _require_set(self, text: str) -> None:
+        """:raises ParseError: *text* is not a set."""
+        try:
+            InstanceSet.parse(text)
+        except ValueError:
+            raise self.refused(f"isl cannot read the domain {text} of a reduction.", "a set") from None
 
     # Instructions and rules
 
@@ -237,11 +246,3 @@ def _iname_names(first: object) -> tuple[str, ...]:
     parts = first if isinstance(first, tuple) else (first,)
     return tuple(e.name for e in parts if isinstance(e, p.Variable)) if all(
         isinstance(e, p.Variable) for e in parts) else ()
-
-
-def _require_domain(parser: ObjectParser, text: str) -> None:
-    """:raises ParseError: *text* is not a set."""
-    try:
-        InstanceSet.parse(text)
-    except ValueError:
-        raise parser.refused(f"isl cannot read the domain {text} of a reduction.", "a set") from None

@@ -175,7 +175,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
         statements=with_domains((substituted(s, values) for s in kernel.statements),
                                 lambda d: d.named(rename_param(d.set, old_name, new_name))),
         assumptions=rename_param(kernel.assumptions, old_name, new_name),
-        idle_domains=tuple(d.named(rename_param(d.set, old_name, new_name)) for d in kernel.idle_domains),
+        declared_domains=tuple(d.named(rename_param(d.set, old_name, new_name)) for d in kernel.declared_domains),
         substitutions=substituted_rules(kernel.substitutions, values))
 
 
