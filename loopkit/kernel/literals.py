@@ -4,9 +4,10 @@ from __future__ import annotations
 import ast
 import keyword
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -75,12 +76,8 @@ def literal(value: object) -> str:
             return _expression(value)
         case Set():
             return f"isl.Set({str(value)!r})"
-        case Mapping():
-            return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(literal, value)) + "]"
-        case tuple():
-            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+        case Mapping() | list() | tuple():
+            return _of_parts(value, literal)
         case set() | frozenset():
             items = "{" + ", ".join(sorted(map(literal, value))) + "}" if value else "()"
             return f"{type(value).__name__}({items})" if isinstance(value, frozenset) or not value else items
@@ -89,21 +86,29 @@ def literal(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* as in :func:`literal`, or in angle brackets if it has no text form."""
-    try:
-        return literal(value)
-    except PreconditionError:
-        match value:
-            case Mapping():
-                return "{" + ", ".join(f"{shown(k)}: {shown(v)}" for k, v in value.items()) + "}"
-            case list() | tuple():
-                return f"[{', '.join(map(shown, value))}]"
-            case Assignment():
-                return repr(str(value))
-            case Tag():
-                return in_order((value,))[0]
-            case _:
+    """*value* as in :func:`literal`, but short: instructions as texts, tags without a module, others in brackets."""
+    match value:
+        case Mapping() | list() | tuple():
+            return _of_parts(value, shown)
+        case Assignment():
+            return repr(str(value))
+        case Tag():
+            return in_order((value,))[0]
+        case TaggedData() if value.tags:
+            return f"lk.{value!r}"
+        case _:
+            try:
+                return literal(value)
+            except PreconditionError:
                 return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
+def _of_parts(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], text: Callable[[Any], str]) -> str:
+    """A mapping, a list or a tuple from the *text* of its parts."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{text(k)}: {text(v)}" for k, v in value.items()) + "}"
+    listed = ", ".join(map(text, value))
+    return f"[{listed}]" if isinstance(value, list) else f"({listed}{',' if len(value) == 1 else ''})"
 
 
 def call_text(function: str, *args: str, **kwargs: str) -> str:

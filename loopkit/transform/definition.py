@@ -135,7 +135,7 @@ def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[
     return annotated(
         new, temporaries=known, given_pairs=still_given(new.tree, kernel.tags, pairs),
         barriers=tuple(b for b in kernel.barriers if b.first in statements and b.second in statements),
-        obligations=kernel.obligations)
+        obligations=kernel.obligations, user_tags=kernel.user_tags, kernel_tags=kernel.kernel_tags)
 
 
 def _require_own_order(kernel: LoopKernel) -> None:
