@@ -56,8 +56,8 @@ class KernelData:
 
     :ivar operations: those that the user defined.
     :ivar assumptions: about the parameters.
-    :ivar declared_domains: domains of the definition that are no instance set of a statement; steps that change their
-        inames remove them.
+    :ivar declared_domains: domains of the definition other than the instance sets; steps that change their inames
+        remove them.
     :ivar kernel_tags: user tags of the kernel.
     """
 

@@ -171,7 +171,7 @@ def _defined_by(source: Source, name: str, domains: Domains, declared: Declared,
 
 
 def _unused(domains: Domains, made: ReductionMaker) -> tuple[InstanceSet, ...]:
-    """The domains that are no instance set, each with the inames in whose domains it is nested."""
+    """The domains other than the instance sets, each with the inames in whose domains it is nested."""
     known: dict[frozenset[str], list[InstanceSet]] = {}
     for d in {id(s.domain): s.domain for s in made.statements}.values():
         known.setdefault(frozenset(d.inames), []).append(d)

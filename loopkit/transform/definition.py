@@ -25,7 +25,7 @@ def with_statements(kernel: LoopKernel, instructions: Program,
                     assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Define the kernel with other statements.
 
-    This is no proven step: the new kernel may compute anything else. Its order is the textual order of *instructions*,
+    A definition is not proven: the new kernel may compute anything else. Its order is the textual order of *instructions*,
     and its dependences are computed from this order. Later steps are proven for the new kernel. An instruction of
     :attr:`LoopKernel.instructions` keeps its instances and its loops. Arguments, temporaries, rules, tags and options
     of *kernel* stay where the new statements use them.
@@ -139,7 +139,7 @@ def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[
 
 
 def _require_own_order(kernel: LoopKernel) -> None:
-    """:raises PreconditionError: a read gets another value in the current order than the dependences say."""
+    """:raises PreconditionError: a read gets another value in the current order than by the dependences."""
     if kernel.derivation is None:
         return
     own = in_own_order(kernel)
@@ -156,11 +156,11 @@ def _require_own_order(kernel: LoopKernel) -> None:
 
 
 def _require_whole_reductions(kernel: LoopKernel) -> None:
-    """:raises PreconditionError: a reduction of *kernel* is no expression of one of its instructions."""
+    """:raises PreconditionError: a reduction of *kernel* is not an expression of one of its instructions."""
     shown = {insn.id for insn in kernel.instructions}
     for node in kernel.reductions.values():
         if node.sweep is not None or not shown.isdisjoint((node.init, *node.updates)):
             raise PreconditionError(
                 f"The reduction '{node.name}' of '{node.final}' shares its loops with other statements, or is a scan, "
-                "so that it is no expression of an instruction.", subject=node.name,
+                "so that it is not an expression of an instruction.", subject=node.name,
                 hint="define the statements before that step")

@@ -147,7 +147,7 @@ def again(knl: lk.LoopKernel, **others: Any) -> lk.LoopKernel:
                           assumptions=knl.assumptions, **others)
 
 
-@settings(max_examples=20, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+@settings(max_examples=12, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
           phases=[Phase.generate])
 @given(programs())
 def test_a_kernel_is_made_again_from_what_it_gives(program: Program) -> None:
