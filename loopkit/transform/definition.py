@@ -25,10 +25,10 @@ def with_statements(kernel: LoopKernel, instructions: Program,
                     assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Define the kernel with other statements.
 
-    A definition is not proven: the new kernel may compute anything else. Its order is the textual order of *instructions*,
-    and its dependences are computed from this order. Later steps are proven for the new kernel. An instruction of
-    :attr:`LoopKernel.instructions` keeps its instances and its loops. Arguments, temporaries, rules, tags and options
-    of *kernel* stay where the new statements use them.
+    A definition is not proven: the new kernel may compute anything else. Its order is the textual order of
+    *instructions*, and its dependences are computed from this order. Later steps are proven for the new kernel. An
+    instruction of :attr:`LoopKernel.instructions` keeps its instances and its loops. Arguments, temporaries, rules,
+    tags and options of *kernel* stay where the new statements use them.
 
     :arg instructions: all statements of the new kernel, as for :func:`make_kernel`.
     :arg domains: the domains of new inames; default: those of *kernel*. An instruction of *kernel* keeps its own

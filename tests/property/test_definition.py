@@ -19,6 +19,7 @@ def test_a_transformed_kernel_is_defined_again(program: Program, data: st.DataOb
     try:
         trial.knl = lk.with_statements(trial.knl, trial.knl.instructions)
     except lk.PreconditionError as refusal:
-        assert "would read another value" in str(refusal) or "not an expression of an instruction" in str(refusal)
+        if not ("would read another value" in str(refusal) or "not an expression of an instruction" in str(refusal)):
+            raise
         return
     trial.require_right(compiled=False)
