@@ -129,7 +129,8 @@ def import_seconds(repeats: int) -> float:
                                         text=True, stdout=subprocess.PIPE).stdout) for _ in range(repeats + 1))
     return statistics.median(seconds)
 
-#: Makes a kernel of 1,000 statements: as texts in one loop or in a loop each, and as objects; prints the processor's seconds.
+#: Makes a kernel of 1,000 statements: as texts in one loop or in a loop each, and as objects; prints seconds of the
+#: processor.
 _MAKING = """
 import time, loopkit as lk
 from pymbolic import var

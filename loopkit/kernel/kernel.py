@@ -248,7 +248,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def instructions(self) -> tuple[Assignment, ...]:
         """The statements as printed: in the order of the text, with complete reductions as expressions.
 
-        ``make_kernel`` takes them back, with :attr:`domains` and :attr:`arguments`.
+        :func:`loopkit.make_kernel` takes them back, with :attr:`domains` and :attr:`arguments`, and for a transformed
+        kernel :func:`loopkit.with_statements`.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
         >>> [s.id for s in knl.instructions]

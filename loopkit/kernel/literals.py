@@ -60,6 +60,8 @@ def literal(value: object) -> str:
             return repr(str(value))
         case Tag():
             return _tag(value)
+        case type() if issubclass(value, Tag):
+            return _address(value)
         case Enum():
             raise _no_value(value)
         case int():
@@ -162,11 +164,14 @@ def _of_ours(value: Ours) -> str:
 
 def _tag(value: Tag) -> str:
     """The call of its class in its module."""
-    kind = type(value)
+    return call_text(_address(type(value)), **{f.name: literal(getattr(value, f.name)) for f in fields(value)})
+
+
+def _address(kind: type) -> str:
+    """The class *kind* in its module."""
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
-        raise _no_value(value)
-    given = {f.name: literal(getattr(value, f.name)) for f in fields(value)}
-    return call_text(f"{kind.__module__}.{kind.__qualname__}", **given)
+        raise _no_value(kind)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def modules_of_tags(value: object) -> Iterator[str]:
@@ -174,6 +179,8 @@ def modules_of_tags(value: object) -> Iterator[str]:
     match value:
         case Tag():
             yield type(value).__module__
+        case type() if issubclass(value, Tag):
+            yield value.__module__
         case Mapping():
             yield from (module for part in value.values() for module in modules_of_tags(part))
         case list() | tuple() | set() | frozenset():

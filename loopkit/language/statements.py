@@ -199,12 +199,12 @@ class StatementMaker:
             raise self.rules.source.error(
                 node.start, f"This statement has loops over {', '.join(inames) or 'no iname'}, and its block has loops "
                 f"over {', '.join(opened)}.", "a statement without loops of its own",
-                hint=f"within_inames={set(inames) | set(opened)}")
+                hint=f"copy(within_inames={sorted({*inames, *opened})})")
         known = self.rules.domains.instances(inames)
         if not node.place.domain.is_subset(known):
             raise self.rules.source.error(
                 node.start, f"This statement runs for {node.place.domain.text}, and the domains have {known.text}.",
-                "domains that contain its instances", hint="place=None, for the instances of the domains")
+                "domains that contain its instances", hint="copy(place=None), for the instances of the domains")
         return replace(around, owner=owner, inames=inames, own=node.place.domain, opened=len(inames),
                        loops=node.place.loops[len(opened):])
 

@@ -120,16 +120,19 @@ def _defined(kernel: LoopKernel, instructions: Program,
     result = remade(kernel, [*rules, *listed],
                     [d if isinstance(d, InstanceSet) else str(d) for d in given],
                     [*kernel.arguments, *temporaries.values(), "..."] if kernel_data is None else kernel_data)
-    result = _with_parts_of(kernel, result, temporaries)
+    result = _with_parts_of(kernel, result, temporaries if kernel_data is None else None)
     return tagged(result, {x: tag for x, tag in kernel.tags.items() if x in result.inames}, "with_statements",
                   assume=assume, unsafe=unsafe)
 
 
-def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[str]) -> LoopKernel:
-    """*new* with the temporaries, barriers, obligations and given orders of *kernel* that fit it."""
-    used = new.written_names | frozenset(x for s in new.statements for x in s.domain.params)
-    known = {name: kernel.temporaries[name] if name in temporaries and t.shape == kernel.temporaries[name].shape else t
-             for name, t in new.temporaries.items() if name in used}
+def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[str] | None) -> LoopKernel:
+    """*new* with the barriers, obligations, tags and given orders of *kernel* that fit it.
+
+    :arg temporaries: those that *new* takes from *kernel* if its statements use them; ``None``: the user declared them.
+    """
+    old = kernel.temporaries if temporaries is not None else {}
+    known = {name: old[name] if name in old and name in (temporaries or ()) and t.shape == old[name].shape else t
+             for name, t in new.temporaries.items() if temporaries is None or name in new.written_names}
     statements = new.statement_by_id
     pairs = new.given_pairs | {(x, y) for x, y in kernel.given_pairs if (y, x) not in new.given_pairs}
     return annotated(

@@ -200,7 +200,7 @@ def test_domains_must_contain_the_instances() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]")
     with pytest.raises(lk.ParseError, match=r"This statement runs for .* 0 <= i < n }, and the domains have") as caught:
         lk.make_kernel("{[i]: 0<=i<n-1}", knl.instructions)
-    assert caught.value.hints == ("place=None, for the instances of the domains",)
+    assert caught.value.hints == ("copy(place=None), for the instances of the domains",)
     new = lk.make_kernel("{[i]: 0<=i<n-1}", [insn.copy(place=None) for insn in knl.instructions])
     assert new.domains_text == "[n] -> { [i] : 0 <= i <= -2 + n }"
 
