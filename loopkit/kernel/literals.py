@@ -28,7 +28,7 @@ from loopkit.kernel.data import (
 )
 from loopkit.kernel.instruction import Assignment, InstructionBase
 from loopkit.kernel.tags import InameTag, in_order
-from loopkit.poly.sets import Set
+from loopkit.poly.sets import InstanceSet, Set
 
 #: Classes in ``lk.`` whose values an argument may hold.
 Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | Options | Assignment
@@ -88,11 +88,11 @@ def literal(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* as in :func:`literal`, but short: instructions as texts, tags without a module, others in brackets."""
+    """*value* as in :func:`literal`, but short: instructions and domains as texts, tags without a module, others in brackets."""
     match value:
         case Mapping() | list() | tuple():
             return _of_parts(value, shown)
-        case Assignment():
+        case Assignment() | InstanceSet():
             return repr(str(value))
         case Tag():
             return in_order((value,))[0]

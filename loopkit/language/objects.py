@@ -78,6 +78,10 @@ class ObjectParser(ExpressionParser):
             case p.Comparison():
                 index = _is_index(e.left) and _is_index(e.right)
                 new = map_children(e, lambda child: self._node(child, exact=exact or index))
+            case p.Sum() | p.Product() | p.LogicalAnd() | p.LogicalOr() if len(e.children) == 1:
+                new = self._node(e.children[0], exact=exact)
+            case p.Sum() | p.Product() | p.LogicalAnd() | p.LogicalOr() | p.Min() | p.Max() if len(e.children) < 2:
+                raise self.refused(f"The node '{type(e).__name__}' has too few operands.", "two operands")
             case p.ExpressionNode() if is_node(e):
                 new = map_children(e, lambda child: self._node(child, exact=exact))
             case _:

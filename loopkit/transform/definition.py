@@ -131,8 +131,10 @@ def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[
     :arg temporaries: those that *new* takes from *kernel* if its statements use them; ``None``: the user declared them.
     """
     old = kernel.temporaries if temporaries is not None else {}
+    accumulators = {node.accumulator for node in kernel.reductions.values()}
     known = {name: old[name] if name in old and name in (temporaries or ()) and t.shape == old[name].shape else t
-             for name, t in new.temporaries.items() if temporaries is None or name in new.written_names}
+             for name, t in new.temporaries.items() if name in new.written_names or (
+                 temporaries is None and name not in accumulators)}
     statements = new.statement_by_id
     pairs = new.given_pairs | {(x, y) for x, y in kernel.given_pairs if (y, x) not in new.given_pairs}
     return annotated(

@@ -31,6 +31,7 @@ def set_(assignee: Any, expression: Any, **others: Any) -> lk.Assignment:
 
 @pytest.mark.parametrize(("objects", "text"), [
     ([set_(y[i], 2*x[i] - 1)], "y[i] = 2*x[i] - 1"),
+    ([set_(y[i], p.Sum((2*x[i],)))], "y[i] = 2*x[i]"),
     ([set_("y[i]", "2*x[i]", id="twice")], "y[i] = 2*x[i] {id=twice}"),
     ([set_(y[i], lk.Reduction("sum", ("k",), a[i, k]*x[k]))], "y[i] = sum(k, a[i,k]*x[k])"),
     ([set_(y[i], var("sum")(k, a[i, k]))], "y[i] = sum(k, a[i,k])"),
@@ -70,6 +71,8 @@ def test_scalars_of_numpy_keep_their_dtype() -> None:
 @pytest.mark.parametrize(("objects", "message"), [
     ([set_(y[i], p.CommonSubexpression(x[i]))], "The node 'CommonSubexpression' has no meaning in the kernel language"),
     ([set_(y[i], p.Lookup(x, "real"))], "The node 'Lookup' has no meaning"),
+    ([set_(y[i], p.Sum(()))], "The node 'Sum' has too few operands"),
+    ([set_(y[i], p.Max((x[i],)))], "The node 'Max' has too few operands"),
     ([set_(y[i], None)], "An expression cannot contain None"),
     ([set_(y[i], p.Subscript(x[i], (k,)))], "A subscript is of 'Subscript', not of an array"),
     ([set_(y[i], p.Subscript(x, ()))], "'x' has no subscript in its brackets"),
