@@ -88,7 +88,10 @@ def literal(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* as in :func:`literal`, but short: instructions and domains as texts, tags without a module, others in brackets."""
+    """*value* as in :func:`literal`, but short: instructions and domains as texts, tags without their modules.
+
+    Other values without a text form are their classes in angle brackets.
+    """
     match value:
         case Mapping() | list() | tuple():
             return _of_parts(value, shown)
