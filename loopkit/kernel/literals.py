@@ -61,7 +61,7 @@ def literal(value: object) -> str:
         case Tag():
             return _tag(value)
         case type() if issubclass(value, Tag):
-            return _address(value)
+            return _class_text(value)
         case Enum():
             raise _no_value(value)
         case int():
@@ -167,10 +167,10 @@ def _of_ours(value: Ours) -> str:
 
 def _tag(value: Tag) -> str:
     """The call of its class in its module."""
-    return call_text(_address(type(value)), **{f.name: literal(getattr(value, f.name)) for f in fields(value)})
+    return call_text(_class_text(type(value)), **{f.name: literal(getattr(value, f.name)) for f in fields(value)})
 
 
-def _address(kind: type) -> str:
+def _class_text(kind: type) -> str:
     """The class *kind* in its module."""
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
         raise _no_value(kind)
