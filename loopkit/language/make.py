@@ -136,7 +136,7 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
 
 
 def _defined_by(source: Source, name: str, domains: Domains, declared: Declared, assumptions: str | AnySet | None,
-          options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
+                options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
     """The kernel that the program *source* defines."""
     program = parse_program(source, domains.parents.keys(), domains.add_inline, operations.keys())
     temporaries = find_temporaries(program, declared)
