@@ -70,7 +70,7 @@ class TaggedData(Declared, Taggable):
     tags: frozenset[Tag] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.tags or not isinstance(self.tags, frozenset):
+        if not isinstance(self.tags, frozenset) or self.tags:
             object.__setattr__(self, "tags", user_tags(self.tags, f"'{getattr(self, 'name', '')}'"))
 
     def _with_new_tags(self, tags: frozenset[Tag]) -> Self:
