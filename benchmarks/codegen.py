@@ -33,6 +33,7 @@ LOOPY_REQUIREMENTS = ("loopy==2025.2", "islpy==2025.2.5", "pymbolic==2025.1", "p
 
 STAGES = ("make", "transform", "lower", "print")
 MOST_IMPORT_SECONDS = 0.5
+MOST_MAKING_SECONDS = 1.0                 # of a kernel of 1,000 statements
 MOST_MEAN_RATIO = 1 / 2                   # with all checks on, which loopy does not make
 MOST_STEP_SECONDS = 5e-3
 MOST_VERIFY = ("matmul tiled", 60e-3)
@@ -128,6 +129,28 @@ def import_seconds(repeats: int) -> float:
                                         text=True, stdout=subprocess.PIPE).stdout) for _ in range(repeats + 1))
     return statistics.median(seconds)
 
+#: Makes a kernel of 1,000 statements: as texts in one loop or in a loop each, and as objects; prints seconds of the
+#: processor.
+_MAKING = """
+import time, loopkit as lk
+from pymbolic import var
+def text(k, i): return f"a{k}[{i}] = 2*a{k - 1}[{i}] + {k}"
+def built(k, i): return lk.Assignment(var(f"a{k}")[var(i)], 2*var(f"a{k - 1}")[var(i)] + k, within_inames={i})
+for made in (text, built):
+    for names in (["i"]*1000, [f"i{k}" for k in range(1, 1001)]):
+        lk.make_kernel("{[i]: 0<=i<n}", [made(1, "i")])
+        start = time.process_time()
+        lk.make_kernel([f"{{[{i}]: 0<={i}<n}}" for i in dict.fromkeys(names)], list(map(made, range(1, 1001), names)))
+        print(time.process_time() - start)
+"""
+
+
+def making_seconds(repeats: int) -> list[float]:
+    """Making a kernel of 1,000 statements: texts in one loop and in a loop each, likewise objects."""
+    each = [list(map(float, subprocess.run([sys.executable, "-c", _MAKING], cwd=ROOT, check=True, text=True,
+                                           stdout=subprocess.PIPE).stdout.split())) for _ in range(repeats)]
+    return list(map(statistics.median, zip(*each, strict=True)))
+
 # Showing
 
 
@@ -210,13 +233,15 @@ def main() -> None:
         print(row(case, ours, theirs), flush=True)
     for worker in workers:
         worker.close()
-    seconds = import_seconds(args.repeats)
-    print("", *summary(results), f"import loopkit: {seconds:.2f} s (goal: {MOST_IMPORT_SECONDS})", *linearity(results),
-          sep="\n")
+    seconds, making = import_seconds(args.repeats), making_seconds(args.repeats)
+    one, each, *objects = (f"{s:.2f}" for s in making)
+    print("", *summary(results), f"import loopkit: {seconds:.2f} s (goal: {MOST_IMPORT_SECONDS})",
+          f"1,000 statements in one loop, and in a loop each: texts {one} and {each} s, objects "
+          f"{' and '.join(objects)} s (goal: {MOST_MAKING_SECONDS:.0f})", *linearity(results), sep="\n")
     if args.json is not None:
         kernels = [{"kernel": c.name, "loopkit": vars(ours), "loopy": vars(theirs)} for c, ours, theirs in results]
         args.json.write_text(json.dumps({"python": platform.python_version(), "loopy": LOOPY_REQUIREMENTS,
-                                         "import": seconds, "kernels": kernels}, indent=2) + "\n")
+                                         "import": seconds, "making": making, "kernels": kernels}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,12 @@ from loopkit.errors import (
     Witness,
 )
 from loopkit.expr.functions import ScalarFunction
+from loopkit.expr.nodes import Reduction, TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import TRANSFORMATIONS, History
+from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
         set_options,
         set_temporary_address_space,
     )
+    from loopkit.transform.definition import map_instructions, remove_instructions, with_statements
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
         split_levels,
     )
     from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
+    from loopkit.transform.names import replace_instruction_ids, tag_instructions
     from loopkit.transform.order import (
         distribute_loop,
         fuse_loops,
@@ -102,7 +106,7 @@ if TYPE_CHECKING:
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
-    from loopkit.transform.tags import tag_inames, unroll, untag_inames
+    from loopkit.transform.tags import tag_inames, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
     from loopkit.verification.checks import (
         check_barriers,
@@ -116,23 +120,25 @@ if TYPE_CHECKING:
     from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CInstruction", "CTarget", "CallError", "CellDifference", "Check",
-    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation",
-    "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError",
-    "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options", "Outputs",
-    "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report", "ScalarFunction",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
-    "UndecidedError", "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness",
-    "add_barrier", "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames",
-    "apply_schedule", "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
-    "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop",
-    "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops",
-    "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic", "make_kernel",
-    "make_two_level_scan", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
-    "realize_scan", "register_callable", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reverse",
-    "review", "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift",
-    "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tensorize", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify",
+    "AccessWitness", "AddressSpace", "Assignment", "BoundsError", "CInstruction", "CTarget", "CallError",
+    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff",
+    "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
+    "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning",
+    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "Reduction", "ReductionOperation",
+    "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError",
+    "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
+    "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
+    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
+    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
+    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions",
+    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
+    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
+    "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
+    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam",
+    "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
@@ -159,6 +165,7 @@ ENTRY_POINTS.addresses.update({
     "statements": "loopkit.kernel.printing:statements_text",
     "steps": "loopkit.show.steps:shown_steps",
     "storage_hints": "loopkit.transform.hints:storage_hints",
+    "tag_kernel": "loopkit.transform.tags:tag_kernel",
     "text": "loopkit.show.documents:text",
     "traceback": "loopkit.show.documents:traceback",
 })

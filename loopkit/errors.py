@@ -84,12 +84,12 @@ class MisspelledNameWarning(LoopkitWarning):
 class ParseError(LoopkitError):
     """Raised by ``make_kernel`` and by arguments that are texts: a text is not in the kernel language.
 
-    :ivar line: number of the offending line, from 1; likewise *column*.
+    :ivar line: number of the offending line, from 1; likewise *column*. ``None``: an object is wrong, not a text.
     :ivar expected: the token that would have been right there.
-    :ivar source: the text of the line.
+    :ivar source: the text of the line, or the printed object.
     """
 
-    def __init__(self, message: str, *, line: int, column: int, expected: str, source: str,
+    def __init__(self, message: str, *, line: int | None, column: int | None, expected: str, source: str,
                  hint: str | None = None) -> None:
         self.line = line
         self.column = column
@@ -98,6 +98,8 @@ class ParseError(LoopkitError):
         super().__init__(message, hint=hint)
 
     def details(self) -> Sequence[str]:
+        if self.line is None or self.column is None:
+            return f"in an object: expected {self.expected}", f"  {self.source}"
         return (f"line {self.line}, column {self.column}: expected {self.expected}",
                 f"  {self.source}", "  " + " " * (self.column - 1) + "^")
 

@@ -11,6 +11,7 @@ from typing import TypedDict, Unpack
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
@@ -34,7 +35,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import GivenOrder, Tree, leaves
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import carry, same_element
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 
 class Annotations(TypedDict, total=False):
@@ -46,8 +47,11 @@ class Annotations(TypedDict, total=False):
     functions: Mapping[str, ScalarFunction]
     given_pairs: GivenOrder
     tags: Mapping[str, InameTag]
+    user_tags: Mapping[str, frozenset[Tag]]
+    kernel_tags: frozenset[Tag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set
+    declared_domains: tuple[InstanceSet, ...]
     options: Options
     history: History
     obligations: tuple[Obligation, ...]

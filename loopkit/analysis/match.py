@@ -6,7 +6,7 @@ A pattern selects statements by a name. The name may have the wildcards ``*``, `
     writes:a        statements that write the array or temporary a
     reads:b         statements that read the array or temporary b
     iname:i         statements in a loop over i
-    tag:mytag       statements with the option {tags=mytag}
+    tag:mytag       statements with the option {tags=mytag}, or with a user tag of a class of this name
     in_kernel:f     all statements, if the kernel is called f
 
 ``not`` binds more tightly than ``and``, and ``and`` more tightly than ``or``. A comma is the same as ``or``. So
@@ -28,13 +28,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from pytools.tag import Tag
+
 from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError, UnknownNameError
 from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
+from loopkit.kernel.tags import is_tag, tag_name
 
 Ids = frozenset[str]
+
+#: A selection of statements: a match expression, a user tag or a class of them, or several of which any may select.
+Within = str | Tag | type | Collection[str | Tag | type] | None
 
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
 #: The texts of tokens other than names; the last token is empty.
@@ -44,8 +50,8 @@ _PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag: or in_kernel: w
 _MOST_DEPTH = 100
 
 
-def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
-    """The ids of the statements that *within* selects: a match expression, or several of which any may select.
+def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag | type]) -> Ids:
+    """The ids of the statements that *within* selects: a match expression or a tag, or several of which any may select.
 
     A pattern that selects a statement also selects the parts of its reductions.
 
@@ -53,10 +59,11 @@ def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     :raises UnknownNameError: a pattern matches no name of *kernel*.
     :raises PreconditionError: no statement is selected.
     """
-    texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_selected(kernel, text) for text in texts))
+    each = [within] if isinstance(within, str | Tag | type) else list(within)
+    found = frozenset().union(*(_selected(kernel, one) if isinstance(one, str) else _tagged_with(kernel, one)
+                                for one in each))
     if not found:
-        shown = within if isinstance(within, str) else ", ".join(texts)
+        shown = ", ".join(one if isinstance(one, str) else getattr(one, "__name__", repr(one)) for one in each)
         raise PreconditionError(f"within='{shown}' selects no statement of kernel '{kernel.name}'.", subject=shown,
                                 hint="leave within= out to select all statements")
     return found
@@ -119,6 +126,11 @@ class _Parser(Cursor):
         return _matched(self.kernel, kind, glob)
 
 
+def _tagged_with(kernel: LoopKernel, wanted: Tag | type) -> Ids:
+    """The statements with the tag *wanted*, or with a tag of this class."""
+    return frozenset(s.id for s in kernel.statements if any(is_tag(tag, wanted) for tag in s.options.tags))
+
+
 def _matched(kernel: LoopKernel, kind: str, glob: str) -> Ids:
     noun, names, known = _KINDS[kind]
     if not any(fnmatchcase(x, glob) for x in known(kernel)):
@@ -136,5 +148,5 @@ _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str
               lambda kernel: kernel.data),
     "in_kernel": ("kernel", lambda kernel, _: (kernel.name,), lambda kernel: (kernel.name,)),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
-    "tag": ("statement tag", lambda _, s: s.options.tags,
-            lambda kernel: {tag for s in kernel.statements for tag in s.options.tags})}
+    "tag": ("statement tag", lambda _, s: [*map(tag_name, s.options.tags)],
+            lambda kernel: {tag_name(tag) for s in kernel.statements for tag in s.options.tags})}

@@ -40,6 +40,11 @@ class _Fields(dict[type, tuple[tuple[str, ...], tuple[str, ...]]]):
 _FIELDS = _Fields()
 
 
+def is_node(expr: object) -> bool:
+    """Is *expr* a node of the kernel language?"""
+    return type(expr) in _FIELDS or isinstance(expr, tuple(_OPERANDS))
+
+
 def children(expr: Expression) -> tuple[Expression, ...]:
     """The direct subexpressions of *expr*, the function of a call left out."""
     if not isinstance(expr, p.ExpressionNode):

@@ -160,9 +160,9 @@ def _text_and_precedence(expr: Expression) -> tuple[str, int]:
             return expr.name, _ATOM
         case p.Subscript():
             return f"{_at(expr.aggregate, _ATOM)}[{_listed(expr.index_tuple)}]", _ATOM
-        case p.Sum(children=children):
+        case p.Sum(children=children) if children:
             return _sum_text(children), _SUM
-        case p.Product(children=children):
+        case p.Product(children=children) if children:
             return _product_text(children), _PRODUCT
         case p.Quotient() | p.FloorDiv() | p.Remainder():
             operator = "/" if isinstance(expr, p.Quotient) else "//" if isinstance(expr, p.FloorDiv) else "%"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class NameUse:
 
 
 @lru_cache(maxsize=4096)
-def _variable(name: str) -> p.Variable:
+def shared_variable(name: str) -> p.Variable:
     """One object for each name: caches find identical expressions without comparing them."""
     return p.Variable(name)
 
@@ -97,14 +97,14 @@ class KnownNames:
     :ivar rules: the number of arguments of each substitution rule.
     :ivar operations: the names of the reductions.
     :ivar functions: those of the user, by name.
-    :ivar read_domain: reads an inline domain (text, place) and returns its inames; ``None``: none is allowed.
+    :ivar read_domain: reads an inline domain (source, text, place) and returns its inames; ``None``: none is allowed.
     """
 
     inames: Collection[str] = ()
     rules: Mapping[str, int] = field(default_factory=dict)
     operations: Collection[str] = tuple(REDUCTIONS)
     functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
-    read_domain: Callable[[str, int], tuple[str, ...]] | None = None
+    read_domain: Callable[[Source, str, int], tuple[str, ...]] | None = None
 
 
 @dataclass
@@ -121,10 +121,7 @@ class ExpressionParser(Cursor):
 
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
-        if self._depth == _MOST_DEPTH:
-            raise self.error("a simpler expression", message=f"{_MOST_DEPTH} expressions are in each other.",
-                             hint="assign a part of it to a temporary")
-        self._depth += 1
+        self.enter()
         left = self._operand(floor)
         while True:
             operator = self.text
@@ -136,9 +133,19 @@ class ExpressionParser(Cursor):
             elif operator == "if" and floor < _IF:
                 left = self._choice(left)
             else:
-                self._depth -= 1
+                self.leave()
                 return left
 
+    def enter(self) -> None:
+        """Begin an expression in the current one; :raises ParseError: too many are in each other."""
+        if self._depth == _MOST_DEPTH:
+            raise self.error("a simpler expression", message=f"{_MOST_DEPTH} expressions are in each other.",
+                             hint="assign a part of it to a temporary")
+        self._depth += 1
+
+    def leave(self) -> None:
+        """End an expression."""
+        self._depth -= 1
     def _choice(self, then: Expression) -> p.If:
         """``then if condition else otherwise``, like Python."""
         self.at += 1
@@ -188,17 +195,14 @@ class ExpressionParser(Cursor):
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
         if self.text == "$":
             raise self.error("an operator or the end")
-        if word in self.known.rules:
-            self._check_rule(word, 0, at)
-            return p.Call(p.Variable(word), ())
-        return self.reference(word, at)
+        return self.called((), word, at) if word in self.known.rules else self.reference(word, at)
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
         """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
         start = self.tokens[at].start
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
-            return _variable(name)
+            return shared_variable(name)
         if self.accept("["):
             # loopy's a[[i]]: the place in memory, which is the subscript of an array with one axis
             index = [self.expression()]
@@ -209,7 +213,7 @@ class ExpressionParser(Cursor):
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
-        return p.Subscript(_variable(name), index[0] if len(index) == 1 else tuple(index))
+        return p.Subscript(shared_variable(name), index[0] if len(index) == 1 else tuple(index))
 
     def _list(self, closer: str, what: str) -> list[Expression]:
         """Expressions up to and over *closer*, at least one."""
@@ -259,7 +263,10 @@ class ExpressionParser(Cursor):
             return value
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
-        arguments = [] if self.accept(")") else self._list(")", "an argument")
+        return self.called([] if self.accept(")") else self._list(")", "an argument"), name, at)
+
+    def called(self, arguments: Sequence[Expression], name: str, at: int) -> Expression:
+        """The call of the rule, dtype or function *name*, the token at *at*, with *arguments*."""
         if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
         elif name in DTYPE_NAMES:
@@ -272,8 +279,8 @@ class ExpressionParser(Cursor):
         elif name in FUNCTIONS:
             self._check_arity("function", name, FUNCTIONS[name].arity, len(arguments), at)
         else:
-            raise self._unknown("function", name, [*self.known.functions, *FUNCTIONS, *operations, *self.known.rules],
-                                at)
+            raise self._unknown("function", name, [*self.known.functions, *FUNCTIONS, *self.known.operations,
+                                                   *self.known.rules], at)
         return p.Call(p.Variable(name), tuple(arguments))
 
     def _last_argument(self) -> Expression:
@@ -372,7 +379,7 @@ class ExpressionParser(Cursor):
             depth += {"{": 1, "}": -1}.get(self.text, 0)
             self.at += 1
         text = self.source.text[start:self.tokens[self.at - 1].start + 1]
-        return text, self.known.read_domain(text, start)
+        return text, self.known.read_domain(self.source, text, start)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
         """Remove the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""

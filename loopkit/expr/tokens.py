@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from loopkit.errors import ParseError, UnknownNameError
@@ -13,17 +13,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Source:
-    """A piece of the user's text, called *what* in messages; its errors have a line and a column."""
+    """A piece of the user's text, called *what* in messages; its errors have a line and a column.
+
+    :ivar objects: objects among the lines, by the place of the line that stands for each; their errors print them.
+    """
 
     text: str
     what: str
+    objects: Mapping[int, object] = field(default_factory=dict)
 
     def line_of(self, offset: int) -> int:
         """The number of the line, from 1, of the character at *offset*."""
         return self.text.count("\n", 0, offset) + 1
 
+    def place_of(self, offset: int) -> str:
+        """The place *offset* in the words of a message: a line, or the object in place of one."""
+        return f"'{self.objects[offset]}'" if offset in self.objects else f"line {self.line_of(offset)}"
+
+    def span_of(self, first: int, last: int) -> str:
+        """The places from *first* to *last* in the words of a message."""
+        if first in self.objects or last in self.objects:
+            return f"{self.place_of(first)} to {self.place_of(last)}"
+        return f"lines {self.line_of(first)} to {self.line_of(last)}"
+
     def error(self, offset: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
-        """The error with its caret under the character at *offset*."""
+        """The error with its caret under the character at *offset*, or with the object there."""
+        if offset in self.objects:
+            return ParseError(message, line=None, column=None, expected=expected, source=str(self.objects[offset]),
+                              hint=hint)
         offset = min(offset, len(self.text))
         start = self.text.rfind("\n", 0, offset) + 1
         stop = self.text.find("\n", offset)
@@ -34,7 +51,7 @@ class Source:
     def unknown(self, offset: int, kind: str, name: str, known: Iterable[str], *, where: str = "the kernel",
                 hint: str | None = None) -> UnknownNameError:
         """The error for an unknown *name* at *offset*."""
-        return UnknownNameError(kind, name, known, where=f"{where} (line {self.line_of(offset)})", hint=hint)
+        return UnknownNameError(kind, name, known, where=f"{where} ({self.place_of(offset)})", hint=hint)
 
 
 #: Reserved words of the syntax.
@@ -53,7 +70,7 @@ _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 class Token(NamedTuple):
-    """A token and its place in the text. Kinds: ``name, number, op, newline, other, end``."""
+    """A token and its place in the text. Kinds: ``name, number, op, newline, object, other, end``."""
 
     kind: str
     text: str
@@ -66,7 +83,8 @@ def tokenize(source: Source) -> list[Token]:
     opened: list[Token] = []
     for found in _TOKEN.finditer(source.text):
         kind = found.lastgroup or "other"
-        token = Token(kind, found[kind], found.start(kind))
+        start = found.start(kind)
+        token = Token("object" if start in source.objects else kind, found[kind], start)
         if kind == "end":
             break
         if kind == "newline":

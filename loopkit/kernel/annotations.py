@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_ori
 
 import numpy as np
 import numpy.typing as npt
+from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
 from loopkit.poly.domains import AnySet
+from loopkit.poly.sets import InstanceSet
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +22,9 @@ R = TypeVar("R")
 _WORDS: Mapping[object, tuple[str, str]] = {
     str: ("a text", "texts"), bool: ("True or False", "truth values"), int: ("an integer", "integers"),
     float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
-    npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
+    npt.DTypeLike: ("a dtype", "dtypes"), InstanceSet: ("a domain of a kernel", "domains of a kernel"),
+    Tag: ("a user tag", "user tags"), type: ("a class", "classes"),
+    **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
 
 #: The classes of numbers; True and False do not count.
 _NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}

@@ -1,15 +1,18 @@
 """Arguments, temporaries and rules of a kernel, and its options: choices that do not change its meaning."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Self
 
 import numpy as np
 from pymbolic.typing import Expression
+from pytools.tag import Tag, Taggable
 
 from loopkit.ast.nodes import Completion, Instruction, Swizzle
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import require_kinds
+from loopkit.kernel.tags import user_tags
 from loopkit.shown import Declared
 
 
@@ -57,8 +60,25 @@ class CachePolicy(_Named):
     STREAMING = "streaming"
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TaggedData(Declared, Taggable):
+    """Data that users may tag, with the methods ``tagged``, ``without_tags`` and ``tags_of_type`` of pytools.
+
+    :ivar tags: user tags.
+    """
+
+    tags: frozenset[Tag] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tags, frozenset) or self.tags:
+            object.__setattr__(self, "tags", user_tags(self.tags, f"'{getattr(self, 'name', '')}'"))
+
+    def _with_new_tags(self, tags: frozenset[Tag]) -> Self:
+        return replace(self, tags=tags)
+
+
 @dataclass(frozen=True, repr=False)
-class GlobalArg(Declared):
+class GlobalArg(TaggedData):
     """An array argument in global memory.
 
     :ivar shape: one extent (number of elements) for each axis, an integer or an expression of the kernel's parameters;
@@ -79,7 +99,7 @@ class GlobalArg(Declared):
 
 
 @dataclass(frozen=True, repr=False)
-class ValueArg(Declared):
+class ValueArg(TaggedData):
     """A scalar argument passed by value: a size parameter or a number."""
 
     name: str
@@ -113,7 +133,7 @@ class MemoryLayout(Declared):
 
 
 @dataclass(frozen=True, repr=False)
-class TemporaryVariable(Declared):
+class TemporaryVariable(TaggedData):
     """A temporary: a value carried between statements.
 
     :ivar shape: one extent for each axis; ``()``: a scalar; ``None``: inferred from the accesses.

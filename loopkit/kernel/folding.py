@@ -18,11 +18,14 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 
 
-def folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
+def folded(knl: LoopKernel, *, with_domains: bool = False
+           ) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
     """The reductions that are expressions again, by accumulator; of others, by update, the inames that are folded.
 
     A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
     around its update that hold nothing else are folded.
+
+    :arg with_domains: the reductions have the domains of their updates.
     """
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
@@ -32,9 +35,12 @@ def folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tupl
     @cache
     def value(accumulator: str) -> Expression:
         node = nodes[accumulator]
-        operand = knl.statement_by_id[node.update].expression
+        update = knl.statement_by_id[node.update]
+        operand = update.expression
+        outer = [x for x in update.inames if x not in node.inames] if with_domains else ()
         return Reduction(node.operation, node.inames, substitute(
-            operand, {a: value(a) for a in nodes if a in variables(operand)}))
+            operand, {a: value(a) for a in nodes if a in variables(operand)}),
+            (update.domain.bound(outer).text,) if with_domains else ())
     return {a: value(a) for a in nodes}, inner
 
 

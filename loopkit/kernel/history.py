@@ -1,158 +1,17 @@
 """The history of a kernel is a value: it prints as a script, can be replayed on another kernel, and can be compared."""
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
-import keyword
-import math
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
-from enum import Enum
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
-import numpy as np
-import pymbolic.primitives as p
-
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
-from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
-from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.c_instruction import CInstruction
-from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.literals import call_text, literal, modules_of_tags, shown
 from loopkit.lazy import LazyTable
-from loopkit.poly.sets import Set
 from loopkit.shown import ENTRY_POINTS, Shown
-
-# The text of values, for a script with "import numpy as np" and "import loopkit as lk"
-
-#: Classes in ``lk.`` whose values an argument may hold.
-Ours = (GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction
-        | Options)
-
-
-def literal(value: object) -> str:
-    """Python text that evaluates to *value*; numbers, texts, dtypes and their lists have one, functions and files not.
-
-    >>> print(literal({"x": np.dtype("float32"), "shape": (4, None)}))
-    {'x': np.float32, 'shape': (4, None)}
-
-    :raises PreconditionError: *value* has no such text.
-    """
-    match value:
-        case None | bool() | range():
-            return repr(value)
-        case np.generic():
-            if value.dtype.kind not in "biufc" or value.dtype.name not in DTYPE_NAMES:
-                raise _no_value(value)
-            return f"{_type(value.dtype)}({literal(value.item())})"
-        case float():
-            return repr(value) if math.isfinite(value) else f"float('{float(value)}')"
-        case complex():
-            # the repr of a complex number loses the sign of a zero
-            return f"complex({literal(value.real)}, {literal(value.imag)})"
-        case AddressSpace():
-            return f"lk.AddressSpace.{value.name}"
-        case InameTag():
-            return repr(str(value))
-        case Enum():
-            raise _no_value(value)
-        case int():
-            return repr(int(value))
-        case str():
-            return _text_literal(str(value))
-        case np.dtype() | type():
-            return _type(value)
-        case _ if value is ...:
-            return "..."
-        case _ if isinstance(value, Ours):
-            return _of_ours(value)
-        case p.ExpressionNode():
-            return _expression(value)
-        case np.ufunc(__name__=str(name)) if getattr(np, name, None) is value:
-            return f"np.{name}"
-        case Set():
-            return f"isl.Set({str(value)!r})"
-        case Mapping():
-            return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(literal, value)) + "]"
-        case tuple():
-            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
-        case set() | frozenset():
-            items = "{" + ", ".join(sorted(map(literal, value))) + "}" if value else "()"
-            return f"{type(value).__name__}({items})" if isinstance(value, frozenset) or not value else items
-        case _:
-            raise _no_value(value)
-
-
-def shown(value: object) -> str:
-    """*value* as in :func:`literal`, or in angle brackets if it has no text form."""
-    try:
-        return literal(value)
-    except PreconditionError:
-        return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
-
-
-def call_text(function: str, *args: str, **kwargs: str) -> str:
-    """``function(args, name=...)`` from arguments that are text already."""
-    plain = [f"{k}={v}" for k, v in kwargs.items() if k.isidentifier() and not keyword.iskeyword(k)]
-    other = ", ".join(f"{k!r}: {v}" for k, v in kwargs.items() if not k.isidentifier() or keyword.iskeyword(k))
-    return f"{function}({', '.join([*args, *plain, *(['**{' + other + '}'] if other else [])])})"
-
-
-def _no_value(value: object) -> PreconditionError:
-    what = getattr(value, "__qualname__", type(value).__qualname__)
-    return PreconditionError(f"{what!r} cannot be written as Python text.", subject=what,
-                             hint="pass numbers, text, dtypes, and lists or mappings of them")
-
-
-def _text_literal(value: str) -> str:
-    """Lines of text as separate lines, if these make the same text."""
-    if "\n" in value:
-        written = f'"""{value}"""'
-        plain = all(c.isprintable() or c == "\n" for c in value) and "\\" not in value and '"""' not in value
-        if plain and not value.endswith('"') and ast.literal_eval(written) == value:
-            return written
-    return repr(value)
-
-
-def _type(value: np.dtype | type) -> str:
-    if isinstance(value, np.dtype):
-        if value.name not in DTYPE_NAMES or not value.isnative:
-            raise _no_value(value)
-        return "np.bool_" if value.kind == "b" else spelled(value)
-    if value in (bool, int, float, complex):
-        return value.__name__
-    if issubclass(value, np.generic) and value.__name__ == BFLOAT16:
-        return repr(BFLOAT16)
-    if issubclass(value, np.generic) and getattr(np, value.__name__, None) is value:
-        return "np.bool_" if value is np.bool_ else f"np.{value.__name__}"
-    raise _no_value(value)
-
-
-def _of_ours(value: Ours) -> str:
-    """The call of its class, with the arguments that differ from their defaults."""
-    args, kwargs = [], {}
-    for f in fields(value):
-        given = getattr(value, f.name)
-        if f.default is MISSING and f.default_factory is MISSING:
-            args.append(literal(given))
-        elif (bool(given) if f.default is MISSING else given is not f.default) and (
-                f.default is None or given != f.default):               # float64 equals None for numpy
-            kwargs[f.name] = literal(given)
-    return call_text(f"lk.{type(value).__name__}", *args, **kwargs)
-
-
-def _expression(value: p.ExpressionNode) -> str:
-    node = type(value)
-    if getattr(p, node.__name__, None) is not node:
-        raise _no_value(value)
-    parts = [getattr(value, f.name) for f in fields(value)]        # type: ignore[arg-type]
-    return f"p.{node.__name__}({', '.join(repr(e.value) if isinstance(e, Enum) else literal(e) for e in parts)})"
-
 
 # Steps and histories
 
@@ -166,7 +25,8 @@ K = TypeVar("K")
 class HistoryStep(Shown):
     """One transformation: its name, its arguments and the verdict on it.
 
-    :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
+    :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``; ``"defined"``: the
+        step defines another program, and later steps are proven for that one.
     :ivar found_effects: :attr:`effects`, or computes them.
     """
 
@@ -284,7 +144,9 @@ class History(Sequence[HistoryStep], Shown):
                 raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
                                         subject=err.subject, hint=err.hint) from None
         body = "\n".join(lines)
-        return "\n".join([*_imports(body), "", body])
+        modules = {x for step in (self.made, *self.steps) for given in (step.args, dict(step.kwargs))
+                   for x in modules_of_tags(given)}
+        return "\n".join([*(f"import {x}" for x in sorted(modules)), *_imports(body), "", body])
 
     def replay(self, kernel: K) -> K:
         """Apply the steps to *kernel*; see :func:`loopkit.replay`."""

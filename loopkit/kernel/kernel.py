@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
@@ -16,8 +17,9 @@ from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
+from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tags import GivenTags, InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
@@ -55,6 +57,9 @@ class KernelData:
 
     :ivar operations: those that the user defined; *functions*: the user's functions.
     :ivar assumptions: about the parameters.
+    :ivar declared_domains: domains of the definition other than the instance sets; steps that change their inames
+        remove them.
+    :ivar kernel_tags: user tags of the kernel.
     """
 
     arguments: tuple[Argument, ...]
@@ -64,6 +69,8 @@ class KernelData:
     functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
+    declared_domains: tuple[InstanceSet, ...] = ()
+    kernel_tags: frozenset[Tag] = frozenset()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -74,6 +81,7 @@ class KernelBody:
     :ivar tree: the reference order, as transformed so far.
     :ivar given_pairs: each two loops, the outer one first, whose order the user gave; see :attr:`given_order`.
     :ivar barriers: those that the user requested; lowering adds others.
+    :ivar user_tags: user tags of inames.
     """
 
     statements: tuple[Statement, ...]
@@ -82,6 +90,7 @@ class KernelBody:
     tags: Mapping[str, InameTag] = field(default_factory=dict)
     given_pairs: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
+    user_tags: Mapping[str, frozenset[Tag]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -184,8 +193,12 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
     def with_history(self, history: History, given_pairs: GivenOrder) -> LoopKernel:
-        """The same kernel with another history: both share the results of analyses."""
-        result = replace(self, derived=self.derivation, history=history, given_pairs=given_pairs)
+        """The same kernel with another history: both share the results of analyses.
+
+        Inames without statements lose their user tags.
+        """
+        tags = {x: own for x, own in self.user_tags.items() if x in self.inames}
+        result = replace(self, derived=self.derivation, history=history, given_pairs=given_pairs, user_tags=tags)
         object.__setattr__(result, "memo", self.memo)
         return result
 
@@ -202,7 +215,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
                 self.barriers, tuple(self.operations.items()), tuple(self.functions.items()),
-                tuple(self.substitutions.items()), self.options, self.obligations)
+                tuple(self.substitutions.items()), self.options, self.obligations, self.kernel_tags,
+                frozenset(self.user_tags.items()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):
@@ -220,19 +234,25 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def domains(self) -> tuple[InstanceSet, ...]:
         """The distinct instance sets of the statements, including those of the statements of reductions.
 
+        Other domains of the definition follow, in which a new statement may run, as long as no step changes their
+        inames.
+
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
         >>> [d.inames for d in knl.domains]
         [('i',), ('i', 'k')]
         """
         found: dict[str, InstanceSet] = {}
         with bounded(f"reading kernel '{self.name}'"):
-            for s in self.statements:
-                found.setdefault(s.domain.text, s.domain)
+            for domain in (*{id(s.domain): s.domain for s in self.statements}.values(), *self.declared_domains):
+                found.setdefault(domain.text, domain)
         return tuple(found.values())
 
     @property
-    def instructions(self) -> tuple[Statement, ...]:
+    def instructions(self) -> tuple[Assignment, ...]:
         """The statements as printed: in the order of the text, with complete reductions as expressions.
+
+        :func:`loopkit.make_kernel` takes them back, with :attr:`domains` and :attr:`arguments`, and for a transformed
+        kernel :func:`loopkit.with_statements`.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
         >>> [s.id for s in knl.instructions]
@@ -268,7 +288,36 @@ class LoopKernel(KernelBody, KernelData, Shown):
         """
         return frozenset(self.inames)
 
+    def iname_tags(self, iname: str) -> frozenset[InameTag | Tag]:
+        """The tags of *iname*: that of its execution, and user tags.
+
+        >>> from pytools.tag import Tag
+        >>> class Rows(Tag):
+        ...     "The rows of a matrix."
+        >>> knl = lk.tag_inames(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"i": Rows()})
+        >>> [type(tag).__name__ for tag in knl.iname_tags("i")]
+        ['Rows']
+
+        :raises UnknownNameError: there is no such iname.
+        """
+        require_known("iname", [iname], self.inames)
+        own: frozenset[InameTag | Tag] = frozenset((self.tags[iname],) if iname in self.tags else ())
+        return own | self.user_tags.get(iname, frozenset())
+
+    def iname_tags_of_type(self, iname: str, tag_type: type) -> frozenset[InameTag | Tag]:
+        """Those of :meth:`iname_tags` that are instances of *tag_type*."""
+        return frozenset(tag for tag in self.iname_tags(iname) if isinstance(tag, tag_type))
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Tag]:
+        """The user tags of the kernel that are instances of *tag_type*."""
+        return frozenset(tag for tag in self.kernel_tags if isinstance(tag, tag_type))
+
     # Plugged in from higher layers
+
+    def tagged(self, tags: GivenTags) -> LoopKernel:
+        """The kernel with further user tags of its own; see :func:`loopkit.tag_kernel`."""
+        result: LoopKernel = ENTRY_POINTS["tag_kernel"](self, tags)
+        return result
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
@@ -328,4 +377,5 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def domains_text(self) -> str:
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
-            return "\n".join(d.text for d in self.domains)
+            distinct = {id(s.domain): s.domain for s in self.statements}.values()
+            return "\n".join(dict.fromkeys(d.text for d in distinct))

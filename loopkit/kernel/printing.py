@@ -17,9 +17,11 @@ from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.folding import folded, with_uses
+from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement, owner, with_expressions
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
+from loopkit.kernel.statement import Statement, owner
+from loopkit.kernel.tags import in_order
+from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Path, Seq, Tree, leaves, placed_nodes, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -57,7 +59,7 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
     return {"TEMPORARIES": [*map(_datum, declared)],
             "ASSUMPTIONS": [*filter(None, [params_text(knl.assumptions)])],
             "DOMAINS": [d.text for d in domains],
-            "TAGS": [f"{x}: {tag}" for x, tag in knl.tags.items()],
+            "TAGS": [*_tags(knl)],
             "GIVEN ORDER": [*map(", ".join, knl.given_order)],
             "REDUCTIONS": [o.summary for o in knl.operations.values()],
             "FUNCTIONS": [o.summary for o in knl.functions.values()],
@@ -74,12 +76,36 @@ def statements_text(knl: LoopKernel) -> str:
         return "\n".join(printer.lines(printer.shown_tree()))
 
 
-def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
-    """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions."""
+def instructions(knl: LoopKernel) -> tuple[Assignment, ...]:
+    """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions.
+
+    Each has its place, and each reduction its domain.
+    """
     with bounded(f"reading kernel '{knl.name}'"):
-        printer = _Printer(knl, *folded(knl), {})
-        shown = [knl.statement_by_id[s] for s in leaves(printer.shown_tree())]
-    return tuple(with_expressions(s, printer.written_out) for s in shown)
+        printer = _Printer(knl, *folded(knl, with_domains=True), {})
+        return tuple(printer.instruction(knl.statement_by_id[node.statement], loops)
+                     for node, loops in _with_loops(printer.shown_tree()))
+
+
+def _with_loops(tree: Tree) -> Iterator[tuple[Leaf, tuple[LoopPlace, ...]]]:
+    """The statements of *tree* in textual order, each with the loops around it."""
+    firsts: dict[Path, str] = {}
+    for node, path, _ in placed_nodes(tree):
+        if isinstance(node, Leaf):
+            starts = ((step.iname, path[:k + 1]) for k, step in enumerate(path))
+            yield node, tuple((iname, firsts.setdefault(start, node.statement)) for iname, start in starts
+                              if iname is not None)
+
+
+def _tags(knl: LoopKernel) -> Iterator[str]:
+    """The tags of inames, and the user tags of the kernel and of its data."""
+    for x in dict.fromkeys((*knl.tags, *knl.user_tags)):
+        own = [str(knl.tags[x])] if x in knl.tags else []
+        yield f"{x}: {' '.join([*own, *in_order(knl.user_tags.get(x, ()))])}"
+    for name, tags in ((f"kernel {knl.name}", knl.kernel_tags), *(
+            (d.name, d.tags) for d in (*knl.arguments, *knl.temporaries.values()))):
+        if tags:
+            yield f"{name}: {' '.join(in_order(tags))}"
 
 
 # Data
@@ -227,6 +253,17 @@ class _Printer:
                 yield from (f"  {line}" for line in self.lines(body))
                 yield "end"
 
+    def instruction(self, s: Statement, loops: tuple[LoopPlace, ...]) -> Assignment:
+        """*s*, in these *loops*, as an object."""
+        declared = self._declared_type(s.written)
+        assignee, expression = self.written_out(s.assignee), self.written_out(s.expression)
+        return Assignment(
+            assignee, expression if s.combine is None else self.knl.operation(s.combine).apply(assignee, expression),
+            id=s.id, within_inames=frozenset(s.inames), predicates=tuple(map(self.written_out, s.predicates)),
+            depends_on=s.options.depends_on, no_sync_with=s.options.no_sync_with, tags=s.options.tags,
+            temp_var_type=declared if declared is None else declared or "auto", instructions=s.instructions,
+            place=StatementPlace(s.domain, loops))
+
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
             else self.written_out(s.expression)
@@ -236,15 +273,16 @@ class _Printer:
             expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
         target, value = (to_text(map_subscripts(e, _flat_index)) for e in (s.assignee, expression))
-        return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"
+        declared = self._declared_type(s.written)
+        return f"{'' if declared is None else f'<{declared}> '}{target} = {value}  {{{options}}}"
 
-    def _declaration(self, name: str) -> str:
-        """``<float32> `` at the first write of a temporary that is declared nowhere else."""
+    def _declared_type(self, name: str) -> str | None:
+        """The dtype, or ``""``, at the first write of a temporary that is declared nowhere else; otherwise ``None``."""
         temporary = self.knl.temporaries.get(name)
         if temporary is None or name in self.declared or not _declared_inline(temporary):
-            return ""
+            return None
         self.declared.add(name)
-        return f"<{temporary.dtype if temporary.dtype is not None else ''}> "
+        return f"{temporary.dtype if temporary.dtype is not None else ''}"
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"
@@ -255,7 +293,7 @@ class _Printer:
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
         own = s.options
         for option, names in (("scan", scans), ("dep", sorted(own.depends_on)), ("nosync", sorted(own.no_sync_with)),
-                              ("tags", sorted(own.tags))):
+                              ("tags", in_order(own.tags))):
             if names:
                 yield f"{option}={':'.join(names)}"
         yield from (title for i in s.instructions for title in i.titles)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
 from loopkit.expr.mappers import array_of, subscripts_of
@@ -21,11 +22,12 @@ class StatementOptions(Declared):
 
     :ivar depends_on: ids of statements ordered before it by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
+    :ivar tags: labels, and user tags.
     """
 
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
-    tags: frozenset[str] = frozenset()
+    tags: frozenset[str | Tag] = frozenset()
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,8 +1,15 @@
-"""Iname tags: how the instances along an iname are executed. A new tag is one frozen class and its name in TAGS."""
+"""Iname tags: how the instances along an iname are executed. A new tag is one frozen class and its name in TAGS.
+
+User tags are instances of classes of the users, derived from ``pytools.tag.Tag``. They have no meaning here.
+"""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from pytools.tag import NonUniqueTagError, Tag, check_tag_uniqueness
+
+from loopkit.errors import PreconditionError
 
 
 @dataclass(frozen=True)
@@ -95,3 +102,40 @@ def is_innermost(tag: InameTag | None) -> bool:
 def is_unrolled(tag: InameTag | None) -> bool:
     """Is a loop over an iname of this tag one of constant trip count under ``#pragma unroll``?"""
     return isinstance(tag, UnrollTag | VecTag | MmaTag) or (isinstance(tag, IlpTag) and tag.unroll)
+
+
+# User tags
+
+#: The user tags of an object, as users give them.
+GivenTags = Tag | Iterable[Tag] | None
+
+
+def user_tags(given: GivenTags, owner: str) -> frozenset[Tag]:
+    """*given* as a set; *owner* names the object that has the tags.
+
+    :raises PreconditionError: one is not a tag, or two are of one class of which an object has at most one.
+    """
+    listed = () if given is None else given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    for tag in (listed := tuple(listed)):
+        if not isinstance(tag, Tag):
+            raise PreconditionError(f"{owner} cannot have the tag {tag!r}.", subject=str(tag),
+                                    hint="user tags are instances of classes derived from pytools.tag.Tag")
+    try:
+        return check_tag_uniqueness(frozenset(listed))
+    except NonUniqueTagError as err:
+        raise PreconditionError(f"{owner} has two tags of one unique class ({err}).", subject=owner) from None
+
+
+def is_tag(tag: object, wanted: object) -> bool:
+    """Is *tag*, of a statement, the tag *wanted*, or an instance of the class *wanted*?"""
+    return isinstance(tag, wanted) if isinstance(wanted, type) else tag == wanted
+
+
+def tag_name(tag: object) -> str:
+    """The name by which a pattern selects *tag*: a text, or the name of the class."""
+    return tag if isinstance(tag, str) else type(tag).__name__
+
+
+def in_order(tags: Iterable[object]) -> list[str]:
+    """The texts of *tags*, sorted."""
+    return sorted(tag if isinstance(tag, str) else repr(tag).rpartition(".<locals>.")[2] for tag in tags)

@@ -61,6 +61,8 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
+    if isinstance(datum, GlobalArg):
+        datum = replace(datum, inferred=None)
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -96,8 +98,8 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
         known = first.get(name)
         if known is not None:
             if known.rank != rank:
-                raise error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} in line "
-                            f"{program.source.line_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
+                raise error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} in "
+                            f"{program.source.place_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
         elif name in inames and rank != RULE:
             if rank != BARE:
                 raise error(use.start, f"The iname '{name}' is subscripted.", "an array")

@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import ParseError, PreconditionError, require_known
 from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.language import names
-from loopkit.poly.domains import AnySet, restricted, unbounded_iname
+from loopkit.poly.domains import AnySet, restricted, unbounded_iname, with_each_iname_once
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
@@ -68,13 +68,16 @@ class Domains:
     """All domains of a kernel, and a cache of instance sets.
 
     :ivar parents: for each iname, after those that its domain depends on, all of these.
+    :ivar owner: the place of the domain of each iname in *domains*.
     :ivar inline: the domains that reductions declare for themselves, by their texts.
     """
 
     domains: tuple[InstanceSet, ...]
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
+    owner: dict[str, int] = field(default_factory=dict)
     inline: dict[str, InstanceSet] = field(default_factory=dict)
     _sets: dict[tuple[object, ...], InstanceSet] = field(default_factory=dict)
+    _ranks: dict[str, int] = field(default_factory=dict)
 
     @property
     def params(self) -> frozenset[str]:
@@ -100,6 +103,7 @@ class Domains:
     def add_copies(self, copies: Mapping[str, str]) -> None:
         """Add copies of inames, each after its iname; copies of inames that depend on each other do so too."""
         own = [d.renamed(copies) for d in self.domains if not copies.keys().isdisjoint(d.inames)]
+        self.owner |= {x: k for k, d in enumerate(own, len(self.domains)) for x in d.inames}
         self.domains += tuple(own)
         parents: dict[str, frozenset[str]] = {}
         for x, above in self.parents.items():
@@ -110,8 +114,14 @@ class Domains:
 
     def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
         """The domains of *inames*, those without inames, and those that reductions declare by the texts *inline*."""
-        every = (*self.domains, *(self.inline[text] for text in inline))
+        listed = sorted({self.owner[x] for x in inames if x in self.owner}.union(
+            k for k, d in enumerate(self.domains) if not d.inames))
+        every = (*(self.domains[k] for k in listed), *map(self.declared, inline))
         return [d for d in every if not d.inames or not set(inames).isdisjoint(d.inames)]
+
+    def declared(self, text: str) -> InstanceSet:
+        """The domain that a reduction declares: of new inames, or a part of the domains of known ones."""
+        return self.inline[text] if text in self.inline else InstanceSet.parse(text)
 
     def bounds(self, inames: Iterable[str], inline: Iterable[str] = ()) -> frozenset[str]:
         """The inames, sizes and temporaries that the domains of *inames* depend on."""
@@ -123,37 +133,51 @@ class Domains:
 
     def sorted(self, inames: Collection[str]) -> tuple[str, ...]:
         """*inames* in the order of the domains, parents first."""
-        return tuple(x for x in self.parents if x in inames)
+        if len(self._ranks) < len(self.parents):
+            self._ranks.update((x, rank) for rank, x in enumerate(self.parents))
+        return tuple(sorted((x for x in inames if x in self._ranks), key=self._ranks.__getitem__))
 
     def instances(self, inames: tuple[str, ...], conditions: tuple[Expression, ...] = (),
-                  inline: tuple[str, ...] = ()) -> InstanceSet:
+                  inline: tuple[str, ...] = (), own: InstanceSet | None = None) -> InstanceSet:
         """The instance set over *inames*, outermost first, under the affine *conditions*.
 
         :arg inline: texts of the domains of the reductions around it.
+        :arg own: the instance set of a statement whose evaluation it is.
         """
-        key = (inames, conditions, inline)
+        key = (inames, conditions, inline, id(own))
         if key not in self._sets and conditions:
-            self._sets[key] = constrained(self.instances(inames, (), inline), conditions)
+            self._sets[key] = constrained(self.instances(inames, (), inline, own), conditions)
+        elif key not in self._sets and own is not None:
+            self._sets[key] = own if own.inames == inames else self.instances(inames, (), inline).intersect(
+                own.onto(inames))
         elif key not in self._sets:
             parts = [restricted(d, inames).onto(inames) for d in self.over(inames, inline)]
             self._sets[key] = reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
         return self._sets[key]
 
 
-def read_domains(domains: str | Iterable[str]) -> Domains:
-    """Read the domains of a kernel; :raises ParseError: one cannot be read or depends on itself, or shares an iname."""
-    texts = [domains] if isinstance(domains, str) else list(domains)
+def read_domains(domains: str | Iterable[str | InstanceSet]) -> Domains:
+    """Read the domains of a kernel, texts and instance sets of a kernel.
+
+    :raises ParseError: one cannot be read or depends on itself, or shares an iname.
+    """
+    given = [domains] if isinstance(domains, str) else list(domains)
+    sets = with_each_iname_once([d for d in given if isinstance(d, InstanceSet)])
+    at = next((k for k, d in enumerate(given) if isinstance(d, InstanceSet)), 0)
+    every = [*given[:at], *sets, *(d for d in given[at:] if isinstance(d, str))]
+    texts = [d if isinstance(d, str) else d.text for d in every]
     source = Source("\n".join(texts), "the domains")
     starts = [0, *accumulate(len(text) + 1 for text in texts)]
-    read = [read_domain(source, text, start) for text, start in zip(texts, starts, strict=False)]
-    owner: dict[str, int] = {}
+    read = [d if isinstance(d, InstanceSet) else read_domain(source, d, start)
+            for d, start in zip(every, starts, strict=False)]
+    result = Domains(tuple(read))
+    owner = result.owner
     for k, domain in enumerate(read):
         for name in domain.inames:
             if name in owner:
                 raise source.error(starts[k] + _place(texts[k], name), f"The iname '{name}' is in two domains.",
                                    "another name")
             owner[name] = k
-    result = Domains(tuple(read))
 
     def visit(k: int, around: tuple[int, ...]) -> None:
         if k in around:

@@ -18,11 +18,11 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.language.program import (
-    Assignment,
     ForBlock,
     IfBlock,
     Marker,
     Mention,
+    ParsedAssignment,
     ParsedProgram,
     ProgramNode,
     Rules,
@@ -44,7 +44,7 @@ class ProgramPart:
     :ivar subscripts: the inames in the subscripts of its assignee.
     """
 
-    node: Assignment | IfBlock
+    node: ParsedAssignment | IfBlock
     opened: frozenset[str]
     above: tuple[ProgramPart, ...]
     own: frozenset[str]
@@ -65,7 +65,7 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     parts = list(_parts(rules, temporaries, program.body))
     writers: dict[str, list[ProgramPart]] = {name: [] for name in temporaries}
     for part in parts:
-        if isinstance(part.node, Assignment) and part.node.written in writers:
+        if isinstance(part.node, ParsedAssignment) and part.node.written in writers:
             writers[part.node.written].append(part)
     gained = _largest(parts, writers, frozenset(rules.domains.parents))
     for part in parts:
@@ -130,7 +130,8 @@ def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNo
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
         part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),
                            _NONE.union(*map(bound_inames, every)),
-                           rules.free_inames(rules.mentions(node.assignee)) if isinstance(node, Assignment) else _NONE)
+                           rules.free_inames(rules.mentions(node.assignee) if isinstance(node, ParsedAssignment)
+                                             else ()))
         yield part
         if isinstance(node, IfBlock):
             yield from _parts(rules, temporaries, (*node.then, *node.otherwise), own, opened, (*above, part))
@@ -140,19 +141,19 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
     read = next(read for read in sorted(part.reads) if iname in _gain(part, read, writers, gained))
     shown = [w.node.start for w in writers[read[0]] if not part.opened or iname not in w.opened]
     # the last writer above, if there is one
-    line = source.line_of(max([start for start in shown if start < part.node.start] or shown))
-    value = f"'{read[0]}' has a value for each '{iname}' (line {line})"
+    writer = max([start for start in shown if start < part.node.start] or shown)
+    value = f"'{read[0]}' has a value for each '{iname}' ({source.place_of(writer)})"
     if not part.opened:
         return source.error(
             part.node.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
             f"'{read[0]}' inside of the reduction, or a reduction over another iname",
             hint="for the last value: {inames=} after the statement")
-    first, last = sorted((line, source.line_of(part.node.start)))
+    around = source.span_of(*sorted((writer, part.node.start)))
     return source.error(
         part.node.start, f"{value}, and this block has no loop over '{iname}'. It is ambiguous "
         f"whether '{read[0]}' means each of these values here, or the last one.", f"a loop over '{iname}' that decides",
-        hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
-             f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} after this line")
+        hint=f"for each value: 'for {iname} ... end' around {around}; for the last one: 'for {iname} ... end' "
+             f"around {source.place_of(writer)} alone, or {{inames=}} after this line")
 
 
 # Values in the made kernel

@@ -30,7 +30,6 @@ LOOPY_NAMES = {
     "realize_reduction": "lk.realize_scan for a scan; other reductions need no step",
     "register_function_id_to_in_knl_callable_mapper": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "register_reduction_parser": "lk.make_kernel(..., reductions=[lk.ReductionOperation(...)])",
-    "remove_instructions": "nothing: a step never changes a result",
     "rename_inames": "lk.fuse_loops",
     "save_and_reload_temporaries": "nothing: a temporary that two launches share is in global memory",
     "set_argument_order": "kernel_data of lk.make_kernel",

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.errors import PreconditionError
@@ -21,12 +22,14 @@ from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
+from loopkit.kernel.tags import GivenTags, user_tags
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
+from loopkit.language.objects import InstructionObject, program_source
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.queries import with_queried_statements
@@ -35,19 +38,24 @@ from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import universe_params
+from loopkit.poly.sets import InstanceSet, universe_params
+
+#: The domains of a kernel, as users give them: texts, sets of isl, and those of a kernel.
+Given = str | AnySet | InstanceSet
+#: Instructions, as users give them.
+Program = str | InstructionObject | Iterable[str | InstructionObject]
 
 Called = TypeVar("Called", ReductionOperation, ScalarFunction)
 
 
 @checked
-def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str | CInstruction],
+def make_kernel(domains: Given | Iterable[Given], instructions: Program,
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
-                reductions: Iterable[ReductionOperation] = (),
-                functions: Iterable[ScalarFunction] = ()) -> LoopKernel:
-    """Make a kernel from text: its domains in isl's notation, and its statements in loopy's language.
+                reductions: Iterable[ReductionOperation] = (), functions: Iterable[ScalarFunction] = (),
+                tags: GivenTags = None) -> LoopKernel:
+    """Make a kernel: from its domains in isl's notation, and its statements in loopy's language or as objects.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> [a.name for a in knl.arguments]
@@ -57,9 +65,11 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
 
     :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. If a
         parameter of a domain is an iname of another domain, the loops of the first nest in those of the second. If a
-        parameter is an integer temporary of the kernel, the bound is read from memory.
-    :arg instructions: statements, blocks and substitution rules, one per line; a text or a sequence of texts and
-        of statements in C, :class:`CInstruction`.
+        parameter is an integer temporary of the kernel, the bound is read from memory. Domains of a kernel are allowed
+        too.
+    :arg instructions: statements, blocks and substitution rules, one per line; a text, or a list of texts,
+        :class:`Assignment`, :class:`CInstruction` and :class:`SubstitutionRule`. An empty list makes a kernel without
+        statements.
     :arg kernel_data: the arguments in order, each a ``GlobalArg``, a ``ValueArg`` or a name, and temporaries as
         ``TemporaryVariable``. ``"..."`` (the default) stands for all other arguments of the text, sorted by name. Size
         parameters that are not listed are added.
@@ -67,6 +77,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :arg name: the name of the kernel, and of the generated function.
     :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
     :arg functions: functions of numbers in addition to those of the language.
+    :arg tags: user tags of the kernel.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument does not exist.
     :raises NameConflictError: a name is reserved, or has two meanings.
@@ -78,39 +89,46 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     """
     require_kernel_name(name)
     # isl's sets print in isl's notation
-    texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
+    listed = [domains] if isinstance(domains, InstanceSet) else domains
+    texts = str(listed) if isinstance(listed, str | AnySet) else [
+        d if isinstance(d, InstanceSet) else str(d) for d in listed]
     instructions, kernel_data = _copied(instructions), _copied(kernel_data)
     assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
     temporaries = tuple(
         temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
     reductions, functions = tuple(reductions), tuple(functions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporaries, reductions=reductions, functions=functions)
-    own = WrittenOut(" ".join([texts] if isinstance(texts, str) else texts))
-    source = Source(instructions if isinstance(instructions, str) else "\n".join(
-        line for x in instructions for line in ([x] if isinstance(x, str) else own.lines(x))), "the instructions")
-    reductions, functions = (*reductions, *own.reductions), (*functions, *own.functions)
-    texts = texts if not own.domains else [*([texts] if isinstance(texts, str) else texts), *own.domains]
+                    temporary_variables=temporaries, reductions=reductions, functions=functions, tags=tags)
     with bounded(f"making kernel '{name}'"):
-        read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
-        operations = _by_name("The reduction", reductions, {*read.parents, *read.params})
-        called = _by_name("The function", functions, {*read.parents, *read.params, *operations})
-        program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys(), called)
-        if not assignments(program.body):
-            raise source.error(0, "The instructions contain no statement.", "a statement")
-        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, called, made)
-        for x in own.instructions:
-            x.require_undeclared({*knl.argument_by_name, *knl.temporaries, *knl.inames})
-    for suspicion in suspicions(knl, read.parents, declared):
+        program = _read_program(listed_program(instructions), [texts] if isinstance(texts, str) else texts, reductions,
+                                functions)
+        knl = _kernel_of(program, name, declared, assumptions, options or Options(), made)
+        if not knl.statements and instructions != []:
+            raise program.source.error(0, "The instructions contain no statement.", "a statement")
+        knl = in_own_order(knl, kernel_tags=user_tags(tags, f"kernel '{name}'")) if tags else knl
+    for suspicion in suspicions(knl, program.domains.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
     return knl
 
 
+def remade(kernel: LoopKernel, instructions: Sequence[str | InstructionObject], domains: Sequence[str | InstanceSet],
+           kernel_data: Iterable[object]) -> LoopKernel:
+    """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
+    program = _read_program(instructions, domains, kernel.operations.values(), kernel.functions.values())
+    return _kernel_of(program, kernel.name, read_declarations(kernel_data, ()), kernel.assumptions, kernel.options,
+                      History())
+
+
+def listed_program(instructions: Program) -> Sequence[str | InstructionObject]:
+    """*instructions* as a list."""
+    return [instructions] if isinstance(instructions, str | InstructionObject) else list(instructions)
+
+
 def _copied(given: Any) -> Any:
     """*given*, copied if it can change."""
-    return given if isinstance(given, str) or given is None else list(given)
+    return given if isinstance(given, str) or given is None else \
+        [given] if isinstance(given, InstructionObject) else list(given)
 
 
 def _history(domains: object, instructions: object, **given: object) -> History:
@@ -129,9 +147,39 @@ def _by_name(what: str, given: Iterable[Called], taken: Collection[str]) -> dict
     return result
 
 
-def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
-              options: Options, operations: Mapping[str, ReductionOperation],
-              functions: Mapping[str, ScalarFunction], history: History) -> LoopKernel:
+@dataclass(frozen=True)
+class _ReadProgram:
+    """The program of a kernel that is being made.
+
+    :ivar operations: the user's reductions by name; *functions*: the user's functions.
+    """
+
+    source: Source
+    domains: Domains
+    parsed: ParsedProgram
+    operations: Mapping[str, ReductionOperation]
+    functions: Mapping[str, ScalarFunction]
+    c_instructions: tuple[CInstruction, ...]
+
+
+def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequence[str | InstanceSet],
+                  reductions: Iterable[ReductionOperation], functions: Iterable[ScalarFunction]) -> _ReadProgram:
+    """Read the instructions and the domains of a kernel."""
+    own = WrittenOut(" ".join(d if isinstance(d, str) else d.text for d in domains))
+    source = program_source([x for given in instructions
+                             for x in (own.lines(given) if isinstance(given, CInstruction) else (given,))])
+    read = read_domains([*domains, *own.domains])
+    operations = _by_name("The reduction", (*reductions, *own.reductions), {*read.parents, *read.params})
+    called = _by_name("The function", (*functions, *own.functions), {*read.parents, *read.params, *operations})
+    parsed = parse_program(source, read.parents.keys(), read.add_inline, operations.keys(), called)
+    return _ReadProgram(source, read, parsed, operations, called, tuple(own.instructions))
+
+
+def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assumptions: str | AnySet | None,
+               options: Options, history: History) -> LoopKernel:
+    """The kernel that a program defines."""
+    program, domains = given_program.parsed, given_program.domains
+    operations, functions = given_program.operations, given_program.functions
     temporaries = find_temporaries(program, declared)
     for read in sorted(x for d in domains.domains if not d.inames for x in temporaries.keys() & d.params):
         raise PreconditionError(f"A domain without inames restricts all statements, and '{read}' is a temporary.",
@@ -153,7 +201,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
-        statements=tuple(reductions.statements), tree=tree, derived=None,
+        statements=tuple(reductions.statements), tree=tree, derived=None, declared_domains=_unused(domains, reductions),
         given_pairs=given(tree, maker.blocks), barriers=tuple(dict.fromkeys(maker.barriers)),
         reductions=reductions.nodes, operations=operations, functions=functions,
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
@@ -163,6 +211,8 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                        for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
+    for x in given_program.c_instructions:
+        x.require_undeclared({*kernel.argument_by_name, *kernel.temporaries, *kernel.inames})
     kernel = with_queried_statements(kernel, program, ids)
     require_barriers_in_place(kernel)
     shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
@@ -170,3 +220,13 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                                                if node.options.inames.alone})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
+
+
+def _unused(domains: Domains, made: ReductionMaker) -> tuple[InstanceSet, ...]:
+    """The domains other than the instance sets, each with the inames in whose domains it is nested."""
+    known: dict[frozenset[str], list[InstanceSet]] = {}
+    for d in {id(s.domain): s.domain for s in made.statements}.values():
+        known.setdefault(frozenset(d.inames), []).append(d)
+    full = [domains.instances(domains.sorted(domains.ancestors(d.inames))) for d in domains.domains]
+    return tuple(d for d in full if not any(d.is_equal(other.onto(d.inames))
+                                            for other in known.get(frozenset(d.inames), ())))

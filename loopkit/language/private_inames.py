@@ -11,9 +11,9 @@ from loopkit.expr.mappers import map_children
 from loopkit.expr.nodes import Reduction
 from loopkit.language import names
 from loopkit.language.program import (
-    Assignment,
     ForBlock,
     IfBlock,
+    ParsedAssignment,
     ParsedProgram,
     ProgramNode,
     Rules,
@@ -41,14 +41,15 @@ def with_private_inames(program: ParsedProgram, rules: Rules) -> ParsedProgram:
                 inner = around | rules.free_inames(rules.mentions(node.condition))
                 return replace(node, then=tuple(renamed(n, inner) for n in node.then),
                                otherwise=tuple(renamed(n, inner) for n in node.otherwise))
-            case Assignment() if node.options.inames.private:
+            case ParsedAssignment() if node.options.inames.private:
                 return _with_private_copies(node, rules, taken, around)
             case _:
                 return node
     return replace(program, body=tuple(renamed(node, frozenset()) for node in program.body))
 
 
-def _with_private_copies(node: Assignment, rules: Rules, taken: set[str], around: frozenset[str]) -> Assignment:
+def _with_private_copies(node: ParsedAssignment, rules: Rules, taken: set[str], around: frozenset[str]
+                         ) -> ParsedAssignment:
     """*node* with its private inames, in blocks over the inames *around*."""
     source, copies = rules.source, dict[str, str]()
     for token, given in node.options.inames.private:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
@@ -17,6 +18,7 @@ from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.instruction import StatementPlace
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh_names
 
@@ -50,7 +52,7 @@ class InstructionOptions:
     dep: tuple[Token, ...] = ()
     nosync: tuple[Token, ...] = ()
     inames: InameOptions = InameOptions()
-    tags: frozenset[str] = frozenset()
+    tags: frozenset[str | Tag] = frozenset()
     condition: Expression | None = None
     instructions: tuple[Instruction, ...] = ()
 
@@ -64,12 +66,13 @@ class InstructionOptions:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class ParsedAssignment:
     """``assignee = expression``.
 
     :ivar start: its place in the text.
     :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
+    :ivar place: its instances and loops, if it comes from a kernel.
     """
 
     start: int
@@ -79,6 +82,7 @@ class Assignment:
     temporary: str | None
     options: InstructionOptions
     uses: tuple[NameUse, ...]
+    place: StatementPlace | None = None
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -132,7 +136,7 @@ class Marker:
     options: InstructionOptions
 
 
-ProgramNode = Assignment | ForBlock | IfBlock | Marker
+ProgramNode = ParsedAssignment | ForBlock | IfBlock | Marker
 
 
 def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
@@ -145,9 +149,9 @@ def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
             yield from walk((*node.then, *node.otherwise))
 
 
-def assignments(nodes: Iterable[ProgramNode]) -> list[Assignment]:
+def assignments(nodes: Iterable[ProgramNode]) -> list[ParsedAssignment]:
     """Every assignment in *nodes*, in textual order."""
-    return [node for node in walk(nodes) if isinstance(node, Assignment)]
+    return [node for node in walk(nodes) if isinstance(node, ParsedAssignment)]
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ class Ids:
     places: dict[str, int]
     markers: dict[str, Marker] = field(default_factory=dict)
 
-    def earlier(self, node: Assignment | IfBlock | Marker) -> frozenset[str]:
+    def earlier(self, node: ParsedAssignment | IfBlock | Marker) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
@@ -201,7 +205,7 @@ class Ids:
                 found |= self.earlier(self.markers[x]) if x in self.markers else {x}
         return frozenset(found)
 
-    def queries(self, node: Assignment | Marker) -> Iterator[Token]:
+    def queries(self, node: ParsedAssignment | Marker) -> Iterator[Token]:
         """The match expressions of ``dep_query=`` of *node*, and of the markers that it names in ``dep=``."""
         for token in node.options.dep:
             if token.kind == QUERY:
@@ -211,7 +215,7 @@ class Ids:
                 if x in self.markers and self.places[x] < node.start:
                     yield from self.queries(self.markers[x])
 
-    def others(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def others(self, node: ParsedAssignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
         return frozenset(x for pattern in node.options.nosync if pattern.kind != QUERY for x in self._matches(pattern)
                          if x != self.of.get(node.start) and x not in self.markers and pattern.kind != GLOBAL)
@@ -230,7 +234,7 @@ def number_statements(program: ParsedProgram) -> Ids:
 
     :raises ParseError: an id is given twice.
     """
-    every = [node for node in walk(program.body) if isinstance(node, Assignment | Marker)]
+    every = [node for node in walk(program.body) if isinstance(node, ParsedAssignment | Marker)]
     of, taken = dict[int, str](), set[str]()
     for node in every:
         given = node.options.id
@@ -242,7 +246,7 @@ def number_statements(program: ParsedProgram) -> Ids:
     unused: dict[str, Iterator[str]] = {}
     for node in every:
         # a marker without an id of its own has no name
-        if node.start not in of and (isinstance(node, Assignment) or node.options.id is not None):
+        if node.start not in of and (isinstance(node, ParsedAssignment) or node.options.id is not None):
             base = "insn" if node.options.id is None else node.options.id.text
             of[node.start] = next(unused.setdefault(base, fresh_names(base, taken)))
     return Ids(program.source, of, {of[node.start]: node.start for node in every if node.start in of},
@@ -320,7 +324,7 @@ def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
     for name in order:
         start, rule = by_name[name].start, by_name[name].rule
         texts = [text for e in subexpressions(rule.expr) if isinstance(e, Reduction) for text in e.declared]
-        for bound in (x for text in texts for x in domains.inline[text].params if x in rule.arguments):
+        for bound in (x for text in texts for x in domains.declared(text).params if x in rule.arguments):
             raise program.source.error(start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                        "bounds in parameters and inames")
         rules.known[name] = replace(rule, expr=rules.expanded(rule.expr, start, only_reducing=True))

@@ -27,26 +27,42 @@ from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement, StatementOptions, owner
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, seq
+from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Tree, leaves, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
-from loopkit.language.program import BARRIERS, Assignment, ForBlock, Ids, IfBlock, Marker, ProgramNode, Rules, walk
+from loopkit.language.program import (
+    BARRIERS,
+    ForBlock,
+    Ids,
+    IfBlock,
+    Marker,
+    ParsedAssignment,
+    ProgramNode,
+    Rules,
+    walk,
+)
 from loopkit.poly.sets import InstanceSet
 
-#: A part of a sequence: loops, which neighbours may share, and what is inside them.
-Item = tuple[tuple[str, ...], Tree]
+#: A part of a sequence: loops, which neighbours may share, and what is inside them. Loops of the text are known by
+#: their inames alone.
+Item = tuple[tuple[LoopPlace, ...], Tree]
 
 
 def group(items: Iterable[Item], depth: int = 0) -> Tree:
     """*items* in order; neighbours share the longest common prefix of their loops."""
     parts: list[Tree] = []
-    for iname, together in itertools.groupby(items, lambda item: item[0][depth:depth + 1]):
-        if iname:
+    for loop, together in itertools.groupby(items, lambda item: item[0][depth:depth + 1]):
+        if loop:
             inside = group(together, depth + 1)
-            parts += [Loop(iname[0], inside)] if inside != seq() else []
+            parts += [Loop(loop[0][0], inside)] if inside != seq() else []
         else:
             parts.extend(tree for _, tree in together)
     return seq(*parts)
+
+
+def _of_text(inames: Iterable[str]) -> tuple[LoopPlace, ...]:
+    """The loops over *inames* of a text."""
+    return tuple((x, "") for x in inames)
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,8 @@ class Evaluation:
     :ivar opened: the number of them that already have a loop from a ``for`` block.
     :ivar predicates: the conditions that are not affine.
     :ivar inline: the texts of the domains of the reductions around it.
+    :ivar own: the instance set of a statement that comes from a kernel.
+    :ivar loops: the loops around the evaluation, as :data:`Item` has them.
     """
 
     owner: str = ""
@@ -66,6 +84,8 @@ class Evaluation:
     conditions: tuple[Expression, ...] = ()
     predicates: tuple[Expression, ...] = ()
     inline: tuple[str, ...] = ()
+    own: InstanceSet | None = None
+    loops: tuple[LoopPlace, ...] = ()
 
     def under(self, condition: Expression, affine_names: frozenset[str], *, only_affine: bool = False) -> Evaluation:
         """This place under *condition*, or under its affine part, as a further one."""
@@ -101,7 +121,7 @@ class StatementMaker:
         barriers: list[tuple[int, str]] = []
         for node in nodes:
             match node:
-                case Assignment():
+                case ParsedAssignment():
                     items.append(self._assignment(node, around))
                 case ForBlock():
                     items.append(self._for(node, around))
@@ -126,9 +146,9 @@ class StatementMaker:
                                           hint="all threads must reach it")
         own = self.rules.domains.ancestors(token.text for token in node.options.inames.listed)
         nested = around.inames + self.rules.domains.sorted(own.difference(around.inames))
-        return nested[around.opened:], seq()
+        return _of_text(nested[around.opened:]), seq()
 
-    def _nest(self, node: Assignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
+    def _nest(self, node: ParsedAssignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The inames of a statement, outermost first."""
         every = self.rules.domains.ancestors(self.inames[node.start])
         return around.inames + self.rules.domains.sorted(every.difference(around.inames))
@@ -156,7 +176,7 @@ class StatementMaker:
         inner = replace(around, inames=order, opened=len(order))
         body = group(self._items(node.body, inner))
         body = nest(order[len(around.inames):], body) if body != seq() else body
-        return around.inames[around.opened:], body
+        return _of_text(around.inames[around.opened:]), body
 
     def _if(self, node: IfBlock, around: Evaluation) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
@@ -189,13 +209,13 @@ class StatementMaker:
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(around, inames=own)
-        nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment)]
+        nests = [self._nest(a, inside) for a in inner if isinstance(a, ParsedAssignment)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
-    def _assignment(self, node: Assignment, around: Evaluation) -> Item:
+    def _assignment(self, node: ParsedAssignment, around: Evaluation) -> Item:
         self._require_inames(node.options.inames.listed)
-        place = replace(around, owner=self.ids.of[node.start], inames=self._nest(node, around))
+        place = self._place(node, around)
         if node.options.condition is not None:
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
@@ -203,22 +223,41 @@ class StatementMaker:
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
         return self._add(place, assignee, expression, node)
 
+    def _place(self, node: ParsedAssignment, around: Evaluation) -> Evaluation:
+        """The place of the evaluation of *node*."""
+        owner = self.ids.of[node.start]
+        if node.place is None:
+            return replace(around, owner=owner, inames=self._nest(node, around))
+        inames, opened = node.place.domain.inames, around.inames
+        if inames[:len(opened)] != opened:
+            raise self.rules.source.error(
+                node.start, f"This statement has loops over {', '.join(inames) or 'no iname'}, and its block has loops "
+                f"over {', '.join(opened)}.", "a statement without loops of its own",
+                hint=f"copy(within_inames={sorted({*inames, *opened})})")
+        known = self.rules.domains.instances(inames)
+        if not node.place.domain.is_subset(known):
+            raise self.rules.source.error(
+                node.start, f"This statement runs for {node.place.domain.text}, and the domains have {known.text}.",
+                "domains that contain its instances", hint="copy(place=None), for the instances of the domains")
+        return replace(around, owner=owner, inames=inames, own=node.place.domain, opened=len(inames),
+                       loops=node.place.loops[len(opened):])
+
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
-             node: Assignment | IfBlock) -> Item:
+             node: ParsedAssignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.opened[place.owner] = place.inames[:place.opened]
         options = node.options
         statement = Statement(place.owner, assignee, expression,
-                              self.rules.domains.instances(place.inames, place.conditions), place.predicates,
+                              self.reductions.instances(place), place.predicates,
                               options=StatementOptions(self.ids.earlier(node), self.ids.others(node), options.tags))
         self._require_bound_once(statement, node)
         statement, body = self.reductions.hoisted(statement, place)
         if options.instructions:
             statement = replace(statement, instructions=options.instructions)
         self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
-        return place.inames[place.opened:], body
+        return (place.loops if place.own is not None else _of_text(place.inames[place.opened:])), body
 
-    def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
+    def _require_bound_once(self, statement: Statement, node: ParsedAssignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
         for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):
@@ -338,7 +377,7 @@ class ReductionMaker:
         new, trees = self.hoist(condition, replace(place, owner=owner), template)
         first = tuple(c for c in place.conditions if c not in around.conditions)
         whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
-        self.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
+        self.statements.append(replace(template, expression=whole, domain=self.instances(around), predicates=()))
         return flag, seq(*trees, Leaf(owner))
 
     def flag(self) -> tuple[p.Variable, str]:
@@ -362,14 +401,15 @@ class ReductionMaker:
         self.nodes[name] = node
         self.statements.append(replace(
             template, id=node.init, assignee=accumulator, expression=Neutral(e.operation),
-            domain=self._domain(around), predicates=()))
+            domain=self.instances(around), predicates=()))
         inner = replace(place, owner=node.update, inames=place.inames + e.inames,
                         inline=place.inline + e.declared)
         operand, trees = self.hoist(e.expr, inner, template)
         self.statements.append(replace(
             template, id=node.update, assignee=accumulator, expression=operand, combine=e.operation,
-            domain=self._domain(inner), predicates=inner.predicates))
+            domain=self.instances(inner), predicates=inner.predicates))
         return accumulator, seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
 
-    def _domain(self, place: Evaluation) -> InstanceSet:
-        return self.domains.instances(place.inames, place.conditions, place.inline)
+    def instances(self, place: Evaluation) -> InstanceSet:
+        """The instance set of an evaluation at *place*."""
+        return self.domains.instances(place.inames, place.conditions, place.inline, place.own)

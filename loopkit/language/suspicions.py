@@ -19,7 +19,7 @@ def suspicions(knl: LoopKernel, inames: Collection[str], declared: Collection[st
 
     :arg inames: those of its domains; *declared*: the names in kernel_data.
     """
-    for iname in sorted(set(inames) - knl.all_inames()):
+    for iname in sorted(set(inames) - knl.all_inames()) if knl.statements else ():       # others will follow
         yield UnusedInameWarning(
             f"The iname '{iname}' of the domains is used by no statement of kernel '{knl.name}': nothing runs for each "
             f"of its values. Leave it out, or write {{inames={iname}}} after a statement.")

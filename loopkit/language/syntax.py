@@ -42,14 +42,17 @@ from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS, OptionParser
+from loopkit.kernel.instruction import Assignment
+from loopkit.language.names import name_list
+from loopkit.language.objects import ObjectParser
+from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS
 from loopkit.language.program import (
     BARRIERS,
-    Assignment,
     ForBlock,
     IfBlock,
     InstructionOptions,
     Marker,
+    ParsedAssignment,
     ParsedProgram,
     ProgramNode,
     Rule,
@@ -61,13 +64,13 @@ _UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
 _BLOCK_ENDS = ("end", "else", "elif")
 
 
-def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
+def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
                   operations: Collection[str], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations; *functions*: the user's functions.
-    :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
+    :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
@@ -78,7 +81,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 
 @dataclass
-class _StatementParser(OptionParser):
+class _StatementParser(ObjectParser):
     """Parses statements.
 
     :ivar rules: the rules read so far, which begin at the tokens *rule_starts*.
@@ -94,14 +97,19 @@ class _StatementParser(OptionParser):
         """The number of arguments of each rule, found by its ``:=`` before anything is read."""
         found: dict[str, int] = {}
         start = 0
+        twice = "The substitution rule '{}' is defined twice."
         for i, token in enumerate(self.tokens):
             if token.kind == "newline":
                 start = i + 1
+            elif token.kind == "object":
+                if isinstance(rule := self.source.objects[token.start], SubstitutionRule):
+                    if rule.name in found:
+                        raise self.error("another name", at=i, message=twice.format(rule.name))
+                    found[rule.name] = len(name_list(rule.arguments))
             elif token.text == ":=" and start < i and self.tokens[start].kind == "name":    # others are refused later
                 name = self.tokens[start].text
                 if name in found:
-                    raise self.error("another name", at=start,
-                                     message=f"The substitution rule '{name}' is defined twice.")
+                    raise self.error("another name", at=start, message=twice.format(name))
                 found[name] = sum(t.kind == "name" for t in self.tokens[start + 1:i])
                 self.rule_starts.add(start)
         return found
@@ -129,10 +137,27 @@ class _StatementParser(OptionParser):
                 nodes += self._with()
             elif self.text == "...":
                 nodes.append(self._marker())
+            elif self.kind == "object":
+                nodes += self._object()
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
             else:
                 nodes.append(self._assignment())
+
+    def _object(self) -> list[ProgramNode]:
+        """Read an object; a rule is not among the statements."""
+        given, nodes = self.source.objects[self.tokens[self.at].start], list[ProgramNode]()
+        if isinstance(given, Assignment):
+            node = self.object_assignment(given)
+            nodes.append(replace(node, options=node.options.under(self.defaults),
+                                 uses=(*node.uses, *self.default_uses)))
+        elif isinstance(given, SubstitutionRule):
+            self.rules.append(self.object_rule(given))
+        else:
+            raise self.refused(f"{given!r} is not an instruction.", "a text, an Assignment or a SubstitutionRule")
+        self.at += 1
+        self._line_end("the end of the line")
+        return nodes
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
         """Parse the end of a line and the statements after it; *expected* describes this end in messages."""
@@ -216,21 +241,11 @@ class _StatementParser(OptionParser):
                     break
             self.take(")", "',' or ')'")
         self.take(":=")
-        self.uses = []
-        # an argument hides an iname of its name
-        known = self.known
-        self.known = replace(known, inames=set(known.inames).difference(arguments))
-        expression = self.expression()
-        self.known = known
+        rule = self.rule(self.tokens[start].start, name, arguments, self.expression)
         self._line_end("an operator or the end of the line")
-        for use in self.uses:
-            if use.name in arguments and use.rank >= 0:
-                raise self.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
-                                        "a value")
-        uses = tuple(u for u in self.uses if u.name not in arguments)
-        return Rule(self.tokens[start].start, SubstitutionRule(name, tuple(arguments), expression), uses)
+        return rule
 
-    def _assignment(self) -> Assignment:
+    def _assignment(self) -> ParsedAssignment:
         start = self.at
         self.uses = []
         temporary = None
@@ -255,8 +270,9 @@ class _StatementParser(OptionParser):
             raise self.error("'='", hint=_assignment_hint(name, operator))
         options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options,
-                          (*self.uses, *self.default_uses))
+        return ParsedAssignment(self.tokens[start].start, assignee, name, expression, temporary, options,
+                                (*self.uses, *self.default_uses))
+
 
 def _assignment_hint(name: str, operator: str) -> str | None:
     if operator == "==":

@@ -13,7 +13,7 @@ from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SmallestPair, other_instance, same_element, smallest_pair
-from loopkit.poly.sets import InstanceSet, Set, bounded_by, condition_set, params_of, plain_hull
+from loopkit.poly.sets import InstanceSet, Set, bounded_by, condition_set, depends_on, params_of, plain_hull
 
 #: A set of any of isl's contexts.
 AnySet = isl.Set | isl.BasicSet
@@ -45,6 +45,42 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
                 basic = basic.drop_constraints_involving_dims(DIM.set, i, 1)
         domain = domain.named(isl.Set.from_basic_set(basic))
     return domain.onto(kept)
+
+
+def with_each_iname_once(sets: Sequence[InstanceSet]) -> list[InstanceSet]:
+    """Domains for instance sets that may share inames: each iname is in one of them, and they contain the sets.
+
+    If one set has all inames of those that share some with it, and contains the others, it is the domain of all these
+    inames. Else each iname has a domain of its own, nested in those of inames that are around it in all sets.
+    """
+    groups: dict[str, list[InstanceSet]] = {}               # those that are linked by shared inames, for each iname
+    for d in sets:
+        linked = {id(group): group for x in d.inames if (group := groups.get(x)) is not None}
+        together = [*(other for group in linked.values() for other in group), d]
+        groups.update((x, together) for other in together for x in other.inames)
+    found: list[InstanceSet] = []
+    for together in {id(group): group for group in groups.values()}.values():
+        inames = dict.fromkeys(x for d in together for x in d.inames)
+        whole = [d for d in together if len(d.inames) == len(inames)]
+        joint = reduce(InstanceSet.union, (d.onto(whole[0].inames) for d in whole)) if whole else None
+        if joint is not None and all(d.is_subset(restricted(joint, d.inames).onto(d.inames)) for d in together):
+            found.append(joint)
+        else:
+            found += [_domain_of(x, [d for d in together if x in d.inames]) for x in inames]
+    return found
+
+
+def _domain_of(iname: str, sets: Sequence[InstanceSet]) -> InstanceSet:
+    """The values of *iname* in *sets*, with the inames on which they depend as parameters."""
+    around = [x for x in sets[0].inames if all(x in d.inames[:d.inames.index(iname)] for d in sets)]
+
+    def values(inames: Sequence[str]) -> InstanceSet:
+        parts = [restricted(d, (*inames, iname)).onto((*inames, iname)) for d in sets]
+        return reduce(InstanceSet.union, parts).bound(inames)
+    points = values(around)
+    points = values([x for x in around if depends_on(points, [x])])
+    # without the conditions under which the inames around it have values
+    return points.named(points.set.gist_params(points.set.params()))
 
 
 def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:

@@ -41,7 +41,7 @@ def domain_picture(knl: LoopKernel, *, statement: str | None = None, inames: Seq
                    colour: str | None = None) -> Plot:
     """The points of a statement; see :meth:`loopkit.LoopKernel.plot`."""
     with bounded(f"drawing kernel '{knl.name}'"):
-        s = knl.instructions[0] if statement is None else knl.statement(statement)
+        s = knl.statement(str(knl.instructions[0].id) if statement is None else statement)
         grid = grid_of(knl, knl.statement_by_id[s.id], inames, parameters or {}, fixed or {})
         return grid_plot(grid, colouring(grid, colour))
 

@@ -27,12 +27,13 @@ from loopkit.show.words import counted
 
 #: The style of each verdict on a step, a check or a finding.
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
-                                       "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
+                                       "unsafe": "bad", "defined": "warning", "undecided": "warning", "refuted": "bad"}
 
 #: The meaning of the verdict on a step.
 _VERDICTS = {"proven": "no dependence between instances is broken", "structural": "the step reorders nothing",
              "assumed": "the step may break dependences, and assume= gives the reason why this is right",
-             "unsafe": "the step may break dependences, and unsafe=True allowed it without a reason"}
+             "unsafe": "the step may break dependences, and unsafe=True allowed it without a reason",
+             "defined": "the step defines another program, and later steps are proven for that one"}
 
 #: The meaning of the tags of axes.
 _AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
@@ -86,7 +87,7 @@ def kernel_document(knl: LoopKernel) -> Document:
     with bounded(f"showing kernel '{knl.name}'"):
         found, lowered = kernel_sections(knl), if_lowered(knl)
         shown = {title: section(own, found[title], is_code=title == "STATEMENTS") for title, own in _TITLES.items()}
-        tags = section("Tags", [", ".join(found["TAGS"]), _AXES] if found["TAGS"] else ())
+        tags = section("Tags", [", ".join(found["TAGS"]), *([_AXES] if knl.tags else [])] if found["TAGS"] else ())
         options = section("Options", filter(None, [knl.options.headline]))
         temporaries = shown["TEMPORARIES"] if isinstance(lowered, LoopkitError) else ()
         return Document(f"KERNEL {knl.name}", (

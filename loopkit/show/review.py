@@ -9,8 +9,9 @@ from pathlib import Path
 
 from loopkit.errors import CompilerError, DeviceError, PreconditionError, ReplayError, require_known
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.history import HistoryStep, shown
+from loopkit.kernel.history import HistoryStep
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.literals import shown
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.runtime.compiled import compile as compiled_kernel

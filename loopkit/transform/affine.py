@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
 
@@ -11,6 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_span
 from loopkit.analysis.witnesses import parameters_of
@@ -42,7 +43,7 @@ Equation = str | tuple[str | Expression, str | Expression]
 
 @transform
 def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
-         within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+         within: Within = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Skew the loop over *iname*: add multiples of the inames of outer loops to *iname*.
 
     In iteration ``t`` of the outer loop, *iname* then counts from ``t`` instead of 0. The iterations keep their order.
@@ -88,7 +89,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
 
 
 @transform
-def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collection[str] | None = None,
+def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: Within = None,
           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Add *by* to *iname*: its loop counts from another start and runs the same iterations.
 
@@ -125,7 +126,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
 
 
 @transform
-def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | None = None,
+def reverse(kernel: LoopKernel, iname: str, *, within: Within = None,
             assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run the loops over *iname* from their last iteration to their first.
 
@@ -154,7 +155,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
 
 @transform
 def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_inames: str | Iterable[str],
-                      equations: str | Sequence[Equation], *, within: str | Collection[str] | None = None,
+                      equations: str | Sequence[Equation], *, within: Within = None,
                       assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Replace *old_inames* by *new_inames*, related by *equations*.
 
@@ -196,7 +197,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                          unsafe=unsafe)
 
 
-def _chosen(kernel: LoopKernel, inames: Sequence[str], within: str | Collection[str] | None, what: str
+def _chosen(kernel: LoopKernel, inames: Sequence[str], within: Within, what: str
             ) -> tuple[frozenset[str], list[Statement]]:
     """The statements that *within* selects, and those of them with *inames*; *what* names the refused operation."""
     for x in inames:

@@ -1,7 +1,7 @@
 """buffer_array: a staging buffer for a part of an array, copied in before its users and copied out after them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 
@@ -21,6 +21,7 @@ from loopkit.analysis.dependences import (
     relations_of,
     with_assumed,
 )
+from loopkit.analysis.match import Within
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -46,7 +47,7 @@ from loopkit.transform.step import matching_statements, new_id, require_no_rule,
 @transform
 def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[str],
                  init_expression: str | None = None, store_expression: str | None = None, *,
-                 within: str | Collection[str] | None = None, default_tag: str | InameTag | None = "l.auto",
+                 within: Within = None, default_tag: str | InameTag | None = "l.auto",
                  temporary_name: str | None = None, temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, init_insn_id: str | None = None, store_insn_id: str | None = None,
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
@@ -282,7 +283,7 @@ class Buffer(StagingBuffer):
                         yield Dependence(kind, self.name, source, sink, relation, exact=a.exact)
 
 
-def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
+def _users_of(kernel: LoopKernel, step: str, name: str, within: Within, is_special: bool
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation of atomic updates; *is_special*: more than elements is requested."""
     chosen = matching_statements(kernel, within)

@@ -1,7 +1,7 @@
 """Transformations of arguments, temporaries, dtypes, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
+from loopkit.analysis.match import Within
 from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
@@ -71,7 +72,7 @@ def as_dtype(value: npt.DTypeLike, owner: str) -> np.dtype:
 
 
 @transform
-def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
+def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: Within = None
                   ) -> LoopKernel:
     """Compute reductions in *dtype*: each operand loaded from a narrower real dtype is converted first.
 
@@ -174,6 +175,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
         statements=with_domains((substituted(s, values) for s in kernel.statements),
                                 lambda d: d.named(rename_param(d.set, old_name, new_name))),
         assumptions=rename_param(kernel.assumptions, old_name, new_name),
+        declared_domains=tuple(d.named(rename_param(d.set, old_name, new_name)) for d in kernel.declared_domains),
         substitutions=substituted_rules(kernel.substitutions, values))
 
 

@@ -35,6 +35,7 @@ from loopkit.analysis.dependences import (
     with_assumed,
 )
 from loopkit.analysis.legality import proven
+from loopkit.analysis.match import Within
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest
@@ -60,7 +61,7 @@ _EXACT = 128
 
 @transform
 def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float = 0,
-               within: str | Collection[str] | None = None) -> LoopKernel:
+               within: Within = None) -> LoopKernel:
     """Pad the domain of statements that write temporaries: round it up to full tiles along the inames of *lengths*.
 
     A partial tile then has the text of a full tile: only loads and the final stores have guards. Such guards cost a
@@ -120,7 +121,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     return proven(result)
 
 
-def _to_pad(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collection[str] | None) -> list[Statement]:
+def _to_pad(kernel: LoopKernel, sizes: Mapping[str, int], within: Within) -> list[Statement]:
     named = {s.id for s in kernel.statements if s.written in kernel.temporaries} if within is None \
         else matching_statements(kernel, within)
     chosen = [s for s in kernel.statements if s.id in named and not sizes.keys().isdisjoint(s.inames)]

@@ -63,6 +63,7 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
         kernel, lambda found, _: (replace(d, relation=fix_params(d.relation, sizes)) for d in found),
         statements=with_domains((substituted(types.kept(s), values) for s in kernel.statements),
                                 lambda domain: domain.named(fix_params(domain.set, sizes))), assumptions=assumptions,
+        declared_domains=tuple(d.named(fix_params(d.set, sizes)) for d in kernel.declared_domains),
         arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values))
     return _with_conditions_in_domains(plain)

@@ -15,8 +15,8 @@ from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, UndecidedError, Witness
 from loopkit.expr.mappers import children, subexpressions, update_of, variables
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.history import call_text
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.literals import call_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.affine import shift, skew
 from loopkit.transform.data import set_temporary_address_space

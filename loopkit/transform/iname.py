@@ -1,7 +1,7 @@
 """Transformations of single inames: split, chunk, join, rename, duplicate, remove."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import pymbolic.primitives as p
@@ -9,6 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
@@ -49,7 +50,7 @@ from loopkit.transform.tags import tagged
 def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
                 inner_tag: str | InameTag | None = None,
-                within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                within: Within = None, assume: str | None = None, unsafe: bool = False
                 ) -> LoopKernel:
     """Split *split_iname* into an outer iname and an inner one of length *inner_length*.
 
@@ -80,7 +81,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
 
 @transform
 def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int | None], *,
-                 tags: Mapping[str, str | InameTag] | None = None, within: str | Collection[str] | None = None,
+                 tags: Mapping[str, str | InameTag] | None = None, within: Within = None,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split *split_iname* into several inames at once, for example blocks, warps, lanes and elements of a thread.
 
@@ -132,7 +133,7 @@ def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str,
 def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
                 inner_tag: str | InameTag | None = None, do_tagged_check: bool = True,
-                within: str | Collection[str] | None = None, *, assume: str | None = None, unsafe: bool = False
+                within: Within = None, *, assume: str | None = None, unsafe: bool = False
                 ) -> LoopKernel:
     """Split *split_iname* into *num_chunks* consecutive chunks of nearly equal length.
 
@@ -201,7 +202,7 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
 
 @transform
 def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
-                tag: str | InameTag | None = None, within: str | Collection[str] | None = None,
+                tag: str | InameTag | None = None, within: Within = None,
                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Join perfectly nested *inames* (outermost first) into one iname that runs through all their points.
 
@@ -244,7 +245,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
 
 @transform
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
-                 within: str | Collection[str] | None = None) -> LoopKernel:
+                 within: Within = None) -> LoopKernel:
     """Rename *old_iname* to *new_iname*, in all loops or in the loops around the statements of *within*.
 
     :raises UnknownNameError: there is no such iname.
@@ -257,8 +258,9 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
     require_iname(kernel, old_iname)
     require_fresh(kernel, new_iname)
     result = renamed(kernel, old_iname, new_iname, matching_statements(kernel, within))
-    tag = kernel.tags.get(old_iname)
-    return annotated(result, tags={**result.tags, new_iname: tag}) if tag is not None else result
+    tags, users = kernel.tags, kernel.user_tags
+    return annotated(result, tags={**result.tags, **({new_iname: tags[old_iname]} if old_iname in tags else {})},
+                     user_tags={**users, **({new_iname: users[old_iname]} if old_iname in users else {})})
 
 
 def renamed(kernel: LoopKernel, old: str, new: str, within: frozenset[str]) -> LoopKernel:
@@ -267,7 +269,7 @@ def renamed(kernel: LoopKernel, old: str, new: str, within: frozenset[str]) -> L
 
 
 @transform
-def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: str | Collection[str] | None,
+def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: Within,
                      new_inames: str | Sequence[str | None] | None = None, suffix: str | None = None,
                      tags: Mapping[str, str | InameTag] | None = None, *, assume: str | None = None,
                      unsafe: bool = False) -> LoopKernel:

@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from loopkit.analysis.constructors import annotated, reordered
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
@@ -194,7 +195,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
 
 @transform
 def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
-               within: str | Collection[str] | None = None, assume: str | None = None,
+               within: Within = None, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
     """Fuse the adjacent loops over *inames* into one loop.
 
@@ -252,7 +253,9 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
     step = f"fuse_loops({', '.join(names)})"
     result = require_shared_inames(reindex_each(kernel, steps, tree), step)
-    result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
+    users = frozenset().union(*(kernel.user_tags.get(x, ()) for x in (*names, new)))
+    result = annotated(result, tags=result.tags if tag is None else {**result.tags, new: tag},
+                       user_tags={**kernel.user_tags, new: users} if users else kernel.user_tags)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
@@ -295,7 +298,7 @@ def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str
 
 @transform
 def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: str | None = None,
-                   inner_iname: str | None = None, within: str | Collection[str] | None = None,
+                   inner_iname: str | None = None, within: Within = None,
                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run *factor* iterations of *iname* at a time in the innermost loops, unrolled.
 

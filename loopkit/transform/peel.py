@@ -1,7 +1,7 @@
 """peel: makes separate loops of the first and the last iterations of a loop."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, product
@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import analysis_domain, data_params, origin
 from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
@@ -26,7 +27,7 @@ from loopkit.transform.step import matching_statements, require_owners, require_
 
 @transform
 def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
-         within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+         within: Within = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split off the first and the last iterations of the loops over *iname* into loops of their own.
 
     If *iname* runs from ``low`` to ``high`` in a loop, the first part has the iterations up to ``low + first - 1``, and

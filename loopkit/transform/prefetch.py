@@ -1,7 +1,7 @@
 """add_prefetch and precompute: copy array elements, or the values of substitution rules, into a temporary."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -12,6 +12,7 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, u
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, joined, moved_dependences
+from loopkit.analysis.match import Within
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
@@ -41,7 +42,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
-                 prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
+                 prefetch_insn_id: str | None = None, within: Within = None,
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
@@ -136,7 +137,7 @@ def _of_present_inames(kernel: LoopKernel, expr: Expression) -> Expression:
     return expr
 
 
-def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within: str | Collection[str] | None
+def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within: Within
                           ) -> Iterator[str]:
     """The inames in those subscripts of the chosen accesses for which *text* has a colon, except those of the grid.
 
@@ -165,7 +166,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
-               within: str | Collection[str] | None = None, allow_reordering: bool = False,
+               within: Within = None, allow_reordering: bool = False,
                allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
                unsafe: bool = False
                ) -> LoopKernel:
@@ -226,7 +227,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
-def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
+def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within) -> Expression:
     """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
     typed = partial(type_of, lookup=partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
@@ -253,7 +254,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     return index
 
 
-def _uses_in_subscripts(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
+def _uses_in_subscripts(kernel: LoopKernel, rule: SubstitutionRule, within: Within, typed: Typed
                         ) -> Iterator[bool]:
     """For each use of *rule* in the statements, whether it is a part of a subscript."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
@@ -274,7 +275,7 @@ _Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
 
 
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
-            within: str | Collection[str] | None) -> LoopKernel:
+            within: Within) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)

@@ -125,7 +125,8 @@ def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
     kernel = without_rules(kernel, rules_using(kernel, expanded) | expanded)
     result = _moved(kernel, steps, tree)
     return rewritten(result, substitutions=substituted_rules(kernel.substitutions, values),
-                     tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+                     tags={x: t for x, t in kernel.tags.items() if x in result.inames},
+                     declared_domains=tuple(d for d in kernel.declared_domains if old.isdisjoint(d.inames)))
 
 
 def require_shared_inames(kernel: LoopKernel, step: str) -> LoopKernel:

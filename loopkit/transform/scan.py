@@ -1,7 +1,7 @@
 """Scans (prefix sums): reductions whose upper bound moves with an iname, computed along it or by blocks."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +13,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
 from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import require_legal, violations
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
@@ -36,7 +37,7 @@ from loopkit.transform.tags import tagged
 
 @transform
 def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = None, *,
-                 within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                 within: Within = None, assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
     """Compute the reductions over *scan_iname* as scans (prefix sums): each result from the previous one.
 

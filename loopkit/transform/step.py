@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.match import matching
+from loopkit.analysis.match import Within, matching
 from loopkit.analysis.order import moves
 from loopkit.errors import (
     IllegalTransformError,
@@ -35,12 +35,25 @@ from loopkit.shown import ENTRY_POINTS
 P = ParamSpec("P")
 
 
-def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
-              ) -> Callable[Concatenate[LoopKernel, P], LoopKernel]:
+#: A function from a kernel and other arguments to a kernel.
+KernelFunction = Callable[Concatenate[LoopKernel, P], LoopKernel]
+
+
+def transform(function: KernelFunction[P]) -> KernelFunction[P]:
     """Record a transformation in the kernel's history, with its arguments and its time.
 
     A transformation composed of others is one step: the history does not list the inner steps.
     """
+    return _recorded(function, _verdict, lambda before, after: tuple(_effects(before, after)))
+
+
+def definition(function: KernelFunction[P]) -> KernelFunction[P]:
+    """Record a step that defines another kernel. Its verdict is ``"defined"``: there is nothing to prove."""
+    return _recorded(function, lambda before, after: "defined", lambda before, after: ())
+
+
+def _recorded(function: KernelFunction[P], verdict: Callable[[LoopKernel, LoopKernel], str],
+              effects: Callable[[LoopKernel, LoopKernel], tuple[str, ...]]) -> KernelFunction[P]:
     @functools.wraps(function)
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         start = time.perf_counter()
@@ -54,8 +67,8 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
             refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
                                       lambda other: function(other, *given, **named), refusal))
             raise
-        record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
-                             time.perf_counter() - start, lambda: tuple(_effects(kernel, result)))
+        record = HistoryStep(function.__name__, given, tuple(named.items()), verdict(kernel, result),
+                             time.perf_counter() - start, lambda: effects(kernel, result))
         return result.with_history(kernel.history.then(record),
                                    still_given(result.tree, result.tags, result.given_pairs))
     TRANSFORMATIONS[function.__name__] = step
@@ -252,7 +265,7 @@ def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     return annotated(kernel, given_pairs=new.union(pair for pair in kernel.given_pairs if pair[::-1] not in new))
 
 
-def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
+def matching_statements(kernel: LoopKernel, within: Within) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
     :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement.

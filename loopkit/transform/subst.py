@@ -9,6 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules, reached
 from loopkit.analysis.constructors import rewritten
+from loopkit.analysis.match import Within
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import arguments_of, called, has_reduction, map_children, variables
 from loopkit.expr.nodes import REDUCTIONS
@@ -22,7 +23,7 @@ from loopkit.transform.step import known_list, matching_statements, require_fres
 
 @transform
 def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters: str | Iterable[str] = (), *,
-                  within: str | Collection[str] | None = None) -> LoopKernel:
+                  within: Within = None) -> LoopKernel:
     """Replace every subexpression that matches *template* by a use of the new substitution rule *subst_name*.
 
     :arg template: an expression in the kernel language. If it holds a reduction, the rule is a name for it: the kernel
@@ -70,7 +71,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
 
 @transform
 def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
-                 within: str | Collection[str] | None = None) -> LoopKernel:
+                 within: Within = None) -> LoopKernel:
     """Replace the uses of substitution rules by the bodies of the rules, and drop rules without further uses.
 
     :arg subst_names: the names of the rules; default: all.
@@ -97,7 +98,7 @@ def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
     return frozenset(rule for rule, own in free.items() if not own.isdisjoint(using))
 
 
-def without_rules(kernel: LoopKernel, names: Collection[str], within: str | Collection[str] | None = None
+def without_rules(kernel: LoopKernel, names: Collection[str], within: Within = None
                   ) -> LoopKernel:
     """*kernel* with the substitution rules *names* expanded in place; those without further uses are removed."""
     chosen = matching_statements(kernel, within)

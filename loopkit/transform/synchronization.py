@@ -10,6 +10,7 @@ from loopkit.analysis.between_blocks import require_one_write
 from loopkit.analysis.constructors import annotated, reference_pairs, with_dependences
 from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.match import Within
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.values_preserved import wrong_values
 from loopkit.errors import PreconditionError
@@ -24,7 +25,7 @@ from loopkit.transform.step import known_list, matching_statements, transform
 
 
 @transform
-def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None, *, assume: str | None = None,
+def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None = None,
                 unsafe: bool = False) -> LoopKernel:
     """Execute updates ``a[f] = a[f] + e`` as atomic read-modify-write operations, as the option ``{atomic}`` does.
 
@@ -59,7 +60,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
 
-def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[str, Statement]:
+def _atomic(kernel: LoopKernel, within: Within) -> dict[str, Statement]:
     """The updates to make atomic, as they are then."""
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make

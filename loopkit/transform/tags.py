@@ -1,7 +1,9 @@
-"""tag_inames: selects how the instances along an iname are executed."""
+"""Tags: tag_inames selects how the instances along an iname are executed; user tags have no meaning here."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pytools.tag import Tag
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
@@ -9,11 +11,23 @@ from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import GroupTag, IlpTag, InameTag, LocalTag, MmaTag, UnrollTag, VecTag
+from loopkit.kernel.tags import (
+    GivenTags,
+    GroupTag,
+    IlpTag,
+    InameTag,
+    LocalTag,
+    MmaTag,
+    UnrollTag,
+    VecTag,
+    user_tags,
+)
 from loopkit.language.names import name_list
 from loopkit.transform.step import as_tag, iname_list, require_iname, transform
 
-TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
+#: A tag of an iname, or several of them.
+AnyTag = str | InameTag | Tag | Iterable[str | InameTag | Tag]
+TagMap = Mapping[str, AnyTag] | Iterable[tuple[str, AnyTag]] | str
 
 
 @transform
@@ -26,8 +40,13 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     ``ilp.seq`` run all instances of a statement before the next statement. ``vec`` also uses vector loads and stores.
     ``for`` keeps a sequential loop. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
 
-    :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``.
-        A pattern with ``*``, ``?`` or ``[...]`` stands for all inames that match it and are not named.
+    A user tag, an instance of a class derived from ``pytools.tag.Tag``, is recorded beside other tags of its iname. It
+    has no effect. :meth:`LoopKernel.iname_tags` gives it, :func:`rename_iname` keeps it, and the parts of a split
+    iname do not inherit it.
+
+    :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``;
+        a list of tags gives an iname several tags. A pattern with ``*``, ``?`` or ``[...]`` stands for all inames that
+        match it and are not named.
     :arg force: replace existing tags.
     :raises UnknownNameError: the kernel has no such iname.
     :raises PreconditionError: a tag is unknown, an iname has another tag, or a tag needs a constant extent and the
@@ -40,23 +59,48 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
     {'i': LocalTag(axis=0)}
     """
-    return tagged(kernel, _tags_by_iname(kernel, iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
+    tags, users = _tags_by_iname(kernel, iname_to_tag)
+    for x, own in users.items():
+        known = user_tags((*own, *kernel.user_tags.get(x, ())), f"'{x}'")
+        kernel = annotated(kernel, user_tags={**kernel.user_tags, x: known})
+    return tagged(kernel, tags, "tag_inames", force=force, assume=assume, unsafe=unsafe)
 
 
 @transform
-def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | None = None, unsafe: bool = False
-                 ) -> LoopKernel:
+def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], tag_type: type | None = None, *,
+                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Remove the tags of *inames*: their loops become plain loops in the same place.
 
+    :arg tag_type: remove only tags of this class, also user tags; default: the tags of execution.
     :raises UnknownNameError: a name is not an iname.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]")
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
     {}
     """
-    names = iname_list(kernel, inames)
-    result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
+    names, wanted = iname_list(kernel, inames), InameTag if tag_type is None else tag_type
+    result = annotated(
+        kernel, tags={x: t for x, t in kernel.tags.items() if x not in names or not isinstance(t, wanted)},
+        user_tags={x: frozenset(t for t in own if x not in names or not isinstance(t, wanted))
+                   for x, own in kernel.user_tags.items()})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
+
+
+@transform
+def tag_kernel(kernel: LoopKernel, tags: GivenTags) -> LoopKernel:
+    """Give the kernel user tags of its own, which :meth:`LoopKernel.tags_of_type` gives.
+
+    >>> from pytools.tag import Tag
+    >>> class Fused(Tag):
+    ...     "Made from several kernels."
+    >>> knl = lk.tag_kernel(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), Fused())
+    >>> len(knl.tags_of_type(Fused))
+    1
+
+    :raises PreconditionError: one is not a tag, or two are of one class of which an object has at most one.
+    """
+    own = f"kernel '{kernel.name}'"
+    return annotated(kernel, kernel_tags=user_tags((*user_tags(tags, own), *kernel.kernel_tags), own))
 
 
 @transform
@@ -94,21 +138,31 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: 
                          assume=assume, unsafe=unsafe)
 
 
-def _tags_by_iname(kernel: LoopKernel, tags: TagMap) -> dict[str, str | InameTag]:
-    """The tag of each iname; a name goes before a pattern that matches it."""
-    given = dict(_tag_pairs(tags) if isinstance(tags, str) else tags)
-    by_pattern = {x: tag for name, tag in given.items() for x in iname_list(kernel, [name])}
-    return {x: given.get(x, tag) for x, tag in by_pattern.items()}
+def _tags_by_iname(kernel: LoopKernel, tags: TagMap) -> tuple[dict[str, str | InameTag], dict[str, list[Tag]]]:
+    """The tags of execution, and the user tags, by iname; a name goes before a pattern that matches it."""
+    own, users = dict[str, str | InameTag](), dict[str, list[Tag]]()
+    pairs = _tag_pairs(tags) if isinstance(tags, str) else list(tags.items() if isinstance(tags, Mapping) else tags)
+    named = {name for name, _ in pairs}
+    for name, given in pairs:
+        for x in iname_list(kernel, [name]):
+            if x != name and x in named:
+                continue
+            for tag in (given,) if isinstance(given, str | InameTag | Tag) else given:
+                if isinstance(tag, Tag):
+                    users.setdefault(x, []).append(tag)
+                else:
+                    own[x] = tag
+    return own, users
 
 
-def _tag_pairs(tags: str) -> dict[str, str]:
+def _tag_pairs(tags: str) -> list[tuple[str, AnyTag]]:
     items = name_list(tags)
     for item in items:
         if ":" not in item:
             following = next((x.partition(":")[2].strip() for x in items[items.index(item):] if ":" in x), "g.0")
             raise PreconditionError(f"'{item}' has no tag in '{tags}'.", subject=item,
                                     hint=f"each iname has its own tag: '{item}:{following}'")
-    return {iname.strip(): tag.strip() for iname, _, tag in (item.partition(":") for item in items)}
+    return [(iname.strip(), tag.strip()) for iname, _, tag in (item.partition(":") for item in items)]
 
 
 def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequence[str]) -> None:

@@ -79,6 +79,8 @@ def call_refused(name: str, given: Mapping[str, object]) -> bool:
 def wrong(given: Mapping[str, object], parameter: inspect.Parameter) -> Iterator[tuple[object, dict[str, object]]]:
     """Each wrong value, and *given* with it."""
     for value in WRONG:
+        if isinstance(value, type) and "Callable" in str(parameter.annotation):
+            continue                                                # a class is a function
         yield value, {**given, parameter.name: dict.fromkeys(given.get(parameter.name, {"nosuch": 0}), value)
                       if parameter.kind is parameter.VAR_KEYWORD else value}
 
@@ -183,10 +185,12 @@ def test_fits(value: object, kind: Any, expected: bool) -> None:
      "tile: tile_sizes= must be a mapping of texts to integers, not ['i'].",
      'for example lk.tile(knl, {"i": 32, "j": 32})'),
     (lambda: lk.reverse(twice(), "i", within=3),                                           # type: ignore[arg-type]
-     "reverse: within= must be a text, a list of texts or None, not 3.", "the default is within=None"),
+     "reverse: within= must be a text, a user tag, a class, a list of texts, user tags or classes or None, not 3.",
+     "the default is within=None"),
     (lambda: lk.tag_inames(twice(), ["i:l.0"]),                                            # type: ignore[list-item]
-     "tag_inames: iname_to_tag= must be a mapping of texts to texts or InameTag objects, a list of tuples (a text, a "
-     "text or an InameTag) or a text, not ['i:l.0'].", None),
+     "tag_inames: iname_to_tag= must be a mapping of texts to texts, InameTag objects, user tags or lists of texts, "
+     "InameTag objects or user tags, a list of tuples (a text, a text, an InameTag, a user tag or a list of texts, "
+     "InameTag objects or user tags) or a text, not ['i:l.0'].", None),
     (lambda: lk.library.copy(threads="256"),                                               # type: ignore[arg-type]
      "copy: threads= must be an integer or None, not '256'.", "the default is threads=None")])
 def test_messages(call: Callable[[], object], message: str, hint: str | None) -> None:

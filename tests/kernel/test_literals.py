@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import loopkit as lk
 from loopkit.ast.nodes import Completion
-from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.history import call_text, literal, shown
+from loopkit.kernel.literals import call_text, literal, shown
 from loopkit.kernel.tags import GroupTag, IlpTag
 
 NAMES = {"np": np, "lk": lk, "p": p, "isl": isl}
@@ -37,6 +36,8 @@ def again(value: object) -> Any:
     lk.ValueArg("s", np.dtype("float32")), lk.TemporaryVariable("t", shape=(), address_space=lk.AddressSpace.PRIVATE),
     lk.ReductionOperation("f", "if(b > a, b, a)", neutral=-9, reorderable=True),
     lk.Options(full_tiles=False, min_blocks=2), lk.SubstitutionRule("f", ("x",), 2*p.Variable("x")),
+    lk.TypeCast("int32", 3), lk.Reduction("sum", ("k",), p.Variable("k")), lk.Assignment("y[i]", "2*x[i]", id="twice"),
+    lk.Assignment(p.Variable("t"), 2, within_inames={"i"}, temp_var_type="auto", predicates=["n > 3"]),
     p.Comparison(p.Variable("n"), "<", 3), p.Min((p.Variable("n"), 4)), p.Variable("a")[p.Variable("i"), 1] // 2,
 ], ids=repr)
 def test_the_text_makes_the_value_again(value: object) -> None:
@@ -83,14 +84,14 @@ def nested() -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("value", [
-    Completion.FLAG, TypeCast("int32", 3),
+    Completion.FLAG,
     Innocent(), nested(), os.getcwd, [1, (nested(),)], {"a": Innocent()}, Innocent, np.ones(2), np.dtype([("a", "i4")]),
     np.dtype(">f4"), np.datetime64("2020-01-01"), b"bytes", iter([1]), lk.GlobalArg("x", shape=(Innocent(),)),  # type: ignore[arg-type]
     lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1")], ids=lambda value: type(value).__name__)
 def test_what_is_no_value_is_refused(value: object) -> None:
     with pytest.raises(lk.PreconditionError, match="cannot be written as Python text"):
         literal(value)
-    assert shown(value).startswith("<")
+    assert "<" in shown(value)
 
 
 def test_names_that_python_does_not_take_as_keywords() -> None:

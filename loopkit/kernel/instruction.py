@@ -1,0 +1,140 @@
+"""Instructions as objects: ``make_kernel`` reads them, and a kernel gives its own ones back."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
+
+import numpy.typing as npt
+from pymbolic.typing import Expression
+from pytools.tag import Tag
+
+from loopkit.ast.nodes import Instruction
+from loopkit.expr.mappers import array_of
+from loopkit.expr.nodes import to_text
+from loopkit.kernel.tags import in_order
+from loopkit.kernel.tree import LoopPlace
+from loopkit.poly.sets import InstanceSet
+from loopkit.shown import Declared
+
+
+@dataclass(frozen=True, repr=False)
+class StatementPlace(Declared):
+    """The instances of a statement of a kernel, and the loops around it.
+
+    :ivar domain: the instance set.
+    :ivar loops: the loops, outermost first; adjacent statements with the same loops share them.
+    """
+
+    domain: InstanceSet
+    loops: tuple[LoopPlace, ...]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class InstructionBase(Declared):
+    """The fields that all kinds of instructions have.
+
+    :ivar id: the name of the statement; ``None``: ``insn``, ``insn_0``, ...
+    :ivar within_inames: the inames of the statement; ``None``: those in its expressions, and those that it inherits
+        through temporaries. Loops over them nest in the order of the domains.
+    :ivar predicates: conditions, expressions or texts, all of which must hold.
+    :ivar depends_on: ids, or patterns of ids, of statements above that must run before this one.
+    :ivar no_sync_with: likewise those for which a claim holds that no barrier is needed.
+    :ivar tags: labels, and user tags.
+    :ivar place: its instances and loops, if it comes from a kernel; it holds as long as *within_inames* stay.
+    """
+
+    id: str | None = None
+    within_inames: frozenset[str] | None = None
+    predicates: tuple[Expression, ...] = ()
+    depends_on: frozenset[str] = frozenset()
+    no_sync_with: frozenset[str] = frozenset()
+    tags: frozenset[str | Tag] = frozenset()
+    place: StatementPlace | None = None
+
+    def __post_init__(self) -> None:
+        own = {name: _name_set(getattr(self, name)) for name in ("depends_on", "no_sync_with", "tags")}
+        if self.within_inames is not None:
+            own["within_inames"] = _name_set(self.within_inames)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+        several = isinstance(self.predicates, frozenset | set | list | tuple)
+        listed = self.predicates if several else (self.predicates,)
+        # a set has no order of its own
+        in_order = sorted(listed, key=str) if isinstance(listed, frozenset | set) else listed
+        object.__setattr__(self, "predicates", tuple(in_order))
+
+    def copy(self, **changes: Any) -> Self:
+        """This instruction with other fields.
+
+        >>> print(lk.Assignment("y[i]", "2*x[i]", id="twice").copy(within_inames={"i", "j"}))
+        y[i] = 2*x[i]  {id=twice, inames=i:j}
+        """
+        return replace(self, **changes)
+
+    @property
+    def placed(self) -> StatementPlace | None:
+        """Its place in a kernel, unless its inames changed since."""
+        place = self.place
+        return place if place is not None and self.within_inames == frozenset(place.domain.inames) else None
+
+    def options_text(self) -> str:
+        """The options of the text form."""
+        listed = [("inames", self.within_inames), ("dep", self.depends_on), ("nosync", self.no_sync_with),
+                  ("tags", self.tags)]
+        own = [f"id={self.id}"] if self.id is not None else []
+        own += [f"if={' and '.join(map(_text, self.predicates))}"] if self.predicates else []
+        own += [f"{name}={':'.join(in_order(value))}" for name, value in listed if value]
+        return f"  {{{', '.join(own)}}}" if own else ""
+
+
+@dataclass(frozen=True, repr=False)
+class Assignment(InstructionBase):
+    """The instruction ``assignee = expression``.
+
+    >>> from pymbolic import var
+    >>> a, x, y, i, k = map(var, ("a", "x", "y", "i", "k"))
+    >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", [
+    ...     lk.Assignment(y[i], lk.Reduction("sum", ("k",), a[i, k]*x[k]), id="row")])
+    >>> print(knl.statements_text)
+    for i
+      y[i] = sum(k, a[i, k]*x[k])  {id=row}
+    end
+
+    :ivar assignee: an element of an array, or a temporary; an expression of pymbolic, or a text.
+    :ivar expression: likewise the value.
+    :ivar temp_var_type: declares the assignee as a temporary with this dtype; ``"auto"``: the dtype follows from the
+        first write. ``None`` declares nothing.
+    :ivar instructions: ``"atomic"`` or ``"async"``, as in the text form.
+    """
+
+    assignee: Expression | str
+    expression: Expression | str
+    _: KW_ONLY
+    temp_var_type: npt.DTypeLike | None = None
+    instructions: tuple[Instruction | str, ...] = ()
+
+    @property
+    def domain(self) -> InstanceSet | None:
+        """The instance set, if the instruction comes from a kernel."""
+        return None if self.place is None else self.place.domain
+
+    @property
+    def written(self) -> str:
+        """The array or variable on the left-hand side."""
+        return self.assignee.partition("[")[0].strip() if isinstance(self.assignee, str) else array_of(self.assignee)
+
+    def __str__(self) -> str:
+        return f"{_text(self.assignee)} = {_text(self.expression)}{self.options_text()}"
+
+
+def _name_set(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
+    """``"a, b"``, ``"a:b"``, a tag, an iterable or ``None`` as a set."""
+    if given is None or isinstance(given, Tag):
+        return frozenset(() if given is None else (given,))
+    return frozenset(x.strip() for x in given.replace(":", ",").split(",")) if isinstance(given, str) \
+        else frozenset(given)
+
+
+def _text(expr: Expression | str) -> str:
+    return expr if isinstance(expr, str) else to_text(expr)
