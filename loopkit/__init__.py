@@ -5,7 +5,7 @@ import sys
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from loopkit.analysis.counts import CountGranularity, MemAccess, Op, Sync, ToCountMap
+from loopkit.analysis.counts import CountGranularity, MemAccess, Op, Synchronization, ToCountMap
 from loopkit.errors import (
     AccessWitness,
     BoundsError,
@@ -135,20 +135,21 @@ __all__ = [
     "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MemAccess",
     "MisspelledNameWarning", "NameConflictError", "Op", "Options", "Outputs", "ParseError", "PiecewiseQuasiPolynomial",
     "PreconditionError", "Reduction", "ReductionOperation", "Replay", "ReplayError", "Report", "ScalarFunction",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Sync", "TemporaryVariable", "ToCountMap",
-    "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict",
-    "VerificationError", "Witness", "add_barrier", "add_block_flags", "add_dtypes", "add_padding", "add_prefetch",
-    "affine_map_inames", "apply_schedule", "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds",
-    "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff",
-    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters",
-    "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code", "get_mem_access_map",
-    "get_op_map", "get_synchronization_map", "interchange", "join_inames", "library", "lower", "make_atomic",
-    "make_kernel", "make_two_level_scan", "map_instructions", "pad_domain", "peel", "pipeline", "precompute",
-    "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replace_instruction_ids", "replay", "reverse", "review",
-    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
-    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
-    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Synchronization", "TemporaryVariable",
+    "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError", "UnusedInameWarning",
+    "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags", "add_dtypes",
+    "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume", "buffer_array",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
+    "extract_subst", "fix_parameters", "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints",
+    "generate_code", "get_mem_access_map", "get_op_map", "get_synchronization_map", "interchange", "join_inames",
+    "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions", "pad_domain", "peel",
+    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable",
+    "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "replace_instruction_ids",
+    "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
+    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

@@ -79,11 +79,11 @@ class MemAccess(Declared):
         _read_fields(self)
 
     def __hash__(self) -> int:
-        return hash(tuple(tuple(x.items()) if isinstance(x, Mapping) else x for x in _values(self)))
+        return hash(tuple(tuple(x.items()) if isinstance(x, Mapping) else x for x in _field_values(self)))
 
 
 @dataclass(frozen=True, repr=False)
-class Sync(Declared):
+class Synchronization(Declared):
     """A kind of synchronization.
 
     :ivar kind: ``"kernel_launch"``, ``"barrier_local"`` (of a block) or ``"barrier_warp"``.
@@ -93,10 +93,10 @@ class Sync(Declared):
     kernel_name: str | None = None
 
 
-Key = Op | MemAccess | Sync
+Key = Op | MemAccess | Synchronization
 
 
-def _values(key: Key) -> Iterator[Any]:
+def _field_values(key: Key) -> Iterator[Any]:
     return (getattr(key, f.name) for f in fields(key))
 
 
@@ -117,8 +117,7 @@ def _read_fields(key: Op | MemAccess) -> None:
     for name in ("lid_strides", "gid_strides") if isinstance(key, MemAccess) else ():
         given: Mapping[int, Expression | None] | None = getattr(key, name)
         if given is not None:
-            object.__setattr__(key, name, {axis: given[axis] if given[axis] is None else _in_order(given[axis])
-                                           for axis in sorted(given)})
+            object.__setattr__(key, name, {axis: _sorted_stride(given[axis]) for axis in sorted(given)})
 
 
 def _read_dtype(given: npt.DTypeLike, what: str) -> np.dtype[Any]:
@@ -128,8 +127,10 @@ def _read_dtype(given: npt.DTypeLike, what: str) -> np.dtype[Any]:
     return dtype
 
 
-def _in_order(stride: Expression) -> Expression:
+def _sorted_stride(stride: Expression | None) -> Expression | None:
     """*stride* with its terms and factors in one order, so that ``m*16`` equals ``16*m``."""
+    if stride is None:
+        return None
     terms = []
     for term in stride.children if isinstance(stride, p.Sum) else (stride,):
         number, factors = 1, []
@@ -151,7 +152,7 @@ def _in_order(stride: Expression) -> Expression:
 class ToCountMap(Mapping[Key, PiecewiseQuasiPolynomial], Shown):
     """Numbers by the kinds of what is counted: a mapping from keys to quasi-polynomials in the sizes.
 
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] + z[i]", assumptions="n>=0")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] + z[i]", assumptions="n>=1")
     >>> accesses = lk.get_mem_access_map(lk.add_dtypes(knl, {"x,z": np.float32}))
     >>> print(accesses.group_by("direction"))
     MemAccess(direction='load'): 2*n
@@ -193,7 +194,7 @@ class ToCountMap(Mapping[Key, PiecewiseQuasiPolynomial], Shown):
         :arg kwargs: for each field a value, or several of which any may be the key's. Keys without the field are left
             out; if no key has it, a :class:`MisspelledNameWarning` names it.
         """
-        wanted = {name: _allowed(name, value) for name, value in kwargs.items()}
+        wanted = {name: _allowed_field_values(name, value) for name, value in kwargs.items()}
         known = {f.name for key in self for f in fields(key)}
         for name in wanted.keys() - known if self.counts else ():
             warnings.warn(MisspelledNameWarning(f"filter_by: no key has the field '{name}'; the fields are "
@@ -245,7 +246,7 @@ class ToCountMap(Mapping[Key, PiecewiseQuasiPolynomial], Shown):
         return self.sum().eval_with_dict(params or {})
 
 
-def _allowed(name: str, value: object) -> Collection[object]:
+def _allowed_field_values(name: str, value: object) -> Collection[object]:
     """The values of a field that *value* allows."""
     several = [value] if value is None or isinstance(value, str | Mapping | type | np.dtype) \
         or not isinstance(value, Iterable) else list(value)
@@ -255,7 +256,7 @@ def _allowed(name: str, value: object) -> Collection[object]:
 
 
 def _bytes_of(key: Key) -> int:
-    dtype = None if isinstance(key, Sync) else key.dtype
+    dtype = None if isinstance(key, Synchronization) else key.dtype
     if dtype is None:
         raise PreconditionError(f"{key!r} has no dtype, so that its bytes are unknown.", subject=repr(key),
                                 hint="group_by('dtype', ...) keeps the dtype")

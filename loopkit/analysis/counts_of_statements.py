@@ -47,7 +47,7 @@ def operations_of(expr: Expression, types: Types, *, in_subscripts: bool = True)
     """
     # of a - b only the sum counts: its second term is -1*b
     operands = [e for e in children(expr) if not (isinstance(expr, p.Product) and isinstance(e, int) and e == -1)]
-    single, chained = _named(_SINGLE_OPERATIONS, expr), _named(_CHAINED_OPERATIONS, expr)
+    single, chained = _operation_name(_SINGLE_OPERATIONS, expr), _operation_name(_CHAINED_OPERATIONS, expr)
     times = 1 if single else max(len(operands) - 1, 0) if chained else 0
     name, function = single or chained, function_of(expr)
     if function is not None:
@@ -62,7 +62,7 @@ def operations_of(expr: Expression, types: Types, *, in_subscripts: bool = True)
                 yield from operations_of(e, types, in_subscripts=in_subscripts)
 
 
-def _named(table: dict[type, str], expr: Expression) -> str | None:
+def _operation_name(table: dict[type, str], expr: Expression) -> str | None:
     # subclasses too: C's division is one of the quotients
     return next((name for node, name in table.items() if isinstance(expr, node)), None)
 

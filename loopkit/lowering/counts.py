@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from loopkit.analysis.accesses import accesses_by_array, doubt_of
-from loopkit.analysis.counts import CountGranularity, Key, Op, Sync, ToCountMap
+from loopkit.analysis.counts import CountGranularity, Key, Op, Synchronization, ToCountMap
 from loopkit.analysis.counts_of_statements import operations_in, references_of
 from loopkit.analysis.match import Within, matching
 from loopkit.ast.nodes import Scope
@@ -47,7 +47,7 @@ def get_op_map(knl: LoopKernel, count_redundant_work: bool = False, count_within
     Op(dtype=float32, name='func:exp', count_granularity='subgroup', kernel_name='rows'): m*n
     Op(dtype=float32, name='mul', count_granularity='subgroup', kernel_name='rows'): m*n
     >>> mapped = lk.split_iname(knl, "i", 128, outer_tag="g.0", inner_tag="l.0")
-    >>> lk.get_op_map(mapped).filter_by(name="mul").eval_and_sum({"n": 1000, "m": 50})
+    >>> lk.get_op_map(mapped).filter_by(name="mul", dtype=np.float32).eval_and_sum({"n": 1000, "m": 50})
     1600
 
     :arg count_redundant_work: count the copies of a statement that run along an axis without an iname of its own.
@@ -81,7 +81,7 @@ def get_mem_access_map(knl: LoopKernel, count_redundant_work: bool = False, subg
     >>> for access in counts.filter_by(direction="load"):
     ...     print(access.variable, access.lid_strides, access.gid_strides, access.count_granularity, counts[access])
     a {0: 1} {0: Variable('m')} workitem m*n
-    x {} {0: 1} subgroup 2*n*((m + 63) // 64)
+    x {} {0: 1} subgroup 2*((m + 63) // 64)*n
 
     :arg count_redundant_work, subgroup_size, within: as for :func:`~loopkit.get_op_map`.
     :raises UndecidedError: a bound or condition depends on data.
@@ -95,23 +95,23 @@ def get_mem_access_map(knl: LoopKernel, count_redundant_work: bool = False, subg
 
 @checked
 def get_synchronization_map(knl: LoopKernel, subgroup_size: SubgroupSize = None) -> ToCountMap:
-    """The number of launches of *knl*, and of barriers that a thread meets, by :class:`~loopkit.Sync`.
+    """The number of launches of *knl*, and of barriers that a thread meets, by :class:`~loopkit.Synchronization`.
 
     If blocks have different numbers of iterations, the barriers of all iterations of any block count.
 
-    >>> knl = lk.make_kernel("{[t, i]: 0<=t<m and 0<=i<128}", "<> s[i] = x[t, i]\\ny[t, i] = s[127 - i]",
-    ...                      assumptions="m>=1", name="turn")
-    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), {"i": "l.0"})
+    >>> text = "for t\\n <> s[i] = x[t, i]\\n y[t, j] = s[127 - j]\\nend"
+    >>> knl = lk.make_kernel("{[t, i, j]: 0<=t<m and 0<=i,j<128}", text, assumptions="m>=1", name="turn")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), {"i": "l.0", "j": "l.0"})
     >>> print(lk.get_synchronization_map(knl))
-    Sync(kind='barrier_local', kernel_name='turn'): 2*m - 1
-    Sync(kind='kernel_launch', kernel_name='turn'): 1
+    Synchronization(kind='barrier_local', kernel_name='turn'): 2*m - 1
+    Synchronization(kind='kernel_launch', kernel_name='turn'): 1
 
     :arg subgroup_size: not used.
     :raises UndecidedError: the bounds of a loop around a barrier or a launch depend on data.
     """
     with bounded(f"counting barriers of kernel '{knl.name}'"):
         low = lower_fully(knl, stop="barriers")
-        return ToCountMap.of((Sync(kind, knl.name), number) for launch in low.launches
+        return ToCountMap.of((Synchronization(kind, knl.name), number) for launch in low.launches
                              for kind, number in _events(low, launch))
 
 

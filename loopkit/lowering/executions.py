@@ -1,4 +1,4 @@
-"""How often the threads, warps and blocks of a lowered kernel execute each statement, and the addresses of an access."""
+"""How often threads, warps and blocks execute each statement of a lowered kernel, and the strides of its accesses."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ class Executions:
         elif bound.auto:
             axes = [axis for axis in axes if axis in GRID]
         for axis in axes if self.redundant else ():
-            domain, copies = _copied(domain, axis, launch.mapping.extents[axis], self.knl)
+            domain, copies = _with_copies(domain, axis, launch.mapping.extents[axis], self.knl)
             factor *= copies
         return factor*number_of_points(domain.set, self.knl.assumptions)
 
@@ -203,7 +203,7 @@ def _stride_along(axis: str, subscripts: Sequence[Expression], extents: Sequence
     return total
 
 
-def _copied(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
+def _with_copies(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
             ) -> tuple[InstanceSet, PiecewiseQuasiPolynomial]:
     """*domain* with a further dimension along an axis of this *extent*; or a factor, if the extent is not affine."""
     wider = domain.onto((*domain.inames, axis))
@@ -215,8 +215,8 @@ def _copied(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
             empty = InstanceSet.universe(())
             factor = whole(1)
             for part in extent.children:
-                own, copies = _copied(empty, axis, part, knl)
+                own, copies = _with_copies(empty, axis, part, knl)
                 factor *= copies*number_of_points(own.set, knl.assumptions)
             return domain, factor
-    raise UndecidedError(f"The number of blocks along '{axis}' is unknown.", f"its extent {to_text(extent)} is not affine",
-                         hint="count_redundant_work=False")
+    raise UndecidedError(f"The number of blocks along '{axis}' is unknown.",
+                         f"its extent {to_text(extent)} is not affine", hint="count_redundant_work=False")

@@ -144,13 +144,13 @@ def _without_splits(points: InstanceSet) -> InstanceSet:
         if low is None or high is None or low == high:
             continue
         for outer in points.inames:
-            joined = None if outer == inner else _joined(points, outer, inner, (low, high - low + 1))
+            joined = None if outer == inner else _tiles_joined(points, outer, inner, (low, high - low + 1))
             if joined is not None:
                 return _without_splits(joined)
     return points
 
 
-def _joined(points: InstanceSet, outer: str, inner: str, span: tuple[int, int]) -> InstanceSet | None:
+def _tiles_joined(points: InstanceSet, outer: str, inner: str, span: tuple[int, int]) -> InstanceSet | None:
     """*points* with ``length*outer + inner`` in the place of both, if that needs no unknowns; the map is one-to-one."""
     low, length = span
     if not any(_has_both(c, points.inames.index(outer), points.inames.index(inner), length)

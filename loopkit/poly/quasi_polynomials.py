@@ -122,12 +122,12 @@ def polynomial_of(expr: Expression) -> Polynomial:
         case p.Product(children=children):
             return reduce(Polynomial.__mul__, map(polynomial_of, children))
         case p.FloorDiv(numerator=above, denominator=int() as below):
-            return _quotient(polynomial_of(above), below)
+            return _floored(polynomial_of(above), below)
         case _:
             return single(expr)
 
 
-def _quotient(above: Polynomial, below: int) -> Polynomial:
+def _floored(above: Polynomial, below: int) -> Polynomial:
     """``floor(above/below)`` of a linear form: multiples of *below* stand outside, and common factors are removed."""
     outside, rest, offset = constant(0), dict[Expression, int](), 0
     for monomial, factor in above.terms.items():
@@ -159,7 +159,7 @@ def substituted(polynomial: Polynomial, name: str, value: Polynomial) -> Polynom
             case p.Product(children=children):
                 return reduce(Polynomial.__mul__, map(replaced, children))
             case p.FloorDiv(numerator=above, denominator=int() as below):
-                return _quotient(replaced(above), below)
+                return _floored(replaced(above), below)
             case _:
                 return polynomial_of(expr)
     total = constant(0)
@@ -261,7 +261,7 @@ def whole(value: PiecewiseQuasiPolynomial | int) -> PiecewiseQuasiPolynomial:
 def merged(pieces: Sequence[tuple[Set, Polynomial]]) -> Pieces:
     """*pieces* with the summands of equal sets added, as far as isl sees at a glance that they are equal."""
     result: list[tuple[Set, Polynomial]] = []
-    for where, summand in pieces:
+    for where, summand in ((where.drop_unused_params(), summand) for where, summand in pieces):
         for i, (other, known) in enumerate(result):
             if where.plain_is_equal(other):
                 result[i] = other, known + summand
