@@ -1,4 +1,4 @@
-"""What one execution of a statement does: the operations of its expressions, and the elements that it accesses."""
+"""One execution of a statement: the operations of its expressions, and the elements that it accesses."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from loopkit.expr.mappers import element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, owner
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Lowered, in_storage
 from loopkit.lowering.pipeline import placed_once
 from loopkit.lowering.types import index_types
@@ -55,7 +55,7 @@ def countable_domain(knl: LoopKernel, s: Statement) -> InstanceSet:
         reason = f"a bound is {origin(knl, data)}" if data else \
             f"its condition '{to_text(s.predicates[0])}' depends on data, or is not affine"
         raise UndecidedError(f"The number of executions of '{s.id}' is unknown.", reason,
-                             hint=f"count others: within='not id:{s.id}'")
+                             hint=f"count others: within='not id:{owner(s.id)}'")
     return analysis_domain(knl, s)
 
 

@@ -259,7 +259,7 @@ def whole(value: PiecewiseQuasiPolynomial | int) -> PiecewiseQuasiPolynomial:
 
 
 def merged(pieces: Sequence[tuple[Set, Polynomial]]) -> Pieces:
-    """*pieces* with the summands of equal sets added, as far as isl sees at a glance that they are equal."""
+    """*pieces* with the summands of sets added whose descriptions are equal."""
     result: list[tuple[Set, Polynomial]] = []
     for where, summand in ((where.drop_unused_params(), summand) for where, summand in pieces):
         for i, (other, known) in enumerate(result):
