@@ -38,7 +38,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
-from loopkit.language.make import make_kernel
+from loopkit.language.make import make_function, make_kernel
 from loopkit.lazy import LazyTable, imports_not_run
 from loopkit.shown import ENTRY_POINTS
 
@@ -124,7 +124,7 @@ __all__ = [
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel",
+    "join_inames", "library", "lower", "make_atomic", "make_function", "make_kernel", "make_two_level_scan", "pad_domain", "peel",
     "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames",
     "rename_argument", "rename_iname", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
     "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",

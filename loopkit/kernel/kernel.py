@@ -15,7 +15,7 @@ from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
-from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
+from loopkit.kernel.statement import CallRegion, Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
@@ -72,6 +72,7 @@ class KernelBody:
     :ivar tree: the reference order, as transformed so far.
     :ivar given_pairs: each two loops, the outer one first, whose order the user gave; see :attr:`given_order`.
     :ivar barriers: those that the user requested; lowering adds others.
+    :ivar calls: the calls of functions whose statements are embedded, by id; each statement names those around it.
     """
 
     statements: tuple[Statement, ...]
@@ -80,6 +81,7 @@ class KernelBody:
     tags: Mapping[str, InameTag] = field(default_factory=dict)
     given_pairs: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
+    calls: Mapping[str, CallRegion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -200,6 +202,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
                 self.barriers, tuple(self.operations.items()), tuple(self.substitutions.items()), self.options,
+                tuple(self.calls.items()),
                 self.obligations)
 
     def __eq__(self, other: object) -> bool:

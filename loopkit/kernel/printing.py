@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -19,7 +20,7 @@ from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, parts_of, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -62,7 +63,7 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
             "REDUCTIONS": [f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
                            f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values()],
             "RULES": [f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}" for r in knl.substitutions.values()],
-            "STATEMENTS": [*printer.lines(printer.shown_tree())],
+            "STATEMENTS": [*printer.in_calls([printer.shown_tree()])],
             "BARRIERS": [*map(str, knl.barriers)],
             "OBLIGATIONS": [*map(str, knl.obligations)]}
 
@@ -71,7 +72,7 @@ def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
         printer = _Printer(knl, *_folded(knl), _domains(knl)[1])
-        return "\n".join(printer.lines(printer.shown_tree()))
+        return "\n".join(printer.in_calls([printer.shown_tree()]))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
@@ -238,13 +239,35 @@ class _Printer:
                     return tree
         return rewrite(self.knl.tree, shown)
 
-    def lines(self, tree: Tree) -> Iterator[str]:
+    def in_calls(self, nodes: Iterable[Tree], around: int = 0) -> Iterator[str]:
+        """*nodes* in sequence, those of one call of a function under a comment with the call.
+
+        :arg around: the number of calls around them all.
+        """
+        for call, together in groupby(nodes, lambda node: self._call_of(node, around)):
+            if call is None:
+                for node in together:
+                    yield from self.lines(node, around)
+            else:
+                yield f"# {self.knl.calls[call].text}"
+                yield from (f"  {line}" for line in self.in_calls(together, around + 1))
+
+    def _call_of(self, node: Tree, depth: int) -> str | None:
+        """The call at *depth*, from the outside, to which all statements of *node* belong."""
+        if not self.knl.calls:
+            return None
+        found = {self.knl.statement_by_id[s].options.calls[depth:depth + 1] for s in leaves(node)}
+        (common, *others) = found or {()}
+        call = common[0] if common and not others else None
+        # the loops of the call are around it
+        return None if call is None or (isinstance(node, Loop) and node.iname in self.knl.calls[call].inames) else call
+
+    def lines(self, tree: Tree, around: int) -> Iterator[str]:
         match tree:
             case Leaf(statement):
                 yield self._statement(self.knl.statement_by_id[statement])
             case Seq(children):
-                for child in children:
-                    yield from self.lines(child)
+                yield from self.in_calls(children, around)
             case Barrier(serves):
                 yield f"... {tree.title}" + (f"  # {', '.join(serves)}" if serves else "")
             case Loop():
@@ -255,7 +278,7 @@ class _Printer:
                     body = body.body
                 tags = self.knl.tags
                 yield f"for {', '.join(f'{x} [{tags[x]}]' if x in tags else x for x in inames)}"
-                yield from (f"  {line}" for line in self.lines(body))
+                yield from (f"  {line}" for line in self.in_calls(parts_of(body), around))
                 yield "end"
 
     def _statement(self, s: Statement) -> str:

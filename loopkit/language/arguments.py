@@ -18,7 +18,7 @@ from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.language import names
 from loopkit.language.domains import Domains
 from loopkit.language.names import name_list, require_free
-from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk
+from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk, writes
 
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
@@ -150,7 +150,7 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     shapes = {name for d in declared.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
-                  {node.written: node.start for node in reversed(assignments(program.body))},
+                  dict(reversed(list(writes(program.body)))),
                   sorted({*domains.params, *shapes}.difference(temporaries)))
     found.require_roles(inames)
     return found.arguments(temporaries), {name: found.temporary(t, name in domains.params)

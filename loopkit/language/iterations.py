@@ -20,6 +20,7 @@ from loopkit.kernel.statement import Dependence
 from loopkit.language.program import (
     Assignment,
     ForBlock,
+    FunctionCall,
     IfBlock,
     Mention,
     ParsedProgram,
@@ -40,16 +41,16 @@ class ProgramPart:
     :ivar above: the conditions of the blocks around it, whose loops are around it too.
     :ivar own: its inames except inherited ones: those in its text, in its rules, in ``{inames=}`` and around it.
     :ivar reducing: the inames of its reductions.
-    :ivar subscripts: the inames in the subscripts of its assignee.
+    :ivar written: the arrays and variables that it writes, each with the inames in the subscripts.
     """
 
-    node: Assignment | IfBlock
+    node: Assignment | FunctionCall | IfBlock
     opened: frozenset[str]
     above: tuple[ProgramPart, ...]
     own: frozenset[str]
     reads: frozenset[Mention]
     reducing: frozenset[str]
-    subscripts: frozenset[str]
+    written: Mapping[str, frozenset[str]]
 
 
 def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
@@ -64,8 +65,8 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     parts = list(_parts(rules, temporaries, program.body))
     writers: dict[str, list[ProgramPart]] = {name: [] for name in temporaries}
     for part in parts:
-        if isinstance(part.node, Assignment) and part.node.written in writers:
-            writers[part.node.written].append(part)
+        for name in writers.keys() & part.written.keys():
+            writers[name].append(part)
     gained = _largest(parts, writers, frozenset(rules.domains.parents))
     for part in parts:
         if clash := gained[part] if part.opened else gained[part] & part.reducing:
@@ -102,7 +103,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
 def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> frozenset[str]:
     """The inames that *part* inherits through *read*: those of the value outside of its writers' subscripts."""
     name, reducing = read
-    each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
+    each = [_all_inames(w, gained) - w.written[name] for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
     # a reader after the end of a block gets the last value; without a block, the value is ambiguous
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
@@ -126,11 +127,21 @@ def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNo
         own = rules.domains.ancestors(listed | rules.free_inames(mentions))
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
         part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),
-                           _NONE.union(*map(bound_inames, every)),
-                           rules.free_inames(rules.mentions(node.assignee)) if isinstance(node, Assignment) else _NONE)
+                           _NONE.union(*map(bound_inames, every)), _written_by(rules, node))
         yield part
         if isinstance(node, IfBlock):
             yield from _parts(rules, temporaries, (*node.then, *node.otherwise), own, opened, (*above, part))
+
+
+def _written_by(rules: Rules, node: Assignment | FunctionCall | IfBlock) -> Mapping[str, frozenset[str]]:
+    """The arrays and variables that *node* writes, each with the inames in the subscripts."""
+    match node:
+        case Assignment():
+            return {node.written: rules.free_inames(rules.mentions(node.assignee))}
+        case FunctionCall():
+            return {r.array: rules.free_inames(rules.mentions(r.written_part)) for r in node.results}
+        case IfBlock():
+            return {}
 
 
 def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:

@@ -18,10 +18,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
+from loopkit.language.call_checks import require_calls, require_functions
+from loopkit.language.calls import CallMaker, signature_of
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
+from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules, swept_inames
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
@@ -35,7 +37,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
-                reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
+                reductions: Iterable[ReductionOperation] = (), functions: Iterable[LoopKernel] = ()) -> LoopKernel:
     """Make a kernel from text: its domains in isl's notation, and its statements in loopy's language.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -54,6 +56,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
     :arg name: the name of the kernel, and of the generated function.
     :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg functions: the kernels that statements may call; see :func:`loopkit.make_function`.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument does not exist.
     :raises NameConflictError: a name is reserved, or has two meanings.
@@ -63,6 +66,42 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :class:`loopkit.LoopkitWarning` is issued for inames that no statement uses, and for scalar arguments that are not
     declared and resemble another name.
     """
+    return _read_kernel(domains, instructions, kernel_data, name, assumptions, options, temporary_variables, reductions,
+                        functions)
+
+
+@checked
+def make_function(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
+                  kernel_data: Iterable[object] | str | None = None, *, name: str,
+                  assumptions: str | AnySet | None = None, options: Options | None = None,
+                  temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
+                  reductions: Iterable[ReductionOperation] = (), functions: Iterable[LoopKernel] = ()) -> LoopKernel:
+    """Make a kernel that other kernels call by its *name*: ``make_kernel(..., functions=[...])``.
+
+    A call passes slices of arrays and values, and its function's statements run in the place of the call. The page
+    "Functions" of the documentation describes calls.
+
+    >>> twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "y[i,:] = twice(x[i,:], 4)", functions=[twice])
+    >>> print(knl.statements_text)
+    for i
+      # y[i,:] = twice(x[i,:], 4)
+        for j
+          y[i, j] = 2*x[i, j]  {id=twice_insn}
+        end
+    end
+
+    :arg name: the name in calls. The other arguments, and the errors, are those of :func:`make_kernel`.
+    """
+    return _read_kernel(domains, instructions, kernel_data, name, assumptions, options, temporary_variables, reductions,
+                        functions)
+
+
+def _read_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
+                 kernel_data: Iterable[object] | str | None, name: str, assumptions: str | AnySet | None,
+                 options: Options | None,
+                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable],
+                 reductions: Iterable[ReductionOperation], functions: Iterable[LoopKernel]) -> LoopKernel:
     require_kernel_name(name)
     # isl's sets print in isl's notation
     texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
@@ -70,21 +109,22 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
     temporaries = tuple(
         temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
-    reductions = tuple(reductions)
+    reductions, functions = tuple(reductions), tuple(functions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporaries, reductions=reductions)
+                    temporary_variables=temporaries, reductions=reductions, functions=functions)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
+        callees = require_functions(functions)
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys())
+                                operations.keys(), {name: signature_of(f) for name, f in callees.items()})
         if not program.body:
             raise source.error(0, "The instructions contain no statement.", "a statement")
-        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
-    for suspicion in suspicions(knl, read.parents, declared):
-        warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
+        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, callees, made)
+    for suspicion in suspicions(knl, read.parents.keys() - swept_inames(program.body), declared):
+        warnings.warn(suspicion, stacklevel=4)              # the caller of the checked function
     return knl
 
 
@@ -96,7 +136,7 @@ def _copied(given: Any) -> Any:
 def _history(domains: object, instructions: object, **given: object) -> History:
     """The history of a new kernel, with the arguments that differ from their defaults."""
     changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
-               and not (k in ("temporary_variables", "reductions") and not v)]
+               and not (k in ("temporary_variables", "reductions", "functions") and not v)]
     return History((), HistoryStep("make_kernel", (domains, instructions), tuple(changed)))
 
 
@@ -110,26 +150,33 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
 
 
 def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
-              options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
+              options: Options, operations: Mapping[str, ReductionOperation], functions: Mapping[str, LoopKernel],
+              history: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules = read_rules(program, domains)
     arguments, known = resolve(program, declared, temporaries, domains)
     names = {*(a.name for a in arguments), *temporaries, *rules.known, name}
     for operation in operations:
         require_free(operation, names, "The reduction")
+    for function in functions:
+        require_free(function, {*names, *operations, *domains.parents}, "The function", called=True)
     ids = number_statements(program)
     integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind in "iu"}
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
     reductions = ReductionMaker(domains, affine_names.difference(temporaries),
                                 {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
-    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
+    calls = CallMaker(functions, frozenset(a.name for a in arguments if isinstance(a, ValueArg)))
+    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions, calls.make)
     tree = maker.make(program.body)
+    parts = calls.merged()
     kernel = LoopKernel(
-        name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
-        statements=tuple(reductions.statements), tree=tree, derived=None,
-        given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
-        operations=operations,
+        name=name, arguments=calls.typed(arguments), temporaries={t.name: t for t in (
+            *calls.typed(known.values()), *reductions.temporaries.values(), *calls.temporaries().values())},
+        statements=calls.without_call_ids(reductions.statements), tree=tree, derived=None,
+        given_pairs=given(tree, maker.blocks) | parts.given_pairs, reductions={**reductions.nodes, **parts.reductions},
+        tags=parts.tags, barriers=parts.barriers, calls=parts.calls,
+        operations=calls.operations(operations),
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
@@ -138,5 +185,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, {ids.of[node.start] for node in assignments(program.body)
                                                if node.options.inames is not None})
-    return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
+    kernel = with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
+    require_calls(kernel, calls.made)
+    return kernel

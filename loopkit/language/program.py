@@ -88,7 +88,64 @@ class IfBlock:
         return (self.condition,)
 
 
-ProgramNode = Assignment | ForBlock | IfBlock
+@dataclass(frozen=True)
+class Slice:
+    """``[i, j]: a[i, j, k]`` or ``a[k, :]``: the elements of an array that a call passes, or an element of it.
+
+    :ivar subscripts: ``()`` for a scalar.
+    :ivar axes: the names in the subscripts, one for each axis of the function's array: inames, or names that no user
+        can write.
+    :ivar extents: the extent along those axes that are not inames; ``None``: as far as the array reaches.
+    """
+
+    start: int
+    array: str
+    subscripts: tuple[Expression, ...]
+    axes: tuple[str, ...] = ()
+    extents: tuple[tuple[str, Expression | None], ...] = ()
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """The inames that it runs over, which exist only inside it."""
+        return tuple(x for x in self.axes if x not in dict(self.extents))
+
+    @property
+    def written_part(self) -> Expression:
+        """The subscripts as one expression that binds the swept inames, as a reduction does."""
+        every = (*self.subscripts, *(e for _, e in self.extents if e is not None))
+        return Reduction("slice", self.swept, p.Call(p.Variable("slice"), every))
+
+    @property
+    def read_part(self) -> Expression:
+        """The same with the array, whose elements are read."""
+        return p.Call(p.Variable("slice"), (p.Variable(self.array), self.written_part))
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """``results = function(arguments)``, for a function that is a kernel.
+
+    :ivar results: in the order of the arguments that the function writes.
+    :ivar uses: every mention of a name, swept inames left out.
+    :ivar text: the call as the user wrote it, without options.
+    """
+
+    start: int
+    function: str
+    results: tuple[Slice, ...]
+    arguments: tuple[Slice | Expression, ...]
+    options: InstructionOptions
+    uses: tuple[NameUse, ...]
+    text: str
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        condition = () if self.options.condition is None else (self.options.condition,)
+        return (*(r.written_part for r in self.results),
+                *(a.read_part if isinstance(a, Slice) else a for a in self.arguments), *condition)
+
+
+ProgramNode = Assignment | FunctionCall | ForBlock | IfBlock
 
 
 def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
@@ -104,6 +161,26 @@ def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
 def assignments(nodes: Iterable[ProgramNode]) -> list[Assignment]:
     """Every assignment in *nodes*, in textual order."""
     return [node for node in walk(nodes) if isinstance(node, Assignment)]
+
+
+def executed(nodes: Iterable[ProgramNode]) -> list[Assignment | FunctionCall]:
+    """Every assignment and every call in *nodes*, in textual order."""
+    return [node for node in walk(nodes) if isinstance(node, Assignment | FunctionCall)]
+
+
+def writes(nodes: Iterable[ProgramNode]) -> Iterator[tuple[str, int]]:
+    """The name and the place of each array or variable that *nodes* write, in textual order."""
+    for node in executed(nodes):
+        if isinstance(node, Assignment):
+            yield node.written, node.start
+        else:
+            yield from ((result.array, result.start) for result in node.results)
+
+
+def swept_inames(nodes: Iterable[ProgramNode]) -> frozenset[str]:
+    """The inames that slices in *nodes* run over."""
+    return frozenset(x for node in walk(nodes) if isinstance(node, FunctionCall)
+                     for given in (*node.results, *node.arguments) if isinstance(given, Slice) for x in given.swept)
 
 
 @dataclass(frozen=True)
@@ -128,7 +205,7 @@ class ParsedProgram:
 class Ids:
     """The ids of a program's statements, and the statements that ``dep=`` and ``nosync=`` name by them.
 
-    :ivar of: the id of the assignment at each place.
+    :ivar of: the id of the assignment or call at each place.
     :ivar places: the place of each id.
     """
 
@@ -136,7 +213,7 @@ class Ids:
     of: dict[int, str]
     places: dict[str, int]
 
-    def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def earlier(self, node: Assignment | FunctionCall | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
@@ -154,7 +231,7 @@ class Ids:
             found |= before
         return frozenset(found)
 
-    def others(self, node: Assignment | IfBlock) -> frozenset[str]:
+    def others(self, node: Assignment | FunctionCall | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
         return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)
                          if x != self.of.get(node.start))
@@ -169,8 +246,11 @@ class Ids:
 
 
 def number_statements(program: ParsedProgram) -> Ids:
-    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ...; :raises ParseError: an id is given twice."""
-    every, taken = assignments(program.body), set[str]()
+    """Give each assignment and each call an id: ``id=``, else ``insn``, ``insn_0``, ...
+
+    :raises ParseError: an id is given twice.
+    """
+    every, taken = executed(program.body), set[str]()
     for node in every:
         given = node.options.id
         if given in taken:

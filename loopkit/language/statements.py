@@ -5,7 +5,7 @@ A reduction becomes three statements: init, update, and the statement that uses 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, Rules, walk
+from loopkit.language.program import Assignment, ForBlock, FunctionCall, Ids, IfBlock, ProgramNode, Rules, walk
 from loopkit.poly.sets import InstanceSet
 
 #: A part of a sequence: loops, which neighbours may share, and what is inside them.
@@ -78,6 +78,7 @@ class StatementMaker:
     """Makes the statements of one kernel.
 
     :ivar inames: those of each part of the program, by its place.
+    :ivar call: makes the statements of a call, and their tree.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
     :ivar blocks: the inames of the loops around each ``for`` block.
     """
@@ -86,6 +87,7 @@ class StatementMaker:
     ids: Ids
     inames: Mapping[int, frozenset[str]]
     reductions: ReductionMaker
+    call: Callable[[StatementMaker, FunctionCall, Evaluation], Tree]
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -99,13 +101,16 @@ class StatementMaker:
             match node:
                 case Assignment():
                     items.append(self._assignment(node, around))
+                case FunctionCall():
+                    place = self._place(node, around)
+                    items.append((place.inames[place.opened:], self.call(self, node, place)))
                 case ForBlock():
                     items.append(self._for(node, around))
                 case IfBlock():
                     items.extend(self._if(node, around))
         return items
 
-    def _nest(self, node: Assignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
+    def _nest(self, node: Assignment | FunctionCall | IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The inames of a statement, outermost first."""
         every = self.rules.domains.ancestors(self.inames[node.start])
         return around.inames + self.rules.domains.sorted(every.difference(around.inames))
@@ -149,7 +154,7 @@ class StatementMaker:
         around = replace(around, owner=owner, inames=self._shared_loops(node, around),
                          conditions=around.conditions + affine)
         # the flag is set in each iteration, so no old value is read; it begins with the conditions around the block
-        first = self._add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
+        first = self.add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
         then = replace(around, predicates=(flag,))
         otherwise = replace(around, predicates=(*around.predicates, p.LogicalNot(flag)))
         return [first, *self._items(node.then, then), *self._items(node.otherwise, otherwise)]
@@ -165,22 +170,26 @@ class StatementMaker:
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(around, inames=own)
-        nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment)]
+        nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment | FunctionCall)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
-    def _assignment(self, node: Assignment, around: Evaluation) -> Item:
+    def _place(self, node: Assignment | FunctionCall, around: Evaluation) -> Evaluation:
         self._require_inames(node.options.inames or ())
         place = replace(around, owner=self.ids.of[node.start], inames=self._nest(node, around))
-        if node.options.condition is not None:
-            place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
+        if node.options.condition is None:
+            return place
+        return place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
+
+    def _assignment(self, node: Assignment, around: Evaluation) -> Item:
+        place = self._place(node, around)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
-        return self._add(place, assignee, expression, node)
+        return self.add(place, assignee, expression, node)
 
-    def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
-             node: Assignment | IfBlock) -> Item:
+    def add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
+            node: Assignment | FunctionCall | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.opened[place.owner] = place.inames[:place.opened]
         options = node.options
@@ -194,7 +203,7 @@ class StatementMaker:
         self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
         return place.inames[place.opened:], body
 
-    def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
+    def _require_bound_once(self, statement: Statement, node: Assignment | FunctionCall | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
         for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):

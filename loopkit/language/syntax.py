@@ -15,7 +15,7 @@ In the grammar, ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``
 quoted text is itself. Expressions and conditions are those of :mod:`loopkit.expr.parsing`. ::
 
     program    = { line }
-    line       = assignment | rule | for | if
+    line       = assignment | call | rule | for | if
     for        = "for" iname { "," iname } newline { line } "end"
     if         = "if" condition newline { line } { "elif" condition newline { line } }
                  [ "else" newline { line } ] "end"
@@ -26,6 +26,8 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" [ names ] | "tags" "=" names
                | "if" "=" condition | "atomic" | "async"
     globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
+
+:mod:`loopkit.language.slices` has the grammar of ``call``.
 """
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
+from loopkit.expr.parsing import BINARY, KnownNames
 from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
@@ -42,12 +44,14 @@ from loopkit.language import names
 from loopkit.language.program import (
     Assignment,
     ForBlock,
+    FunctionCall,
     IfBlock,
     InstructionOptions,
     ParsedProgram,
     ProgramNode,
     Rule,
 )
+from loopkit.language.slices import Signature, SliceParser
 
 #: The nodes of ``+=`` and the like.
 _UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
@@ -56,22 +60,23 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str]) -> ParsedProgram:
+                  operations: Collection[str], functions: Mapping[str, Signature]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations.
+    :arg functions: the kernels that statements may call.
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
-    parser = _StatementParser(source, tokenize(source))
+    parser = _StatementParser(source, tokenize(source), functions=functions)
     parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
     body = parser.block(None)
     return ParsedProgram(source, body, tuple(parser.rules))
 
 
 @dataclass
-class _StatementParser(ExpressionParser):
+class _StatementParser(SliceParser):
     """Parses statements; *rules* are the rules read so far, which begin at the tokens *rule_starts*."""
 
     rules: list[Rule] = field(default_factory=list)
@@ -114,6 +119,8 @@ class _StatementParser(ExpressionParser):
                 nodes.append(self._if())
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
+            elif self.text == "[" or self.function_at() is not None:
+                nodes.append(self._function_call())
             else:
                 nodes.append(self._assignment())
 
@@ -227,6 +234,19 @@ class _StatementParser(ExpressionParser):
         options = self._options() if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
         return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
+
+    def _function_call(self) -> FunctionCall:
+        start = self.at
+        self.uses = []
+        function, results, arguments = self.called()
+        text = " ".join(self.source.text[self.tokens[start].start:self.tokens[self.at].start].split())
+        options = self._options() if self.text == "{" else InstructionOptions()
+        if options.instructions:
+            raise self.error("options of a call", at=start,
+                             message=f"A call cannot be {options.instructions[0].noun}.")
+        self._line_end("'{' or the end of the line")
+        return FunctionCall(self.tokens[start].start, function, results, arguments, options, tuple(self.uses),
+                            text)
 
     def _options(self) -> InstructionOptions:
         self.at += 1
