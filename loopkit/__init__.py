@@ -38,7 +38,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
-from loopkit.language.make import make_function, make_kernel
+from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
 from loopkit.shown import ENTRY_POINTS
 
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
+    from loopkit.transform.functions import inline_callable_kernel
     from loopkit.transform.iname import (
         chunk_iname,
         duplicate_inames,
@@ -113,22 +114,23 @@ if TYPE_CHECKING:
     from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode",
-    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
-    "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report", "ScheduleError", "ShapeError",
-    "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError",
-    "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_function", "make_kernel", "make_two_level_scan", "pad_domain", "peel",
-    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
-    "tag_array_axes", "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
+    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation",
+    "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError",
+    "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options",
+    "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
+    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
+    "UndecidedError", "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError",
+    "Witness", "add_barrier", "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames",
+    "apply_schedule", "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
+    "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff",
+    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters",
+    "fuse_loops", "generate_code", "inline_callable_kernel", "interchange", "join_inames", "library", "lower",
+    "make_atomic", "make_function", "make_kernel", "make_two_level_scan", "merge", "pad_domain", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
+    "rename_iname", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
+    "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

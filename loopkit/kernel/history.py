@@ -66,6 +66,8 @@ def literal(value: object) -> str:
             return "..."
         case _ if isinstance(value, Ours):
             return _of_ours(value)
+        case _ if isinstance(own := getattr(value, "history", None), History):
+            return own.expression()
         case p.ExpressionNode():
             return _expression(value)
         case Set():
@@ -196,9 +198,12 @@ class HistoryStep(Shown):
 
     def line(self, text: Callable[[object], str] = literal) -> str:
         """The step as a line of a script; :raises PreconditionError: an argument (a function) has no text form."""
-        start = () if self.name == "make_kernel" else ("knl",)
-        call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
-        return f"knl = {call}"
+        return f"knl = {self.call('knl', text)}"
+
+    def call(self, kernel: str, text: Callable[[object], str] = literal) -> str:
+        """The call of the step on *kernel*, a text."""
+        start = () if self.name == "make_kernel" else (kernel,)
+        return call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
 
     def arguments(self) -> dict[str, object]:
         """The arguments by name."""
@@ -279,6 +284,18 @@ class History(Sequence[HistoryStep], Shown):
                                         subject=err.subject, hint=err.hint) from None
         body = "\n".join(lines)
         return "\n".join([*_imports(body), "", body])
+
+    def expression(self) -> str:
+        """The kernel as one expression, for an argument that is a kernel.
+
+        :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument has no text form.
+        """
+        if self.made is None:
+            raise PreconditionError("The kernel was not made by make_kernel, so it has no text.", subject="history")
+        text = ""
+        for step in (self.made, *self.steps):
+            text = step.call(text)
+        return text
 
     def replay(self, kernel: K) -> K:
         """Apply the steps to *kernel*; see :func:`loopkit.replay`."""

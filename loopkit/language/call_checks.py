@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 from pymbolic.typing import Expression
@@ -25,7 +26,7 @@ from loopkit.errors import (
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import subscripts_of
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import PassedArray, kind_of
 from loopkit.language.calls import MadeCall
 from loopkit.poly.affine import if_affine, subtract
@@ -105,7 +106,10 @@ def require_calls(kernel: LoopKernel, made: Sequence[MadeCall]) -> None:
                 hint="tag the loops in the caller, with assume=")
 
 
-def _accesses(call: MadeCall, name: str) -> Iterator[tuple[Access, tuple[Expression, ...], InstanceSet]]:
+Subscripts = tuple[Expression, ...]
+
+
+def _accesses(call: MadeCall, name: str) -> Iterator[tuple[Access, Subscripts, InstanceSet]]:
     """The accesses of the function to its argument *name*: each with its subscripts and its instances in the caller."""
     callee = call.embedding.callee
     domains = {s.id: s.domain for s in call.body.statements}
@@ -160,16 +164,27 @@ def _least_point(kernel: LoopKernel, points: InstanceSet) -> Point | None:
 
 
 def _require_assumptions(kernel: LoopKernel, call: MadeCall) -> None:
-    """The steps of the function were proven under its assumptions, which must hold for each instance of the call."""
+    """The steps of the function were proven under its assumptions, which must hold where the call runs a statement."""
     callee, embedding = call.embedding.callee, call.embedding
     assumed = embedding.domain(InstanceSet((), as_points(callee.assumptions)))
-    point = _least_point(kernel, embedding.place.subtract(assumed))
-    if point is not None:
-        condition = params_text(callee.assumptions)
-        raise PreconditionError(
-            f"The steps of the function '{callee.name}' assume {condition}, which does not hold in the call "
-            f"'{embedding.call}'{values_text({**point[0], **point[1]}, ' with {}')}.", subject=callee.name,
-            hint="state it in assumptions= of the caller, or under a condition around the call")
+    for version in (callee, _before_steps(callee)):
+        names = {x: f"{x}''" for x in (*version.inames, *version.temporaries)}
+        domains = {id(s.domain): s.domain for s in version.statements}.values()
+        for runs in (replace(embedding, names=names).domain(d).onto(embedding.place.inames) for d in domains):
+            point = _least_point(kernel, runs.subtract(assumed))
+            if point is not None:
+                raise PreconditionError(
+                    f"The steps of the function '{callee.name}' assume {params_text(callee.assumptions)}, which does "
+                    f"not hold in the call '{embedding.call}'{values_text({**point[0], **point[1]}, ' with {}')}.",
+                    subject=callee.name,
+                    hint="state it in assumptions= of the caller, or put the call under a condition")
+
+
+def _before_steps(function: LoopKernel) -> LoopKernel:
+    """*function* as its text says."""
+    while isinstance(function.derivation, Derivation):
+        function = function.derivation.before
+    return function
 
 
 def _require_apart(kernel: LoopKernel, call: MadeCall) -> None:
@@ -178,27 +193,41 @@ def _require_apart(kernel: LoopKernel, call: MadeCall) -> None:
     for a, b in combinations(arrays.values(), 2):
         if a.array != b.array or not {a.name, b.name} & written:
             continue
-        for (first, at, source), (second, other, sink) in product(_accesses(call, a.name), _accesses(call, b.name)):
-            if not (first.is_write or second.is_write):
+        for first, second in product(_accesses(call, a.name), _accesses(call, b.name)):
+            if not (first[0].is_write or second[0].is_write):
                 continue
-            elements, others = a.element(at), b.element(other)
-            own = if_affine(lambda x=elements, y=others: same_element(                             # type: ignore[misc]
-                subscript_relation(source.inames, subscripts_of(x)).intersect_domain(source.set),
-                subscript_relation(sink.inames, subscripts_of(y)).intersect_domain(sink.set)))
-            if own is None:
+            if (pairs := _on_one_element(kernel, call, (a, *first[1:]), (b, *second[1:]))) is None:
                 raise UndecidedError(
                     f"Whether '{a.name}' and '{b.name}' of '{call.node.function}' share elements in the call "
                     f"'{call.embedding.call}' cannot be decided.", f"both are slices of '{a.array}', with subscripts "
                     "that are not affine", hint="call the function without steps, and apply them to the caller")
-            pairs = in_one_iteration(own, shared_dims(source.inames, sink.inames, call.embedding.place.inames))
-            pairs = pairs.intersect_params(kernel.assumptions)
             if not pairs.is_empty():
-                sizes, one, two = smallest_pair(pairs, source.inames, sink.inames, parameters_of(kernel))
-                ids = call.embedding.ids
-                raise IllegalTransformError(
-                    f"The call '{call.embedding.call}' passes '{a.array}' as '{a.name}' and as '{b.name}', which the "
-                    f"steps of '{call.node.function}' take for different arrays.", Witness(
-                        sizes, (ids[first.statement], one), (ids[second.statement], two), a.array,
-                        tuple(evaluate(e, {**sizes, **one}) for e in subscripts_of(elements)),
-                        kind_of(first.is_write, second.is_write)),
-                    ("call the function without steps, and apply them to the caller",), after=kernel)
+                raise _overlap(kernel, call, (a, *first), (b, *second), pairs)
+
+
+def _on_one_element(kernel: LoopKernel, call: MadeCall, *ends: tuple[PassedArray, Subscripts, InstanceSet]
+                    ) -> Map | None:
+    """The pairs of instances in one instance of the call that access one element; ``None``: it is not affine."""
+    def relation(passed: PassedArray, subscripts: Subscripts, instances: InstanceSet) -> Map:
+        own = subscripts_of(passed.element(subscripts))
+        return subscript_relation(instances.inames, own).intersect_domain(instances.set)
+    pairs = if_affine(lambda: same_element(*(relation(*end) for end in ends)))
+    if pairs is None:
+        return None
+    source, sink = (instances.inames for _, _, instances in ends)
+    within = in_one_iteration(pairs, shared_dims(source, sink, call.embedding.place.inames))
+    return within.intersect_params(kernel.assumptions)
+
+
+def _overlap(kernel: LoopKernel, call: MadeCall, first: tuple[PassedArray, Access, Subscripts, InstanceSet],
+             second: tuple[PassedArray, Access, Subscripts, InstanceSet], pairs: Map) -> IllegalTransformError:
+    """The error for two arguments of *call* that share the elements of *pairs*."""
+    (a, write, subscripts, source), (b, other, _, sink), ids = first, second, call.embedding.ids
+    sizes, one, two = smallest_pair(pairs, source.inames, sink.inames, parameters_of(kernel))
+    element = tuple(evaluate(e, {**sizes, **one}) for e in subscripts_of(a.element(subscripts)))
+    return IllegalTransformError(
+        f"The call '{call.embedding.call}' passes '{a.array}' as '{a.name}' and as '{b.name}', which the steps of "
+        f"'{call.node.function}' take for different arrays.", Witness(
+            sizes, (ids[write.statement], one), (ids[other.statement], two), a.array, element,
+            kind_of(write.is_write, other.is_write)),
+        ("call the function without steps, and apply them to the caller",), after=kernel)

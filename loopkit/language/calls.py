@@ -164,8 +164,8 @@ def _as_part(maker: StatementMaker, node: FunctionCall, s: Statement) -> Stateme
     """*s*, of the function, with the options of the call."""
     own = s.options
     return replace(s, options=replace(
-        own, depends_on=own.depends_on | maker.ids.earlier(node), no_sync_with=own.no_sync_with | maker.ids.others(node),
-        tags=own.tags | node.options.tags))
+        own, depends_on=own.depends_on | maker.ids.earlier(node),
+        no_sync_with=own.no_sync_with | maker.ids.others(node), tags=own.tags | node.options.tags))
 
 
 @dataclass

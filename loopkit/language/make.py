@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
@@ -95,6 +96,68 @@ def make_function(domains: str | AnySet | Iterable[str | AnySet], instructions: 
     """
     return _read_kernel(domains, instructions, kernel_data, name, assumptions, options, temporary_variables, reductions,
                         functions)
+
+
+@checked
+def merge(kernels: Iterable[LoopKernel]) -> LoopKernel:
+    """The one of *kernels* that no other calls, with the others as the functions of their names.
+
+    The caller is made again from its text with these functions, and its steps are applied and checked again. So a
+    function may get steps after the caller was made.
+
+    >>> twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "y[i,:] = twice(x[i,:], 16)", functions=[twice])
+    >>> knl = lk.tag_inames(knl, "i:g.0")
+    >>> print(lk.merge([knl, lk.split_iname(twice, "j", 4, inner_tag="l.0")]).statements_text)
+    for i [g.0]
+      # y[i,:] = twice(x[i,:], 16)
+        for j_outer, j_inner [l.0]
+          y[i, 4*j_outer + j_inner] = 2*x[i, 4*j_outer + j_inner]  {id=twice_insn}
+        end
+    end
+
+    :raises NameConflictError: two kernels have one name.
+    :raises PreconditionError: several of *kernels*, or none, are called by no other; a function calls itself through
+        others.
+    :raises ReplayError: a step of the caller, or of a function that calls others, cannot be applied again.
+    """
+    given = require_functions(kernels)
+    called = {f.name for knl in given.values() for f in _functions_of(knl)}
+    callers = [name for name in given if name not in called]
+    for name in given if not callers else ():
+        _with_functions(given[name], given, (name,))            # raises the error for a cycle
+    if len(callers) != 1:
+        found = " and ".join(map(repr, callers)) or "none"
+        raise PreconditionError(f"merge takes one kernel that no other calls, and these are {found}.",
+                                subject=", ".join(callers),
+                                hint="make_kernel(..., functions=[...]) names the functions that a text calls")
+    return _with_functions(given[callers[0]], given, (callers[0],))
+
+
+def _functions_of(knl: LoopKernel) -> tuple[LoopKernel, ...]:
+    """The functions with which *knl* was made."""
+    found = dict(knl.history.made.kwargs).get("functions", ()) if knl.history.made is not None else ()
+    assert isinstance(found, tuple)
+    return found
+
+
+def _with_functions(knl: LoopKernel, given: Mapping[str, LoopKernel], around: tuple[str, ...]) -> LoopKernel:
+    """*knl* made with the functions *given* in place of its own ones of the same names; *around* are its callers."""
+    new: list[LoopKernel] = []
+    for function in _functions_of(knl):
+        if function.name in around:
+            cycle = (*around[around.index(function.name):], function.name)
+            raise PreconditionError(f"The function '{function.name}' calls itself ({' -> '.join(cycle)}).",
+                                    subject=function.name, hint="write the recursion as a loop")
+        own = given.get(function.name, function)
+        new.append(_with_functions(own, given, (*around, function.name)))
+    if all(a is b for a, b in zip(new, _functions_of(knl), strict=True)):
+        return knl
+    made = knl.history.made
+    assert made is not None
+    arguments: dict[str, Any] = {**dict(made.kwargs), "functions": tuple(new)}
+    again: LoopKernel = make_kernel(*made.args, **arguments)                                # type: ignore[arg-type]
+    return knl.history.replay(again)
 
 
 def _read_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
