@@ -1,7 +1,7 @@
 """Statements of a kernel, reductions as groups of statements, and the dependences between instances."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,12 +126,18 @@ class CallRegion(Declared):
 
     :ivar text: the call as the user wrote it.
     :ivar inames: those of the call, in whose loops the function runs.
+    :ivar values: the expression of each value argument.
+    :ivar names: the function's own name of each iname and temporary that was made for it.
+    :ivar ids: the function's own id of each statement.
     """
 
     function: str
     text: str
     inames: tuple[str, ...]
     arrays: tuple[PassedArray, ...]
+    values: Mapping[str, Expression]
+    names: Mapping[str, str]
+    ids: Mapping[str, str]
 
 
 @dataclass(frozen=True, repr=False)

@@ -84,7 +84,9 @@ class CallMaker:
         embedding = Embedding(callee, call, maker.rules.domains.instances(
             place.inames, place.conditions, place.inline), arguments.place.predicates, values, arrays, names,
             _new_ids(callee, maker.reductions.ids))
-        body = embedding.body(CallRegion(node.function, node.text, place.inames, tuple(arrays.values())))
+        body = embedding.body(CallRegion(
+            node.function, node.text, place.inames, tuple(arrays.values()), values,
+            {new: own for own, new in names.items()}, {new: own for own, new in embedding.ids.items()}))
         body = replace(body, statements=tuple(_as_part(maker, node, s) for s in body.statements))
         for i, s in enumerate(maker.reductions.statements[first:], first):
             maker.reductions.statements[i] = replace(s, options=replace(s.options, calls=(call,)))

@@ -116,8 +116,11 @@ class Embedding:
             found = self.expression(element(passed.array, passed.subscripts))
             assert isinstance(found, p.Variable | p.Subscript)
             arrays.append(passed.of(found))
-        inames = (*self.place.inames, *(self.names[x] for x in inner.inames))
-        return replace(inner, inames=inames, arrays=tuple(arrays))
+        return replace(
+            inner, inames=(*self.place.inames, *(self.names[x] for x in inner.inames)), arrays=tuple(arrays),
+            values={name: self.expression(e) for name, e in inner.values.items()},
+            names={self.names[new]: own for new, own in inner.names.items() if new in self.names},
+            ids={self.ids[new]: own for new, own in inner.ids.items() if new in self.ids})
 
     def temporaries(self) -> Iterator[TemporaryVariable]:
         """The temporaries of the function, with the extents that they have in the caller."""

@@ -165,7 +165,8 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
 
 # Values in the made kernel
 
-def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
+def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str], of_functions: Collection[str]
+                              ) -> LoopKernel:
     """*kernel* with an axis of each temporary for each iname over which one loop writes and another reads it.
 
     All writers of the temporary have such an iname and do not use it in its subscript. Within one loop, the textual
@@ -173,10 +174,12 @@ def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> 
     iteration.
 
     :arg declared: the temporaries with a declared shape.
+    :arg of_functions: the temporaries of called functions, which have these axes already.
     :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.
     """
     while True:
-        crossed = ((name, _crossed(kernel, name, accesses)) for name, accesses in accesses_by_array(kernel).items())
+        crossed = ((name, _crossed(kernel, name, accesses)) for name, accesses in accesses_by_array(kernel).items()
+                   if name not in of_functions)
         name, inames = next((found for found in crossed if found[1]), ("", ()))
         if not inames:
             return kernel

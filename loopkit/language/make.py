@@ -249,6 +249,6 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     require_one_meaning(kernel, maker.opened, {ids.of[node.start] for node in assignments(program.body)
                                                if node.options.inames is not None})
     kernel = with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
-        with_values_of_iterations(kernel, shaped))))
+        with_values_of_iterations(kernel, shaped, calls.temporaries()))))
     require_calls(kernel, calls.made)
     return kernel

@@ -168,7 +168,8 @@ def _calls_after(kernel: LoopKernel, steps: Mapping[str, Reindexing]) -> dict[st
         if step is not None and not others and not step.old.isdisjoint(region.inames):
             arrays = tuple(replace(a, subscripts=tuple(folded(substitute(e, step.values)) for e in a.subscripts))
                            for a in region.arrays)
-            calls[name] = replace(region, inames=step.inames(region.inames), arrays=arrays)
+            values = {x: folded(substitute(e, step.values)) for x, e in region.values.items()}
+            calls[name] = replace(region, inames=step.inames(region.inames), arrays=arrays, values=values)
     return calls
 
 
