@@ -10,8 +10,8 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_of
 from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.dependences import dependences, joined
-from loopkit.analysis.legality import violations
-from loopkit.analysis.witnesses import parameters_of, smallest_violation
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import (
     AccessWitness,
     BoundsError,
@@ -21,6 +21,7 @@ from loopkit.errors import (
     ShapeError,
     UndecidedError,
     Witness,
+    cell_text,
     values_text,
 )
 from loopkit.expr.evaluate import evaluate
@@ -30,8 +31,15 @@ from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import PassedArray, kind_of
 from loopkit.language.calls import MadeCall
 from loopkit.poly.affine import if_affine, subtract
-from loopkit.poly.relations import in_one_iteration, same_element, shared_dims, smallest_pair, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, as_points, lexmin_point, params_text
+from loopkit.poly.relations import (
+    in_one_iteration,
+    other_instance,
+    same_element,
+    shared_dims,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import InstanceSet, Map, as_points, bounded_by, lexmin_point, params_text
 
 
 def require_functions(functions: Iterable[LoopKernel]) -> dict[str, LoopKernel]:
@@ -93,17 +101,7 @@ def require_calls(kernel: LoopKernel, made: Sequence[MadeCall]) -> None:
             _require_assumptions(kernel, call)
             _require_apart(kernel, call)
     if made and kernel.tags:
-        if found := [v for v in violations(kernel) if v.exact]:
-            worst, witness = smallest_violation(kernel, found, ())
-            raise IllegalTransformError(
-                f"make_kernel: the parallel loops of a function run '{worst.dependence.source}' and "
-                f"'{worst.dependence.sink}' at once or in the wrong order.", witness, after=kernel)
-        if unknown := next(violations(kernel), None):
-            d = unknown.dependence
-            raise UndecidedError(
-                f"make_kernel: whether the parallel loops of a function keep the order of '{d.source}' and '{d.sink}' "
-                "cannot be decided.", f"both access '{d.array}' by subscripts that are not affine",
-                hint="tag the loops in the caller, with assume=")
+        require_legal(kernel, "make_kernel")            # the parallel loops of a function, between its calls
 
 
 Subscripts = tuple[Expression, ...]
@@ -190,6 +188,8 @@ def _before_steps(function: LoopKernel) -> LoopKernel:
 def _require_apart(kernel: LoopKernel, call: MadeCall) -> None:
     """No two arrays of the function share an element of which one is written: its steps were proven for such arrays."""
     arrays, written = call.embedding.arrays, call.embedding.callee.written_names
+    for a in (arrays[name] for name in arrays if name in written):
+        _require_distinct(kernel, call, a)
     for a, b in combinations(arrays.values(), 2):
         if a.array != b.array or not {a.name, b.name} & written:
             continue
@@ -203,6 +203,30 @@ def _require_apart(kernel: LoopKernel, call: MadeCall) -> None:
                     "that are not affine", hint="call the function without steps, and apply them to the caller")
             if not pairs.is_empty():
                 raise _overlap(kernel, call, (a, *first), (b, *second), pairs)
+
+
+def _require_distinct(kernel: LoopKernel, call: MadeCall, a: PassedArray) -> None:
+    """The subscripts of *a* are different elements of the caller's array."""
+    place, sizes = call.embedding.place, parameters_of(kernel)
+    names = (*place.inames, *a.axes)
+    points = place.onto(names).where(*(condition for axis, extent in zip(a.axes, a.extents, strict=True)
+                                       for condition in (() if extent is None else bounded_by(axis, 0, extent))))
+    relation = if_affine(lambda: subscript_relation(names, a.subscripts).intersect_domain(points.set))
+    if relation is None:
+        raise UndecidedError(
+            f"Whether the elements of '{a.array}' that the call '{call.embedding.call}' passes as '{a.name}' are "
+            "different cannot be decided.", "its subscripts are not affine",
+            hint="call the function without steps, and apply them to the caller")
+    pairs = other_instance(in_one_iteration(
+        same_element(relation, relation), [(i, i) for i in range(len(place.inames))]))
+    if not pairs.is_empty():
+        values, one, two = smallest_pair(pairs, names, names, sizes)
+        first, second = (f"{a.name}[{', '.join(str(point[x]) for x in a.axes)}]" for point in (one, two))
+        element = cell_text(a.array, [evaluate(e, {**values, **one}) for e in a.subscripts])
+        raise PreconditionError(
+            f"In the call '{call.embedding.call}', {first} and {second} are both {element}"
+            f"{values_text(values, ' with {}')}, and the steps of '{call.node.function}' take them for different "
+            "elements.", subject=a.array, hint="call the function without steps, and apply them to the caller")
 
 
 def _on_one_element(kernel: LoopKernel, call: MadeCall, *ends: tuple[PassedArray, Subscripts, InstanceSet]

@@ -175,6 +175,7 @@ class _Arguments:
     """What the call *node* at *place* passes, and the trees of the statements that evaluate it.
 
     :ivar values: the value arguments of the caller.
+    :ivar indices: the temporaries for parts of subscripts, by these parts.
     """
 
     maker: StatementMaker
@@ -182,6 +183,7 @@ class _Arguments:
     place: Evaluation
     values: frozenset[str]
     trees: list[Tree] = field(default_factory=list)
+    indices: dict[Expression, p.Variable] = field(default_factory=dict)
 
     def evaluate_condition(self) -> None:
         """Evaluate conditions that are not affine once: the function may write what they read."""
@@ -285,7 +287,9 @@ class _Arguments:
             if isinstance(e, p.Variable) and (e.name in given.axes or self._is_known(e)):
                 return e
             if isinstance(e, p.Variable | p.Subscript) and variables(e).isdisjoint(given.axes):
-                return self._evaluated("index", e)
+                if e not in self.indices:
+                    self.indices[e] = self._evaluated("index", e)
+                return self.indices[e]
             if isinstance(e, p.Subscript):
                 if clash := variables(e) & written:
                     raise self._error(f"The call writes '{min(clash)}', which a slice of it reads.",

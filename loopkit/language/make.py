@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def merge(kernels: Iterable[LoopKernel]) -> LoopKernel:
     :raises ReplayError: a step of the caller, or of a function that calls others, cannot be applied again.
     """
     given = require_functions(kernels)
-    called = {f.name for knl in given.values() for f in _functions_of(knl)}
+    called = {f.name for knl in given.values() for f in _all_functions(knl)}
     callers = [name for name in given if name not in called]
     for name in given if not callers else ():
         _with_functions(given[name], given, (name,))            # raises the error for a cycle
@@ -139,6 +139,13 @@ def _functions_of(knl: LoopKernel) -> tuple[LoopKernel, ...]:
     found = dict(knl.history.made.kwargs).get("functions", ()) if knl.history.made is not None else ()
     assert isinstance(found, tuple)
     return found
+
+
+def _all_functions(knl: LoopKernel) -> Iterator[LoopKernel]:
+    """The functions with which *knl* was made, and those with which these were."""
+    for function in _functions_of(knl):
+        yield function
+        yield from _all_functions(function)
 
 
 def _with_functions(knl: LoopKernel, given: Mapping[str, LoopKernel], around: tuple[str, ...]) -> LoopKernel:
