@@ -1,8 +1,8 @@
 """Makes the statements of calls from the parsed program: what each call passes, and the function's statements there.
 
 A call passes values and arrays by the expressions and slices of its text. An argument that reads memory is evaluated
-once, before the statements of the function, into a temporary. An expression of inames and value arguments takes the
-place of the function's argument.
+once, before the statements of the function, into a temporary. An expression of inames, value arguments and scalar
+temporaries takes the place of the function's argument.
 """
 from __future__ import annotations
 
@@ -65,11 +65,13 @@ class CallMaker:
 
     :ivar functions: by name.
     :ivar values: the value arguments of the caller.
+    :ivar scalars: its temporaries without axes.
     :ivar members: the statements of each call, by its id.
     """
 
     functions: Mapping[str, LoopKernel]
     values: frozenset[str]
+    scalars: frozenset[str]
     made: list[MadeCall] = field(default_factory=list)
     members: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -77,7 +79,7 @@ class CallMaker:
         """The tree of the call *node* at *place*; the statements are collected."""
         callee, call = self.functions[node.function], maker.ids.of[node.start]
         first = len(maker.reductions.statements)
-        arguments = _Arguments(maker, node, place, self.values)
+        arguments = _Arguments(maker, node, place, self.values, self.scalars.difference(r.array for r in node.results))
         arguments.evaluate_condition()
         values, arrays = arguments.of(callee, signature_of(callee))
         names = {x: fresh(x, maker.reductions.taken) for x in (*callee.inames, *callee.temporaries)}
@@ -88,8 +90,6 @@ class CallMaker:
             node.function, node.text, place.inames, tuple(arrays.values()), values,
             {new: own for own, new in names.items()}, {new: own for own, new in embedding.ids.items()}))
         body = replace(body, statements=tuple(_as_part(maker, node, s) for s in body.statements))
-        for i, s in enumerate(maker.reductions.statements[first:], first):
-            maker.reductions.statements[i] = replace(s, options=replace(s.options, calls=(call,)))
         maker.reductions.statements += body.statements
         self.made.append(MadeCall(node, embedding, body))
         self.members[call] = frozenset(s.id for s in maker.reductions.statements[first:])
@@ -175,6 +175,7 @@ class _Arguments:
     """What the call *node* at *place* passes, and the trees of the statements that evaluate it.
 
     :ivar values: the value arguments of the caller.
+    :ivar scalars: its temporaries without axes that the call does not write.
     :ivar indices: the temporaries for parts of subscripts, by these parts.
     """
 
@@ -182,6 +183,7 @@ class _Arguments:
     node: FunctionCall
     place: Evaluation
     values: frozenset[str]
+    scalars: frozenset[str]
     trees: list[Tree] = field(default_factory=list)
     indices: dict[Expression, p.Variable] = field(default_factory=dict)
 
@@ -222,15 +224,16 @@ class _Arguments:
                 isinstance(e, float | complex) for e in subexpressions(expr)):
             raise self._error(f"The argument '{argument.name}' of '{self.node.function}' is an integer, and this call "
                               f"passes {to_text(expr)}.", "an integer")
-        if self._is_known(expr) and (not is_size or is_quasi_affine(expr)):
+        if self._is_known(expr) and (not is_size or is_quasi_affine(expr)) and (
+                dtype is None or variables(expr).isdisjoint(self.scalars)):
             if dtype is not None and dtype.kind == "f" and not isinstance(expr, float | p.Variable):
                 return float(expr) if isinstance(expr, int) else product_of(1.0, expr)      # real, as declared
             return expr
         return self._evaluated(argument.name, given, dtype)
 
     def _is_known(self, expr: Expression) -> bool:
-        """Is *expr* made of inames of the call and value arguments, so that it has one value during the call?"""
-        return not has_reduction(expr) and variables(expr) <= self.values.union(self.place.inames)
+        """Does *expr* read no array, and so has one value during the call?"""
+        return not has_reduction(expr) and variables(expr) <= self.values.union(self.scalars, self.place.inames)
 
     def _evaluated(self, name: str, expr: Expression, dtype: np.dtype | None = None) -> p.Variable:
         """A new temporary, like *name*, with the value of *expr*."""

@@ -236,7 +236,8 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
     reductions = ReductionMaker(domains, affine_names.difference(temporaries),
                                 {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
-    calls = CallMaker(functions, frozenset(a.name for a in arguments if isinstance(a, ValueArg)))
+    calls = CallMaker(functions, frozenset(a.name for a in arguments if isinstance(a, ValueArg)),
+                      frozenset(t.name for t in known.values() if t.shape == ()))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions, calls.make)
     tree = maker.make(program.body)
     parts = calls.merged()

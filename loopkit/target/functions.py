@@ -29,7 +29,16 @@ from loopkit.ast.nodes import (
     Sync,
     own_instructions,
 )
-from loopkit.ast.walk import assigned, child_nodes, expressions_of, mentioned, nodes_in, rewritten
+from loopkit.ast.walk import (
+    as_block,
+    assigned,
+    child_nodes,
+    expressions_of,
+    map_child_nodes,
+    mentioned,
+    nodes_in,
+    rewritten,
+)
 from loopkit.expr.dtypes import Type, resolve
 from loopkit.expr.mappers import array_of, children, replaced, subscripts_of, substitute, variables
 from loopkit.instructions.base import indented
@@ -183,7 +192,7 @@ class _FunctionWriter:
         for e in self._elements():
             if (found := self._in_slice(e, inner)) is not None:
                 slices[found[0].name], elements[e] = found
-        body = _with_expressions(self.node, lambda e: replaced(e, elements))
+        body = _with_expressions(as_block(_without_calls(self.node)), lambda e: replaced(e, elements))
         for a in (a for a in self.region.arrays if a.name in slices):
             name = self._new(f"slice {a.name}", a.name)
             self.places[name] = Flat((None,))
@@ -265,7 +274,7 @@ class _FunctionWriter:
         if not array.shape:
             if written or array.shared:
                 return False
-            self._add_value(x, x)
+            self._add_value(x)
             return True
         name = self._new(x, x)
         self.places[name] = Nested("", array)
@@ -281,15 +290,16 @@ class _FunctionWriter:
 
     def _add_values(self, names: Iterable[str], inner: set[str]) -> bool:
         """Add numbers of the caller; ``False``: one of them is none that can be passed."""
-        values = {e.name: name for name, e in reversed([*self.region.values.items()]) if isinstance(e, p.Variable)}
         for x in names:
             if x in inner or x in self.outliner.addresses.spelled or not x.isidentifier():
                 return False
             if x not in self.names:
-                self._add_value(x, values.get(x, x))
+                self._add_value(x)
         return True
 
-    def _add_value(self, x: str, like: str) -> None:
+    def _add_value(self, x: str) -> None:
+        """Pass the number *x*, under the name of the argument that it is passed for."""
+        like = next((name for name, e in self.region.values.items() if e == p.Variable(x)), x)
         type_name = self.outliner.dialect.type_name(resolve(self.outliner.type_of(x)))
         self.parameters.append((f"const {type_name} {self._new(x, like)}", x))
 
@@ -345,7 +355,7 @@ def _subscripts_in(a: PassedArray, index: tuple[Expression, ...]) -> tuple[Expre
 
 
 def _with_expressions(node: Block, f: Callable[[Expression], Expression]) -> Block:
-    """*node* with *f* applied to all expressions, and calls in it as plain nodes."""
+    """*node* with *f* applied to all expressions."""
     def changed(inner: Node) -> Node:
         match inner:
             case Assign():
@@ -358,12 +368,17 @@ def _with_expressions(node: Block, f: Callable[[Expression], Expression]) -> Blo
                 return replace(inner, condition=f(inner.condition))
             case Define():
                 return replace(inner, value=f(inner.value))
-            case Block():
-                return Block(tuple(part for child in inner.children
-                                   for part in (child.children if isinstance(child, FunctionBody) else (child,))))
             case _:
                 return inner
     return rewritten(Block(node.children), changed)
+
+
+def _without_calls(node: Node) -> Node:
+    """*node* with the nodes of calls in it in their places."""
+    if not isinstance(node, Block):
+        return map_child_nodes(node, _without_calls)
+    return Block(tuple(part for child in node.children for part in (
+        child_nodes(_without_calls(child)) if isinstance(child, FunctionBody) else (_without_calls(child),))))
 
 
 def _renamed(body: Block, names: Mapping[str, p.Variable]) -> Block:
