@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import inspect
 import keyword
 import math
@@ -286,16 +287,10 @@ class History(Sequence[HistoryStep], Shown):
         return "\n".join([*_imports(body), "", body])
 
     def expression(self) -> str:
-        """The kernel as one expression, for an argument that is a kernel.
-
-        :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument has no text form.
-        """
+        """The kernel as one expression; :raises PreconditionError: it has none, as in :meth:`script`."""
         if self.made is None:
             raise PreconditionError("The kernel was not made by make_kernel, so it has no text.", subject="history")
-        text = ""
-        for step in (self.made, *self.steps):
-            text = step.call(text)
-        return text
+        return functools.reduce(lambda text, step: step.call(text), (self.made, *self.steps), "")
 
     def replay(self, kernel: K) -> K:
         """Apply the steps to *kernel*; see :func:`loopkit.replay`."""

@@ -179,7 +179,7 @@ def _require_assumptions(kernel: LoopKernel, call: MadeCall) -> None:
 
 
 def _before_steps(function: LoopKernel) -> LoopKernel:
-    """*function* as its text says."""
+    """*function* as it was made from its text."""
     while isinstance(function.derivation, Derivation):
         function = function.derivation.before
     return function

@@ -172,7 +172,7 @@ def _as_part(maker: StatementMaker, node: FunctionCall, s: Statement) -> Stateme
 
 @dataclass
 class _Arguments:
-    """What the call *node* at *place* passes, and the trees of the statements that evaluate it.
+    """The arguments of the call *node* at *place*, and the trees of the statements that evaluate them.
 
     :ivar values: the value arguments of the caller.
     :ivar scalars: its temporaries without axes that the call does not write.

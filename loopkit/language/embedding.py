@@ -63,15 +63,15 @@ class Embedding:
         # a parameter of the function may have the name of an iname of the caller
         points = domain.set
         for x in domain.params:
-            points = rename_param(points, x, _own_name(x))
+            points = rename_param(points, x, _name_in_function(x))
         sizes = [x for x in domain.params if x in self.values]
-        around = (*self.place.inames, *map(_own_name, sizes), *own)
+        around = (*self.place.inames, *map(_name_in_function, sizes), *own)
         widened = InstanceSet(own, with_dim_names(points, own)).onto(around).where(
-            *(("==", subtract(p.Variable(_own_name(x)), self.values[x])) for x in sizes))
+            *(("==", subtract(p.Variable(_name_in_function(x)), self.values[x])) for x in sizes))
         result = widened.onto((*self.place.inames, *own))
         for x in domain.params:
             if x in self.names:
-                result = result.named(rename_param(result.set, _own_name(x), self.names[x]))
+                result = result.named(rename_param(result.set, _name_in_function(x), self.names[x]))
         return result.intersect(self.place)
 
     def body(self, region: CallRegion) -> KernelBody:
@@ -136,7 +136,7 @@ class Embedding:
             yield replace(t, name=self.names[t.name], shape=shape)
 
 
-def _own_name(name: str) -> str:
+def _name_in_function(name: str) -> str:
     """A name that no user can write."""
     return f"{name}'"
 

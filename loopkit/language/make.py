@@ -121,7 +121,8 @@ def merge(kernels: Iterable[LoopKernel]) -> LoopKernel:
         others.
     :raises ReplayError: a step of the caller, or of a function that calls others, cannot be applied again.
     """
-    given = require_functions(kernels)
+    with bounded("merging kernels"):
+        given = require_functions(kernels)
     called = {f.name for knl in given.values() for f in _all_functions(knl)}
     callers = [name for name in given if name not in called]
     for name in given if not callers else ():

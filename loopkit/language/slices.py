@@ -117,7 +117,7 @@ class SliceParser(ExpressionParser):
         at = self.at
         array = self.name("an array" if swept is None else "an array after the colon")
         if array in self.known.rules:
-            raise self.error("an array", at=at, message=f"The substitution rule '{array}' is no array.")
+            raise self.error("an array", at=at, message=f"'{array}' is a substitution rule.")
         subscripts: tuple[Expression, ...] = ()
         extents: dict[str, Expression | None] = {}
         if self.text == "[":

@@ -21,7 +21,7 @@ def with_function_bodies(block: Block, knl: LoopKernel, depth: int = 0) -> Block
     rest = list(block.children)
     while rest:
         call = _call_of(rest[0], knl, depth)
-        length = 1 if call is None else _run(rest, call, knl, depth)
+        length = 1 if call is None else _length_of_call(rest, call, knl, depth)
         own, rest = rest[:length], rest[length:]
         if call is None or _is_around(own, call, knl):
             children += (map_child_nodes(node, lambda child: _inside(child, knl, depth)) for node in own)
@@ -49,7 +49,7 @@ def _call_of(node: Node, knl: LoopKernel, depth: int) -> str | None:
     return next(iter(next(iter(found))), None) if len(found) == 1 else None
 
 
-def _run(nodes: Sequence[Node], call: str, knl: LoopKernel, depth: int) -> int:
+def _length_of_call(nodes: Sequence[Node], call: str, knl: LoopKernel, depth: int) -> int:
     """The number of first *nodes* that belong to *call*, with the barriers and names between them."""
     length = 1
     for i, node in enumerate(nodes[1:], 2):

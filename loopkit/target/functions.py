@@ -247,7 +247,7 @@ class _FunctionWriter:
         assert isinstance(place, Flat)
         total: Expression = 0
         for k, subscript in enumerate(a.subscripts):
-            if not isinstance(step := _step(a, subscript, axis), int) or step:
+            if not isinstance(step := _subscript_step(a, subscript, axis), int) or step:
                 length: Expression = p.Variable(place.strides[k]) if place.strides else 1
                 for extent in () if place.strides else place.shape[k + 1:]:
                     assert extent is not None
@@ -289,7 +289,7 @@ class _FunctionWriter:
                 yield from place.strides or (x for e in place.shape[1:] if e is not None for x in sorted(variables(e)))
 
     def _add_values(self, names: Iterable[str], inner: set[str]) -> bool:
-        """Add numbers of the caller; ``False``: one of them is none that can be passed."""
+        """Add numbers of the caller; ``False``: one of them cannot be passed."""
         for x in names:
             if x in inner or x in self.outliner.addresses.spelled or not x.isidentifier():
                 return False
@@ -323,15 +323,15 @@ class _FunctionWriter:
         renamed = {x: p.Variable(new) for x, new in names.items() if x != new}
         return OutlinedCall(
             tuple(parameter for parameter, _ in self.parameters), tuple(given for _, given in self.parameters),
-            tuple(declarations), _renamed(body, renamed), names, replace(own.addresses, arrays=dict(self.places)),
-            types)
+            tuple(declarations), _with_own_names(body, renamed), names,
+            replace(own.addresses, arrays=dict(self.places)), types)
 
 
 def _numbered(like: str) -> Iterator[str]:
     return chain((like,), (f"{like}_{i}" for i in count()))
 
 
-def _step(a: PassedArray, subscript: Expression, axis: int) -> Expression:
+def _subscript_step(a: PassedArray, subscript: Expression, axis: int) -> Expression:
     """The difference of *subscript* from one subscript of *axis* to the next."""
     zeros: dict[str, Expression] = dict.fromkeys(a.axes, 0)
     return subtract(substitute(subscript, {**zeros, a.axes[axis]: 1}), substitute(subscript, zeros))
@@ -346,7 +346,7 @@ def _subscripts_in(a: PassedArray, index: tuple[Expression, ...]) -> tuple[Expre
     for k, axis in enumerate(a.axes):
         for subscript, value in zip(a.subscripts, index, strict=True):
             if axis not in own and variables(subscript) & {*a.axes} == {axis} and \
-                    (step := _step(a, subscript, k)) in (1, -1):
+                    (step := _subscript_step(a, subscript, k)) in (1, -1):
                 own[axis] = multiply(step, subtract(value, substitute(subscript, zeros)))
     if len(own) < len(a.axes) or any(subtract(add(substitute(subscript, own)), value) != 0
                                      for subscript, value in zip(a.subscripts, index, strict=True)):
@@ -381,7 +381,7 @@ def _without_calls(node: Node) -> Node:
         child_nodes(_without_calls(child)) if isinstance(child, FunctionBody) else (_without_calls(child),))))
 
 
-def _renamed(body: Block, names: Mapping[str, p.Variable]) -> Block:
+def _with_own_names(body: Block, names: Mapping[str, p.Variable]) -> Block:
     """*body* with other names of variables, loops and constants."""
     def changed(node: Node) -> Node:
         if isinstance(node, For) and node.iname in names:

@@ -7,6 +7,7 @@ A pattern selects statements by a name. The name may have the wildcards ``*``, `
     reads:b         statements that read the array or temporary b
     iname:i         statements in a loop over i
     tag:mytag       statements with the option {tags=mytag}
+    call:f          statements of the function f, in all of its calls
 
 ``not`` binds more tightly than ``and``, and ``and`` more tightly than ``or``. A comma is the same as ``or``. So
 ``writes:a and not init_*`` selects the statements that write ``a``, except those whose ids begin with ``init_``.
@@ -18,7 +19,7 @@ text is itself::
     expression  = conjunction { ( "," | "or" ) conjunction }
     conjunction = negation { "and" negation }
     negation    = "not" negation | "(" expression ")" | pattern
-    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] name
+    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" | "call:" ] name
 """
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Ids = frozenset[str]
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
 #: The texts of tokens other than names; the last token is empty.
 _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
-_PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
+_PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag: or call: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
 _MOST_DEPTH = 100
 
@@ -140,4 +141,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str
               lambda kernel: kernel.data),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
     "tag": ("statement tag", lambda _, s: s.options.tags,
-            lambda kernel: {tag for s in kernel.statements for tag in s.options.tags})}
+            lambda kernel: {tag for s in kernel.statements for tag in s.options.tags}),
+    "call": ("function", lambda kernel, s: {kernel.calls[call].function for call in s.options.calls},
+             lambda kernel: {region.function for region in kernel.calls.values()})}

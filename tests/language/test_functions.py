@@ -180,7 +180,7 @@ REFUSED: Mapping[str, tuple[str, type[lk.LoopkitError], str]] = {
     "two slices of one argument": ("x[:], y[:] = swap(y[:], x[:])", lk.ParseError, "reads and writes 'a'"),
     "outside of a slice": ("[i]: y[i] = add([i]: x[i], 5)", lk.BoundsError, "add_insn[i_0=4] writes b[4]"),
     "outside by a size": ("[i]: y[i] = add([i]: x[i], n)", lk.BoundsError, "with n = 5: add_insn[i_0=4] writes b[4]"),
-    "a smaller array": ("y[:] = fixed([i]: x[i])", lk.ShapeError, "passes 4 elements along an axis of 'a', and 'fixed'"),
+    "a smaller array": ("y[:] = fixed([i]: x[i])", lk.ShapeError, "passes 4 elements along an axis of 'a'"),
     "a name of a function": ("add[i] = 1", lk.NameConflictError, "The function 'add' is already in use"),
 }
 

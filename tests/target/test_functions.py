@@ -1,4 +1,4 @@
-"""Calls in generated text: functions with the names of their arguments, written once, and calls that stay in the text."""
+"""Calls in generated text: functions in the names of their arguments, and calls that stay in the text."""
 from __future__ import annotations
 
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 
 import loopkit as lk
 from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
 
 
 def several_calls() -> lk.LoopKernel:
@@ -59,7 +60,10 @@ def test_texts(golden: GoldenFiles, target: str) -> None:
     knl = several_calls()
     if target == "cuda":
         knl = lk.tag_inames(knl, "r:g.0")
-    golden.check(f"functions.{'c' if target == 'c' else 'cu'}", lk.generate_code(knl, target=target))
+    code = lk.generate_code(knl, target=target)
+    golden.check(f"functions.{'c' if target == 'c' else 'cu'}", code)
+    if target == "cuda":
+        compile_cuda(str(code))
 
 
 def test_equal_functions_are_written_once() -> None:
