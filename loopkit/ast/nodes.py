@@ -258,7 +258,7 @@ class FunctionBody(Block):
     call: str = ""
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block
+Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:

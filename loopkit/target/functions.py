@@ -196,7 +196,8 @@ class _FunctionWriter:
         for a in (a for a in self.region.arrays if a.name in slices):
             name = self._new(f"slice {a.name}", a.name)
             self.places[name] = Flat((None,))
-            self._add_pointer(name, a.array, own.pointer(a.element((0,)*len(a.axes))), a.array in written)
+            self._add_pointer(name, a.array, own.pointer(a.element((0,)*len(a.axes))),
+                              f"slice {a.name}" in assigned(body))
         others = sorted(x for x in mentioned(body) - inner - own.built_in if not x.startswith(("slice ", "stride of ")))
         arrays = [x for x in others if x in own.addresses.arrays or x in self.calls.arrays]
         if not all(self._add_array(x, x in written) for x in arrays):
@@ -232,7 +233,9 @@ class _FunctionWriter:
     def _in_slice(self, element: Element, inner: set[str]) -> tuple[PassedArray, Expression] | None:
         """The argument of the function that *element* belongs to, and the element in terms of the argument."""
         values = {x for e in self.region.values.values() for x in variables(e)}
-        for a in self.region.arrays:
+        # results come first: an element that is read belongs to the last argument that can have it
+        is_written = any(isinstance(x, Assign) and x.target == element for x in nodes_in(self.node))
+        for a in self.region.arrays if is_written else self.region.arrays[::-1]:
             own = _subscripts_in(a, subscripts_of(element)) if a.array == array_of(element) else None
             if own is not None and {x for e in own for x in variables(e)} <= inner | values:
                 strides = [self._stride(a, axis) for axis in range(len(own))]
