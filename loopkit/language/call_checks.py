@@ -27,9 +27,9 @@ from loopkit.errors import (
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import subscripts_of
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.kernel import Derivation, LoopKernel
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import PassedArray, kind_of
-from loopkit.language.calls import MadeCall
+from loopkit.language.calls import MadeCall, before_steps
 from loopkit.poly.affine import if_affine, subtract
 from loopkit.poly.relations import (
     in_one_iteration,
@@ -165,7 +165,7 @@ def _require_assumptions(kernel: LoopKernel, call: MadeCall) -> None:
     """The steps of the function were proven under its assumptions, which must hold where the call runs a statement."""
     callee, embedding = call.embedding.callee, call.embedding
     assumed = embedding.domain(InstanceSet((), as_points(callee.assumptions)))
-    for version in (callee, _before_steps(callee)):
+    for version in (callee, before_steps(callee)):
         names = {x: f"{x}''" for x in (*version.inames, *version.temporaries)}
         domains = {id(s.domain): s.domain for s in version.statements}.values()
         for runs in (replace(embedding, names=names).domain(d).onto(embedding.place.inames) for d in domains):
@@ -176,13 +176,6 @@ def _require_assumptions(kernel: LoopKernel, call: MadeCall) -> None:
                     f"not hold in the call '{embedding.call}'{values_text({**point[0], **point[1]}, ' with {}')}.",
                     subject=callee.name,
                     hint="state it in assumptions= of the caller, or put the call under a condition")
-
-
-def _before_steps(function: LoopKernel) -> LoopKernel:
-    """*function* as it was made from its text."""
-    while isinstance(function.derivation, Derivation):
-        function = function.derivation.before
-    return function
 
 
 def _require_apart(kernel: LoopKernel, call: MadeCall) -> None:

@@ -14,13 +14,14 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.dependences import needed_inputs
+from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import NameConflictError, PreconditionError
 from loopkit.expr.mappers import conjunction, has_reduction, map_children, subexpressions, substitute, variables
 from loopkit.expr.nodes import product_of, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
-from loopkit.kernel.kernel import KernelBody, LoopKernel
+from loopkit.kernel.kernel import Derivation, KernelBody, LoopKernel
 from loopkit.kernel.statement import CallRegion, PassedArray, Statement
 from loopkit.kernel.tree import Tree, seq
 from loopkit.language.embedding import Embedding
@@ -38,16 +39,23 @@ Datum = TypeVar("Datum", GlobalArg | ValueArg, TemporaryVariable)
 def signature_of(function: LoopKernel) -> Signature:
     """The arguments that a call of *function* passes: results are those that it writes, the others it reads.
 
-    An array that it reads and writes is among both.
+    An array that it reads before it writes is among both, whatever steps the function has.
     """
-    reads = {x for s in function.statements for e in (s.expression, *s.predicates, *s.subscripts)
-             for x in variables(expand_rules(e, function.substitutions))}
-    reads.update(s.written for s in function.statements if s.combine is not None)
-    ranks = {name: len(a.shape if a.shape is not None else a.inferred or ()) for name, a in function.array_args.items()}
+    original = before_steps(function)
+    reads = {*needed_inputs(original), *(needed_inputs(function) - original.array_args.keys())}
+    shapes = array_shapes(function)
+    ranks = {name: len(shapes.get(name, ())) for name in function.array_args}
     return Signature(
         function.name, {name: rank for name, rank in ranks.items() if name in function.written_names},
         {a.name: None if isinstance(a, ValueArg) else ranks[a.name] for a in function.arguments
          if isinstance(a, ValueArg) or a.name in reads or a.name not in function.written_names})
+
+
+def before_steps(function: LoopKernel) -> LoopKernel:
+    """*function* as it was made from its text."""
+    while isinstance(function.derivation, Derivation):
+        function = function.derivation.before
+    return function
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,9 @@ def make_function(domains: str | AnySet | Iterable[str | AnySet], instructions: 
     >>> twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
     >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "y[i,:] = twice(x[i,:], 4)", functions=[twice])
     >>> print(knl.statements_text)
-    for i
+    for i, j
       # y[i,:] = twice(x[i,:], 4)
-        for j
-          y[i, j] = 2*x[i, j]  {id=twice_insn}
-        end
+        y[i, j] = 2*x[i, j]  {id=twice_insn}
     end
 
     :arg name: the name in calls. The other arguments, and the errors, are those of :func:`make_kernel`.
@@ -109,11 +107,9 @@ def merge(kernels: Iterable[LoopKernel]) -> LoopKernel:
     >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "y[i,:] = twice(x[i,:], 16)", functions=[twice])
     >>> knl = lk.tag_inames(knl, "i:g.0")
     >>> print(lk.merge([knl, lk.split_iname(twice, "j", 4, inner_tag="l.0")]).statements_text)
-    for i [g.0]
+    for i [g.0], j_outer, j_inner [l.0]
       # y[i,:] = twice(x[i,:], 16)
-        for j_outer, j_inner [l.0]
-          y[i, 4*j_outer + j_inner] = 2*x[i, 4*j_outer + j_inner]  {id=twice_insn}
-        end
+        y[i, 4*j_outer + j_inner] = 2*x[i, 4*j_outer + j_inner]  {id=twice_insn}
     end
 
     :raises NameConflictError: two kernels have one name.

@@ -40,7 +40,7 @@ from loopkit.ast.walk import (
     rewritten,
 )
 from loopkit.expr.dtypes import Type, resolve
-from loopkit.expr.mappers import array_of, children, replaced, subscripts_of, substitute, variables
+from loopkit.expr.mappers import array_of, children, map_children, subscripts_of, substitute, variables
 from loopkit.instructions.base import indented
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import CallRegion, PassedArray
@@ -188,11 +188,11 @@ class _FunctionWriter:
         inner = {*local, *(x.iname if isinstance(x, For) else x.name for x in nodes_in(self.node)
                            if isinstance(x, For | Define))}
         slices: dict[str, PassedArray] = {}
-        elements: dict[Expression, Expression] = {}
+        elements: dict[Expression, p.Subscript] = {}
         for e in self._elements():
-            if (found := self._in_slice(e, inner)) is not None:
+            if (found := self._in_slice(e)) is not None:
                 slices[found[0].name], elements[e] = found
-        body = _with_expressions(as_block(_without_calls(self.node)), lambda e: replaced(e, elements))
+        body = _with_expressions(as_block(_without_calls(self.node)), lambda e: _in_slices(e, elements))
         for a in (a for a in self.region.arrays if a.name in slices):
             name = self._new(f"slice {a.name}", a.name)
             self.places[name] = Flat((None,))
@@ -230,14 +230,16 @@ class _FunctionWriter:
             else:
                 stack += children(e)
 
-    def _in_slice(self, element: Element, inner: set[str]) -> tuple[PassedArray, Expression] | None:
+    def _in_slice(self, element: Element) -> tuple[PassedArray, p.Subscript] | None:
         """The argument of the function that *element* belongs to, and the element in terms of the argument."""
+        # its subscripts may depend on the caller's loops through values alone; and a step may have replaced a name
         values = {x for e in self.region.values.values() for x in variables(e)}
+        known = mentioned(self.node).difference({*self.region.inames} - values)
         # results come first: an element that is read belongs to the last argument that can have it
         is_written = any(isinstance(x, Assign) and x.target == element for x in nodes_in(self.node))
         for a in self.region.arrays if is_written else self.region.arrays[::-1]:
             own = _subscripts_in(a, subscripts_of(element)) if a.array == array_of(element) else None
-            if own is not None and {x for e in own for x in variables(e)} <= inner | values:
+            if own is not None and {x for e in own for x in variables(e)} <= known:
                 strides = [self._stride(a, axis) for axis in range(len(own))]
                 return a, p.Subscript(p.Variable(f"slice {a.name}"), (add(*(
                     multiply(e, stride if isinstance(stride, int) else p.Variable(f"stride of {a.name} {axis}"))
@@ -302,7 +304,8 @@ class _FunctionWriter:
 
     def _add_value(self, x: str) -> None:
         """Pass the number *x*, under the name of the argument that it is passed for."""
-        like = next((name for name, e in self.region.values.items() if e == p.Variable(x)), x)
+        like = next((name for name, e in self.region.values.items() if e == p.Variable(x)),
+                    self.region.names.get(x, x))
         type_name = self.outliner.dialect.type_name(resolve(self.outliner.type_of(x)))
         self.parameters.append((f"const {type_name} {self._new(x, like)}", x))
 
@@ -324,10 +327,20 @@ class _FunctionWriter:
         types.update((names[f"slice {name}"], own.type_of(a.array)) for name, a in slices.items())
         types.update((new, own.type_of(x)) for x, new in names.items() if x.startswith("stride of "))
         renamed = {x: p.Variable(new) for x, new in names.items() if x != new}
+        for name, place in self.places.items():
+            if isinstance(place, Flat):
+                shape = tuple(None if e is None else substitute(e, renamed) for e in place.shape)
+                self.places[name] = Flat(shape, tuple(names.get(x, x) for x in place.strides))
         return OutlinedCall(
             tuple(parameter for parameter, _ in self.parameters), tuple(given for _, given in self.parameters),
             tuple(declarations), _with_own_names(body, renamed), names,
             replace(own.addresses, arrays=dict(self.places)), types)
+
+
+def _in_slices(expr: Expression, elements: Mapping[Expression, p.Subscript]) -> Expression:
+    """*expr* with *elements* in terms of slices, also in the subscripts of such an element."""
+    found = elements.get(expr)
+    return map_children(expr if found is None else found, lambda e: _in_slices(e, elements))
 
 
 def _numbered(like: str) -> Iterator[str]:

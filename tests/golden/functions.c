@@ -32,6 +32,14 @@ static void scale_2(const double *a, const int *at, double *w, const int n, cons
     }
 }
 
+static void scale_3(double *b, const double *even, const int n)
+{
+    for (int i = 0; i < n; ++i) {
+        // insn
+        b[i] = 2.0*even[2*i*n + 1];
+    }
+}
+
 static void total(double *b, const double *a, const int n, const int a_stride_0)
 {
     double acc_k;
@@ -65,7 +73,8 @@ static void both(double *a, double *c, const int n)
 }
 
 void several_calls(const double *restrict x, double *restrict y, double *restrict w, double *restrict z,
-    const int *restrict at, double *restrict u, double *restrict v, const int n)
+    const int *restrict at, const double *restrict even, double *restrict e, double *restrict u,
+    double *restrict v, const int k, const int n)
 {
     double t;
 
@@ -81,6 +90,8 @@ void several_calls(const double *restrict x, double *restrict y, double *restric
         // [q]: w[r, at[q]] = scale([q]: x[r, q], n, 2)
         scale_2(&x[r*n], at, w, n, r);
     }
+    // [h]: e[h] = scale([h]: even[2*h, 1], k, 2)
+    scale_3(e, even, k);
     // u[:] = total(x[:, :], n)
     total(u, x, n, n);
     // y[0, :], v[:] = both(y[0, :], n)

@@ -33,6 +33,14 @@ static __device__ void scale_2(const double *a, const int *at, double *w, const 
     }
 }
 
+static __device__ void scale_3(double *b, const double *even, const int n)
+{
+    for (int i = 0; i < n; ++i) {
+        // insn
+        b[i] = 2.0*even[2*i*n + 1];
+    }
+}
+
 static __device__ void total(double *b, const double *a, const int n, const int a_stride_0)
 {
     double acc_k;
@@ -69,7 +77,8 @@ static __device__ void both(double *a, double *c, const int n)
 
 extern "C" __global__ void __launch_bounds__(1)
 several_calls_0(const double *x, double *__restrict__ y, double *__restrict__ w, double *__restrict__ z,
-    const int *at, double *__restrict__ u, const int n)
+    const int *at, const double *even, double *__restrict__ e, double *__restrict__ u, const int k,
+    const int n)
 {
     const int r = blockIdx.x;
     double t;
@@ -84,6 +93,10 @@ several_calls_0(const double *x, double *__restrict__ y, double *__restrict__ w,
     scale_1(&z[r + 4], &x[r*n + n - 1], t, n);
     // [q]: w[r, at[q]] = scale([q]: x[r, q], n, 2)
     scale_2(&x[r*n], at, w, n, r);
+    if ((int)blockIdx.x == 0) {
+        // [h]: e[h] = scale([h]: even[2*h, 1], k, 2)
+        scale_3(e, even, k);
+    }
     // u[:] = total(x[:, :], n)
     total(u, x, n, n);
 }

@@ -10,7 +10,7 @@ from tests.nvrtc import compile_cuda
 
 
 def several_calls() -> lk.LoopKernel:
-    """Rows, columns, a diagonal, a gathered slice, a function in a function, and values of the caller."""
+    """Rows, columns, strides, gathered slices, a function in a function, values of the caller under other names."""
     scale = lk.make_function("{[i]: 0<=i<n}", "b[i] = s*a[i]", name="scale")
     total = lk.make_function(
         "{[i, k]: 0<=i<4 and 0<=k<n}",
@@ -18,7 +18,7 @@ def several_calls() -> lk.LoopKernel:
     both = lk.make_function("{[i]: 0<=i<n}", "a[:] = scale(a[:], n, 0.5)\nc[i] = 2*a[i]", name="both",
                             functions=[scale])
     knl = lk.make_kernel(
-        "{[r, q]: 0<=r<4 and 0<=q<n}",
+        "{[r, q, h]: 0<=r<4 and 0<=q<n and 0<=h<k}",
         """
         for r
             <> t = x[r, 0]
@@ -27,31 +27,33 @@ def several_calls() -> lk.LoopKernel:
             [q]: z[q, 4 + r] = scale([q]: x[r, n - 1 - q], n, t)
             [q]: w[r, at[q]] = scale([q]: x[r, q], n, 2)
         end
+        [h]: e[h] = scale([h]: even[2*h, 1], k, 2)
         u[:] = total(x[:, :], n)
         y[0, :], v[:] = both(y[0, :], n)
         """, [lk.GlobalArg("x, y, w", np.float64, ("4", "n")), lk.GlobalArg("z", np.float64, ("n", 8)),
-              lk.GlobalArg("at", np.int32, ("n",)), "..."],
-        name="several_calls", functions=[scale, total, both], assumptions="n>=1")
-    return lk.add_dtypes(knl, {"u,v": np.float64})
+              lk.GlobalArg("at", np.int32, ("n",)), lk.GlobalArg("even", np.float64, ("2*k", "k")), "..."],
+        name="several_calls", functions=[scale, total, both], assumptions="n>=1 and k>=2")
+    return lk.add_dtypes(knl, {"u,v,e": np.float64})
 
 
-def expected(x: np.ndarray, at: np.ndarray) -> dict[str, np.ndarray]:
+def expected(x: np.ndarray, at: np.ndarray, even: np.ndarray) -> dict[str, np.ndarray]:
     y = x * x[:, :1]
     z = np.concatenate([2*y.T, (x[:, ::-1] * x[:, :1]).T], axis=1)
     w = np.zeros_like(x)
     w[:, at] = 2*x
     part = x.sum(1)
     y = np.concatenate([y[:1] / 2, y[1:]])
-    return {"y": y, "z": z, "w": w, "u": part + part[::-1], "v": 2*y[0]}
+    return {"y": y, "z": z, "w": w, "u": part + part[::-1], "v": 2*y[0], "e": 2*even[::2, 1]}
 
 
 def test_results_are_those_of_numpy() -> None:
-    """Inlined or not, also with the names and the addresses of 64 bits."""
-    x, at = np.random.default_rng(0).normal(size=(4, 5)), np.array([3, 1, 0, 4, 2], np.int32)
+    """Inlined or not."""
+    rng, at = np.random.default_rng(0), np.array([3, 1, 0, 4, 2], np.int32)
+    x, even = rng.normal(size=(4, 5)), rng.normal(size=(6, 3))
     knl = several_calls()
     for version in (knl, lk.inline_callable_kernel(knl, "scale, total, both")):
-        found = lk.compile(version, target="c")(x=x, at=at, w=np.zeros_like(x))
-        for name, values in expected(x, at).items():
+        found = lk.compile(version, target="c")(x=x, at=at, even=even, w=np.zeros_like(x))
+        for name, values in expected(x, at, even).items():
             np.testing.assert_allclose(getattr(found, name), values, rtol=1e-13, err_msg=name)
 
 
