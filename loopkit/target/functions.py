@@ -1,8 +1,8 @@
 """Functions in generated text: each call of a kernel that is not inlined, in the function's own names.
 
 A function takes pointers to the first elements of the slices, and the numbers that its body mentions. Equal functions
-are written once. Some calls stay in the text of their caller: those with barriers or hardware instructions inside,
-those that share private arrays of several regions, and those that write a private scalar of the caller.
+are written once. Some calls stay in the text of their caller: those with hardware instructions inside, those that write
+a private scalar of the caller, and on the host those with barriers.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from loopkit.instructions.base import indented
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import CallRegion, PassedArray
 from loopkit.lowering.lowered import Lowered
-from loopkit.poly.affine import add, multiply, subtract
+from loopkit.poly.affine import add, integer_factor, multiply, subtract
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.memory import Addresses, Flat, Nested, array_declaration, wrapped_head
 
@@ -90,24 +90,26 @@ class LaunchCalls:
     """The calls of one launch.
 
     :ivar arrays: the arrays that the launch declares, and *body*: its nodes.
+    :ivar barriers: a function may have barriers and regions inside.
     :ivar inside: those of the arrays that functions declare instead.
     """
 
     texts: FunctionTexts
     arrays: Mapping[str, Array]
     body: Block
+    barriers: bool
     inside: set[str] = field(default_factory=set)
 
     @staticmethod
-    def of(texts: FunctionTexts, function: Function) -> LaunchCalls:
+    def of(texts: FunctionTexts, function: Function, *, barriers: bool) -> LaunchCalls:
         """The calls in the loop program *function*."""
-        return LaunchCalls(texts, {a.name: a for a in function.arrays}, function.body)
+        return LaunchCalls(texts, {a.name: a for a in function.arrays}, function.body, barriers)
 
     def is_local(self, name: str, call: str) -> bool:
         """Is the array *name* private to a thread, and used in *call* alone?"""
         array = self.arrays[name]
-        return not (array.shared or array.thread_axes or array.across_regions) and not _used_outside(
-            self.body, name, call)
+        is_private = not (array.shared or array.thread_axes or (array.across_regions and not self.barriers))
+        return is_private and not _used_outside(self.body, name, call)
 
 
 def _used_outside(node: Node, name: str, call: str) -> bool:
@@ -158,7 +160,8 @@ class Outliner:
 
         :arg kept: names that must not change.
         """
-        if any(isinstance(inner, Region | Sync) or own_instructions(inner) for inner in nodes_in(node)) \
+        if any((isinstance(inner, Region | Sync) and not calls.barriers) or own_instructions(inner)
+               for inner in nodes_in(node)) \
                 or any(a.cache_policy is not None for a in self.kernel.array_args.values()):
             return None
         return _FunctionWriter(self, calls, self.kernel.calls[node.call], node, kept).outlined()
@@ -274,7 +277,8 @@ class _FunctionWriter:
             self.places[name] = place
             self._add_pointer(name, x, x, written)
             return True
-        if array is None or array.thread_axes or array.across_regions or array.swizzle is not None:
+        if array is None or array.thread_axes or (array.across_regions and not self.calls.barriers) \
+                or array.swizzle is not None:
             return False
         if not array.shape:
             if written or array.shared:
@@ -354,20 +358,36 @@ def _subscript_step(a: PassedArray, subscript: Expression, axis: int) -> Express
 
 
 def _subscripts_in(a: PassedArray, index: tuple[Expression, ...]) -> tuple[Expression, ...] | None:
-    """The subscripts of the argument *a* at the element *index* of the caller's array, if its slice has steps of 1."""
+    """The subscripts of the argument *a* at the element *index* of the caller's array, if it has this element."""
     if len(index) != len(a.subscripts):
         return None
     zeros: dict[str, Expression] = dict.fromkeys(a.axes, 0)
     own: dict[str, Expression] = {}
     for k, axis in enumerate(a.axes):
         for subscript, value in zip(a.subscripts, index, strict=True):
-            if axis not in own and variables(subscript) & {*a.axes} == {axis} and \
-                    (step := _subscript_step(a, subscript, k)) in (1, -1):
-                own[axis] = multiply(step, subtract(value, substitute(subscript, zeros)))
+            if axis not in own and variables(subscript) & {*a.axes} == {axis}:
+                found = _quotient_of(subtract(value, substitute(subscript, zeros)), _subscript_step(a, subscript, k))
+                if found is not None:
+                    own[axis] = found
     if len(own) < len(a.axes) or any(subtract(add(substitute(subscript, own)), value) != 0
                                      for subscript, value in zip(a.subscripts, index, strict=True)):
         return None
     return tuple(own[axis] for axis in a.axes)
+
+
+def _quotient_of(form: Expression, step: Expression) -> Expression | None:
+    """*form* divided by *step*, if it is a sum of multiples of this number."""
+    if not isinstance(step, int) or not step:
+        return None
+    terms: list[Expression] = []
+    for term in form.children if isinstance(form, p.Sum) else (form,):
+        factor = term if isinstance(term, int) else integer_factor(term)
+        if factor % step:
+            return None
+        rest = term.children[1:] if isinstance(term, p.Product) and factor != 1 else (term,)
+        terms.append(factor // step if isinstance(term, int) else multiply(
+            factor // step, rest[0] if len(rest) == 1 else p.Product(rest)))
+    return add(*terms)
 
 
 def _with_expressions(node: Block, f: Callable[[Expression], Expression]) -> Block:

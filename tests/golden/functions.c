@@ -32,11 +32,11 @@ static void scale_2(const double *a, const int *at, double *w, const int n, cons
     }
 }
 
-static void scale_3(double *b, const double *even, const int n)
+static void scale_3(double *b, const double *a, const int n, const int a_stride_0)
 {
     for (int i = 0; i < n; ++i) {
         // insn
-        b[i] = 2.0*even[2*i*n + 1];
+        b[i] = 2.0*a[i*a_stride_0];
     }
 }
 
@@ -91,7 +91,7 @@ void several_calls(const double *restrict x, double *restrict y, double *restric
         scale_2(&x[r*n], at, w, n, r);
     }
     // [h]: e[h] = scale([h]: even[2*h, 1], k, 2)
-    scale_3(e, even, k);
+    scale_3(e, &even[1], k, 2*k);
     // u[:] = total(x[:, :], n)
     total(u, x, n, n);
     // y[0, :], v[:] = both(y[0, :], n)

@@ -33,11 +33,11 @@ static __device__ void scale_2(const double *a, const int *at, double *w, const 
     }
 }
 
-static __device__ void scale_3(double *b, const double *even, const int n)
+static __device__ void scale_3(double *b, const double *a, const int n, const int a_stride_0)
 {
     for (int i = 0; i < n; ++i) {
         // insn
-        b[i] = 2.0*even[2*i*n + 1];
+        b[i] = 2.0*a[i*a_stride_0];
     }
 }
 
@@ -95,7 +95,7 @@ several_calls_0(const double *x, double *__restrict__ y, double *__restrict__ w,
     scale_2(&x[r*n], at, w, n, r);
     if ((int)blockIdx.x == 0) {
         // [h]: e[h] = scale([h]: even[2*h, 1], k, 2)
-        scale_3(e, even, k);
+        scale_3(e, &even[1], k, 2*k);
     }
     // u[:] = total(x[:, :], n)
     total(u, x, n, n);

@@ -84,11 +84,22 @@ def test_an_inlined_call_is_no_function() -> None:
     assert "static void total(" in code
 
 
-def test_calls_that_stay_in_the_text() -> None:
-    """With a barrier inside, and in a text with bounds checks, there is a comment and no function."""
+def with_barrier() -> lk.LoopKernel:
+    """A function whose threads share values."""
     f = lk.make_function("{[i]: 0<=i<8}", "<> t[i] = a[i]\nfor i\nb[i] = t[7 - i]\nend", name="f")
     f = lk.tag_inames(lk.set_temporary_address_space(f, "t", "shared"), "i:l.0")
-    knl = lk.add_dtypes(lk.make_kernel("{[r]: 0<=r<m}", "y[r, :] = f(x[r, :])", functions=[f]), {"x": np.float32})
-    for code in (lk.generate_code(knl, target="cuda"), lk.generate_code(knl, target=lk.CTarget(check_bounds=True))):
+    return lk.add_dtypes(lk.make_kernel("{[r]: 0<=r<m}", "y[r, :] = f(x[r, :])", functions=[f]), {"x": np.float32})
+
+
+def test_calls_that_stay_in_the_text() -> None:
+    """With a barrier inside on the host, and in a text with bounds checks, there is a comment and no function."""
+    knl = with_barrier()
+    for code in (lk.generate_code(knl, target="c"), lk.generate_code(knl, target=lk.CTarget(check_bounds=True))):
         assert "// y[r, :] = f(x[r, :])" in str(code)
         assert "void f(" not in str(code)
+
+
+def test_a_function_with_a_barrier(golden: GoldenFiles) -> None:
+    code = lk.generate_code(with_barrier(), target="cuda")
+    golden.check("function_with_barrier.cu", code)
+    compile_cuda(str(code))

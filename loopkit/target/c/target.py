@@ -245,7 +245,7 @@ class _HostFunction(FunctionText):
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
                        replace(hooks, before=self.checks.lines) if self.check_bounds else hooks,
-                       calls=None if self.check_bounds else LaunchCalls.of(self.called, self.function))
+                       calls=None if self.check_bounds else LaunchCalls.of(self.called, self.function, barriers=False))
 
     @cached_property
     def checks(self) -> BoundsChecks:

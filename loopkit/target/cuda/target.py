@@ -232,7 +232,7 @@ class _CudaFunction(FunctionText):
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
-            LaunchCalls.of(self.called, function))
+            LaunchCalls.of(self.called, function, barriers=True))
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
