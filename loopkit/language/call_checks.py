@@ -29,7 +29,7 @@ from loopkit.expr.mappers import subscripts_of
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import PassedArray, kind_of
-from loopkit.language.calls import MadeCall, before_steps
+from loopkit.language.calls import MadeCall, before_steps, has_steps
 from loopkit.poly.affine import if_affine, subtract
 from loopkit.poly.relations import (
     in_one_iteration,
@@ -64,7 +64,7 @@ def _require_own_order(function: LoopKernel) -> None:
     if own:
         raise PreconditionError(f"The function '{function.name}' has a step without a proof: {own[0]}.",
                                 subject=function.name, hint="apply this step to the caller, with within=")
-    if function.derivation is None:
+    if not has_steps(function):
         return
     if peeled := next((node for node in function.reductions.values() if node.others), None):
         raise PreconditionError(f"The function '{function.name}' has a reduction with peeled iterations, of "
@@ -97,7 +97,7 @@ def require_calls(kernel: LoopKernel, made: Sequence[MadeCall]) -> None:
     for call in made:
         for passed in call.embedding.arrays.values():
             _require_inside(kernel, call, passed)
-        if call.embedding.callee.derivation is not None:
+        if has_steps(call.embedding.callee):
             _require_assumptions(kernel, call)
             _require_apart(kernel, call)
     if made and kernel.tags:

@@ -58,6 +58,13 @@ def before_steps(function: LoopKernel) -> LoopKernel:
     return function
 
 
+def has_steps(function: LoopKernel) -> bool:
+    """Has a step changed the statements of *function*, their order or their tags, or is this unknown?"""
+    original = before_steps(function)
+    return not (original.derivation is None and original.tree == function.tree and original.tags == function.tags
+                and original.statements == function.statements)
+
+
 @dataclass(frozen=True)
 class MadeCall:
     """One call: its function's statements, and the node of the text."""

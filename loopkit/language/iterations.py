@@ -217,7 +217,8 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
     return frozenset(kernel.statement_by_id[reader].inames).intersection(inames).difference(shared)
 
 
-def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]], final: Collection[str]) -> None:
+def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]], final: Collection[str],
+                        of_functions: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
     This concerns temporaries whose writers, updates left out, have different inames. Values reach a reader directly or
@@ -232,11 +233,12 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]
 
     :arg opened: the inames of the ``for`` blocks around each statement of the text.
     :arg final: the statements with ``{inames=}``.
+    :arg of_functions: the temporaries of called functions, which were checked with these.
     :raises PreconditionError: a read of a temporary is ambiguous.
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
-        if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
+        if name not in kernel.temporaries or name in accumulators or name in of_functions or accesses[0].subscripts:
             continue
         writers = {a.statement: a for a in accesses if a.is_write}
         begun = writers.keys() - {a.statement for a in accesses if not a.is_write}

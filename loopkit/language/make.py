@@ -232,7 +232,8 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                 and np.dtype(a.dtype).kind in "iu"}
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
     reductions = ReductionMaker(domains, affine_names.difference(temporaries),
-                                {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
+                                {*names, *domains.parents, *domains.inline_inames, *operations, *functions},
+                                set(ids.places))
     calls = CallMaker(functions, frozenset(a.name for a in arguments if isinstance(a, ValueArg)),
                       frozenset(t.name for t in known.values() if t.shape == ()))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions, calls.make)
@@ -252,7 +253,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
     shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, {ids.of[node.start] for node in assignments(program.body)
-                                               if node.options.inames is not None})
+                                               if node.options.inames is not None}, calls.temporaries())
     kernel = with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped, calls.temporaries()))))
     require_calls(kernel, calls.made)

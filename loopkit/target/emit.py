@@ -190,11 +190,9 @@ class Emitter:
         if found is None or self.calls is None:
             yield from self.lines(node, bounds)
             return
-        region, comment = self.kernel.calls[node.call], self.hooks.comment
-        inside = replace(self, addresses=found.addresses, types=found.types, hooks=replace(
-            self.hooks, comment=lambda statement: region.ids.get(statement) or comment(statement)))
+        inside = replace(self, addresses=found.addresses, types=found.types)
         body = inside.lines(found.body, bounds.renamed(found.names))
-        name = self.calls.texts.name_of(found.parameters, (*found.declarations, *body), region.function)
+        name = self.calls.texts.name_of(found.parameters, (*found.declarations, *body), self.kernel.calls[node.call])
         yield f"{name}({', '.join(found.arguments)});"
 
     def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:

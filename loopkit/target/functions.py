@@ -6,7 +6,7 @@ a private scalar of the caller, and on the host those with barriers.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
@@ -58,31 +58,35 @@ class FunctionTexts:
 
     :ivar start: the qualifiers before the result.
     :ivar taken: names that no function may get.
-    :ivar names: the name of each function, by its text: the parameters, and the lines of the body.
+    :ivar names: the name and the body of each function, by its parameters and its body with the function's own ids.
     """
 
     start: str
     taken: frozenset[str]
-    names: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = field(default_factory=dict)
+    names: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, Sequence[str]]] = field(default_factory=dict)
 
-    def name_of(self, parameters: Iterable[str], body: Iterable[str], like: str) -> str:
-        """The name of the function with these *parameters* and this *body*."""
-        text = tuple(parameters), tuple(body)
-        if text not in self.names:
-            used = {*self.taken, *self.names.values()}
-            self.names[text] = next(x for x in _numbered(like) if x not in used)
-        return self.names[text]
+    def name_of(self, parameters: Sequence[str], body: Sequence[str], region: CallRegion) -> str:
+        """The name of the function of *region* with these *parameters* and this *body*, with the ids of the kernel."""
+        own = (f"// {region.ids.get(line.strip()[3:], line)}" if line.strip().startswith("//") else line
+               for line in body)
+        key = tuple(parameters), tuple(own)
+        if key not in self.names:
+            used = {*self.taken, *(name for name, _ in self.names.values())}
+            self.names[key] = next(x for x in _numbered(region.function) if x not in used), body
+        return self.names[key][0]
 
     def texts(self) -> Iterator[list[str]]:
         """The lines of each function."""
-        for (parameters, body), name in self.names.items():
+        for (parameters, _), (name, body) in self.names.items():
             head = wrapped_head(f"{self.start} void {name}", parameters)
             yield [*head, "{", *indented(body), "}"]
 
 
 def function_texts(lowered: Lowered, start: str) -> FunctionTexts:
     """An empty collection for a text of *lowered*."""
-    return FunctionTexts(start, frozenset((lowered.kernel.name, *(launch.name for launch in lowered.launches))))
+    knl = lowered.kernel
+    taken = {*knl.all_names, knl.name, *(launch.name for launch in lowered.launches)}
+    return FunctionTexts(start, frozenset(taken.difference(region.function for region in knl.calls.values())))
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 static __device__ void f(float *b, const float *a, float t[8], const int i)
 {
-    // insn
+    // f_insn
     t[i] = a[i];
     // t: f_insn writes, f_insn_0 reads
     __syncwarp();
-    // insn_0
+    // f_insn_0
     b[i] = t[-i + 7];
 }
 

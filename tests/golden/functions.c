@@ -3,7 +3,7 @@
 static void scale(double *b, const double *a, const double s, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_insn
         b[i] = s*a[i];
     }
 }
@@ -11,7 +11,7 @@ static void scale(double *b, const double *a, const double s, const int n)
 static void scale_0(double *b, const double *a, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_0_insn
         b[8*i] = 2.0*a[i];
     }
 }
@@ -19,7 +19,7 @@ static void scale_0(double *b, const double *a, const int n)
 static void scale_1(double *b, const double *a, const double s, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_1_insn
         b[8*i] = s*a[-i];
     }
 }
@@ -27,7 +27,7 @@ static void scale_1(double *b, const double *a, const double s, const int n)
 static void scale_2(const double *a, const int *at, double *w, const int n, const int r)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_2_insn
         w[r*n + at[i]] = 2.0*a[i];
     }
 }
@@ -35,7 +35,7 @@ static void scale_2(const double *a, const int *at, double *w, const int n, cons
 static void scale_3(double *b, const double *a, const int n, const int a_stride_0)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_3_insn
         b[i] = 2.0*a[i*a_stride_0];
     }
 }
@@ -45,17 +45,17 @@ static void total(double *b, const double *a, const int n, const int a_stride_0)
     double acc_k;
     double part[4];
     for (int i = 0; i < 4; ++i) {
-        // insn.k.init
+        // total_insn.k.init
         acc_k = 0.0;
         for (int k = 0; k < n; ++k) {
-            // insn.k.update
+            // total_insn.k.update
             acc_k += a[i*a_stride_0 + k];
         }
-        // insn
+        // total_insn
         part[i] = acc_k;
     }
     for (int i = 0; i < 4; ++i) {
-        // insn_0
+        // total_insn_0
         b[i] = part[i] + part[-i + 3];
     }
 }
@@ -63,11 +63,11 @@ static void total(double *b, const double *a, const int n, const int a_stride_0)
 static void both(double *a, double *c, const int n)
 {
     for (int i_0 = 0; i_0 < n; ++i_0) {
-        // scale_insn
+        // both_scale_insn
         a[i_0] = 0.5*a[i_0];
     }
     for (int i = 0; i < n; ++i) {
-        // insn_0
+        // both_insn_0
         c[i] = 2.0*a[i];
     }
 }

@@ -4,7 +4,7 @@
 static __device__ void scale(double *b, const double *a, const double s, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_insn
         b[i] = s*a[i];
     }
 }
@@ -12,7 +12,7 @@ static __device__ void scale(double *b, const double *a, const double s, const i
 static __device__ void scale_0(double *b, const double *a, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_0_insn
         b[8*i] = 2.0*a[i];
     }
 }
@@ -20,7 +20,7 @@ static __device__ void scale_0(double *b, const double *a, const int n)
 static __device__ void scale_1(double *b, const double *a, const double s, const int n)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_1_insn
         b[8*i] = s*a[-i];
     }
 }
@@ -28,7 +28,7 @@ static __device__ void scale_1(double *b, const double *a, const double s, const
 static __device__ void scale_2(const double *a, const int *at, double *w, const int n, const int r)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_2_insn
         w[r*n + at[i]] = 2.0*a[i];
     }
 }
@@ -36,7 +36,7 @@ static __device__ void scale_2(const double *a, const int *at, double *w, const 
 static __device__ void scale_3(double *b, const double *a, const int n, const int a_stride_0)
 {
     for (int i = 0; i < n; ++i) {
-        // insn
+        // scale_3_insn
         b[i] = 2.0*a[i*a_stride_0];
     }
 }
@@ -46,18 +46,18 @@ static __device__ void total(double *b, const double *a, const int n, const int 
     double acc_k;
     double part[4];
     for (int i = 0; i < 4; ++i) {
-        // insn.k.init
+        // total_insn.k.init
         acc_k = 0.0;
         for (int k = 0; k < n; ++k) {
-            // insn.k.update
+            // total_insn.k.update
             acc_k += a[i*a_stride_0 + k];
         }
-        // insn
+        // total_insn
         part[i] = acc_k;
     }
     if ((int)blockIdx.x == 0) {
         for (int i = 0; i < 4; ++i) {
-            // insn_0
+            // total_insn_0
             b[i] = part[i] + part[-i + 3];
         }
     }
@@ -66,11 +66,11 @@ static __device__ void total(double *b, const double *a, const int n, const int 
 static __device__ void both(double *a, double *c, const int n)
 {
     for (int i_0 = 0; i_0 < n; ++i_0) {
-        // scale_insn
+        // both_scale_insn
         a[i_0] = 0.5*a[i_0];
     }
     for (int i = 0; i < n; ++i) {
-        // insn_0
+        // both_insn_0
         c[i] = 2.0*a[i];
     }
 }
