@@ -126,6 +126,7 @@ class FunctionCall:
     """``results = function(arguments)``, for a function that is a kernel.
 
     :ivar results: in the order of the arguments that the function writes.
+    :ivar temporary: as for an assignment; the first result is the temporary.
     :ivar uses: every mention of a name, swept inames left out.
     :ivar text: the call as the user wrote it, without options.
     """
@@ -137,6 +138,7 @@ class FunctionCall:
     options: InstructionOptions
     uses: tuple[NameUse, ...]
     text: str
+    temporary: str | None = None
 
     @property
     def parts(self) -> tuple[Expression, ...]:

@@ -2,7 +2,7 @@
 
 In the grammar of :mod:`loopkit.language.syntax`::
 
-    call     = slice { "," slice } "=" name "(" [ argument { "," argument } ] ")" [ options ]
+    call     = [ "<" [ dtype ] ">" ] slice { "," slice } "=" name "(" [ argument { "," argument } ] ")" [ options ]
     argument = slice | expression
     slice    = [ "[" [ iname { "," iname } ] "]" ":" ] name [ "[" ( "()" | part { "," part } ) "]" ]
     part     = expression | [ expression ] ":" [ expression ] [ ":" number ]

@@ -211,10 +211,7 @@ class _StatementParser(SliceParser):
     def _assignment(self) -> Assignment:
         start = self.at
         self.uses = []
-        temporary = None
-        if self.accept("<"):
-            temporary = "" if self.text == ">" else self.dtype_name()
-            self.take(">")
+        temporary = self._declared_dtype()
         name_at = self.at
         name = self.name("a statement" if temporary is None else "the name of a temporary")
         if name in self.known.rules:
@@ -235,10 +232,22 @@ class _StatementParser(SliceParser):
         self._line_end("an operator, '{' or the end of the line")
         return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
 
+    def _declared_dtype(self) -> str | None:
+        """Step over ``<float32>``, which declares a temporary; ``""`` for ``<>``, ``None`` if there is none."""
+        if not self.accept("<"):
+            return None
+        temporary = "" if self.text == ">" else self.dtype_name()
+        self.take(">")
+        return temporary
+
     def _function_call(self) -> FunctionCall:
         start = self.at
         self.uses = []
+        temporary = self._declared_dtype()
         function, results, arguments = self.called()
+        if temporary is not None and len(results) > 1:
+            raise self.error("one result", at=start, message="A call with several results declares no temporary.",
+                             hint="declare it in kernel_data")
         text = " ".join(self.source.text[self.tokens[start].start:self.tokens[self.at].start].split())
         options = self._options() if self.text == "{" else InstructionOptions()
         if options.instructions:
@@ -246,7 +255,7 @@ class _StatementParser(SliceParser):
                              message=f"A call cannot be {options.instructions[0].noun}.")
         self._line_end("'{' or the end of the line")
         return FunctionCall(self.tokens[start].start, function, results, arguments, options, tuple(self.uses),
-                            text)
+                            text, temporary)
 
     def _options(self) -> InstructionOptions:
         self.at += 1

@@ -120,6 +120,15 @@ def test_sizes_from_memory() -> None:
     np.testing.assert_array_equal(found, [[2, 0, 0, 0], [0, 0, 0, 0], [4, 4, 4, 0]])
 
 
+def test_a_call_declares_a_temporary() -> None:
+    total = lk.make_function("{[k]: 0<=k<n}", "r = sum(k, a[k])", name="total")
+    knl = lk.make_kernel("{[i]: 0<=i<2}", "for i\n<float64> t = total(x[i, :], 3)\ny[i] = 2*t\nend",
+                         [lk.GlobalArg("x", np.float64, (2, 3)), lk.GlobalArg("y", np.float64, (2,))],
+                         functions=[total])
+    arrays = {"x": np.array([[1., 2., 3.], [4., 5., 6.]]), "y": np.zeros(2)}
+    np.testing.assert_array_equal(execute(lk.lower(knl), arrays, {}, random.Random(0))["y"], [12., 30.])
+
+
 def test_functions_call_functions() -> None:
     """Also through other names of the same inames, which the texts of both functions have."""
     inner = lk.make_function("{[i, j]: 0<=i,j<4}", "c[i, j] = 2*a[i, j] + 3*b[j, i]", name="inner")
@@ -169,6 +178,7 @@ REFUSED: Mapping[str, tuple[str, type[lk.LoopkitError], str]] = {
     "a call in an expression": ("y[0] = 1 + add(x[:], 4)", lk.ParseError, "'add' is called in an expression"),
     "a number for an array": ("y[:] = add(3, 4)", lk.ParseError, "cannot be read at '3'"),
     "a slice for a number": ("y[:] = add(x[:], x[:])", lk.ParseError, "cannot be read"),
+    "several results of a declaration": ("<> t[:], y[:] = swap(t[:], y[:])", lk.ParseError, "declares no temporary"),
     "a real size": ("y[:] = add(x[:], 4.5)", lk.ParseError, "'n' of 'add' is an integer"),
     "from the end": ("y[-4:] = add(x[:], 4)", lk.ParseError, "not from its end"),
     "step 0": ("y[0:4:0] = add(x[:], 4)", lk.ParseError, "The step of a slice is a number"),
