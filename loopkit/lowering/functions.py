@@ -78,7 +78,10 @@ def _of_call(call: str, knl: LoopKernel) -> frozenset[str]:
 
 
 def _is_whole(own: Sequence[Node], after: Sequence[Node], call: str, knl: LoopKernel) -> bool:
-    """Do the nodes *own* hold all statements of *call*, and define no name that the nodes *after* them mention?"""
+    """Do the nodes *own* hold all statements of *call* in its loops, and define no name of the nodes *after* them?"""
     defined = {node.name for node in own if isinstance(node, Define)}
-    return _of_call(call, knl) <= {s for node in own for s in _statements(node)} and defined.isdisjoint(
-        frozenset().union(*map(mentioned, after)))
+    inner = {x.iname if isinstance(x, For) else x.name for node in own for x in nodes_in(node)
+             if isinstance(x, For | Define)}
+    return _of_call(call, knl) <= {s for node in own for s in _statements(node)} \
+        and inner.isdisjoint(knl.calls[call].inames) and defined.isdisjoint(
+            frozenset().union(*map(mentioned, after)))

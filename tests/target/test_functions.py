@@ -94,6 +94,14 @@ def test_calls_that_stay_in_the_text() -> None:
         assert "void f(" not in str(code)
 
 
+def test_a_loop_of_the_call_inside_of_the_function() -> None:
+    """After the interchange no part of the text is one call."""
+    add = lk.make_function("{[i]: 0<=i<n}", "b[i] = b[i] + a[i]", name="add")
+    knl = lk.make_kernel("{[r]: 0<=r<m}", "y[r, :] = add(x[r, :], y[r, :], n)", functions=[add])
+    knl = lk.interchange(lk.add_dtypes(knl, {"x,y": np.float32}), "r", "i")
+    assert "void add(" not in str(lk.generate_code(knl, target="c"))
+
+
 def test_a_function_with_a_barrier(golden: GoldenFiles) -> None:
     code = lk.generate_code(with_barrier(), target="cuda")
     golden.check("function_with_barrier.cu", code)
