@@ -248,7 +248,17 @@ class Block:
     children: tuple[Node, ...] = ()
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block
+@dataclass(frozen=True)
+class FunctionBody(Block):
+    """All nodes of one call of a function; a target may emit them as a function of their own.
+
+    :ivar call: the id of the call.
+    """
+
+    call: str = ""
+
+
+Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:
@@ -401,6 +411,9 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
             case Region():
                 yield f"{pad}region{''.join(f'  [{title}]' for i in own_instructions(node) for title in i.titles)}"
                 yield from _lines(node.body, depth + 1)
+            case FunctionBody():
+                yield f"{pad}call {node.call}"
+                yield from _lines(node, depth + 1)
             case Block():
                 yield f"{pad}block"
                 yield from _lines(node, depth + 1)

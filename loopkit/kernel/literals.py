@@ -77,6 +77,8 @@ def literal(value: object) -> str:
             return "..."
         case _ if isinstance(value, Ours):
             return _of_ours(value)
+        case _ if (own := getattr(value, "history", None)) is not None:         # a kernel, of a module above this one
+            return str(own.expression())
         case p.ExpressionNode():
             return _expression(value)
         case np.ufunc(__name__=str(name)) if getattr(np, name, None) is value:

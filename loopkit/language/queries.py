@@ -9,7 +9,7 @@ from loopkit.analysis.match import matching
 from loopkit.expr.tokens import Token
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
-from loopkit.language.program import QUERY, Ids, ParsedProgram, assignments
+from loopkit.language.program import QUERY, Ids, ParsedProgram, executed
 
 
 def with_queried_statements(kernel: LoopKernel, program: ParsedProgram, ids: Ids) -> LoopKernel:
@@ -20,7 +20,7 @@ def with_queried_statements(kernel: LoopKernel, program: ParsedProgram, ids: Ids
     :raises UnknownNameError: a pattern matches no name of *kernel*.
     """
     every = [(node, [*ids.queries(node)], [token for token in node.options.nosync if token.kind == QUERY])
-             for node in assignments(program.body)]
+             for node in executed(program.body)]
     nodes = {ids.of[node.start]: (node, deps, claims) for node, deps, claims in every if deps or claims}
     if not nodes:
         return kernel

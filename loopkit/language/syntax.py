@@ -15,7 +15,7 @@ In the grammar, ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``
 quoted text is itself. Expressions and conditions are those of :mod:`loopkit.expr.parsing`. ::
 
     program    = { line }
-    line       = assignment | rule | for | if | with | marker
+    line       = assignment | call | rule | for | if | with | marker
     for        = "for" iname { "," iname } newline { line } "end"
     if         = "if" condition newline { line } { "elif" condition newline { line } }
                  [ "else" newline { line } ] "end"
@@ -31,6 +31,8 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     copy       = name [ "->" name ]
     match      = a match expression, as those of within=
     globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
+
+:mod:`loopkit.language.slices` has the grammar of ``call``.
 """
 from __future__ import annotations
 
@@ -49,6 +51,7 @@ from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS
 from loopkit.language.program import (
     BARRIERS,
     ForBlock,
+    FunctionCall,
     IfBlock,
     InstructionOptions,
     Marker,
@@ -56,7 +59,9 @@ from loopkit.language.program import (
     ParsedProgram,
     ProgramNode,
     Rule,
+    Slice,
 )
+from loopkit.language.slices import Signature, SliceParser
 
 #: The nodes of ``+=`` and the like.
 _UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
@@ -65,15 +70,17 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
-                  operations: Collection[str], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
+                  operations: Collection[str], functions: Mapping[str, ScalarFunction],
+                  kernels: Mapping[str, Signature]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
-    :arg operations: the user's reduction operations; *functions*: the user's functions.
+    :arg operations: the user's reduction operations; *functions*: the user's functions of numbers.
+    :arg kernels: the kernels that statements may call.
     :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
-    parser = _StatementParser(source, tokenize(source))
+    parser = _StatementParser(source, tokenize(source), kernels=kernels)
     parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), functions, read_domain)
     body = parser.block(None)
     parser.require_groups_apart()
@@ -81,7 +88,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 
 @dataclass
-class _StatementParser(ObjectParser):
+class _StatementParser(ObjectParser, SliceParser):
     """Parses statements.
 
     :ivar rules: the rules read so far, which begin at the tokens *rule_starts*.
@@ -141,6 +148,8 @@ class _StatementParser(ObjectParser):
                 nodes += self._object()
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
+            elif self.text == "[" or self.function_at() is not None:
+                nodes.append(self._function_call())
             else:
                 nodes.append(self._assignment())
 
@@ -248,10 +257,7 @@ class _StatementParser(ObjectParser):
     def _assignment(self) -> ParsedAssignment:
         start = self.at
         self.uses = []
-        temporary = None
-        if self.accept("<"):
-            temporary = "" if self.text == ">" else self.dtype_name()
-            self.take(">")
+        temporary = self._declared_dtype()
         name_at = self.at
         name = self.name("a statement" if temporary is None else "the name of a temporary")
         if name in self.known.rules:
@@ -272,6 +278,39 @@ class _StatementParser(ObjectParser):
         self._line_end("an operator, '{' or the end of the line")
         return ParsedAssignment(self.tokens[start].start, assignee, name, expression, temporary, options,
                                 (*self.uses, *self.default_uses))
+
+    def _declared_dtype(self) -> str | None:
+        """Step over ``<float32>``, which declares a temporary; ``""`` for ``<>``, ``None`` if there is none."""
+        if not self.accept("<"):
+            return None
+        temporary = "" if self.text == ">" else self.dtype_name()
+        self.take(">")
+        return temporary
+
+    def _function_call(self) -> FunctionCall:
+        start = self.at
+        self.uses = []
+        temporary = self._declared_dtype()
+        function, results, arguments = self.read_call()
+        if temporary is not None and len(results) > 1:
+            raise self.error("one result", at=start, message="A call with several results declares no temporary.",
+                             hint="declare it in kernel_data")
+        text = " ".join(self.source.text[self.tokens[start].start:self.tokens[self.at].start].split())
+        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
+        if options.instructions:
+            raise self.error("options of a call", at=start,
+                             message=f"A call cannot be {options.instructions[0].noun}.")
+        swept = {x for given in (*results, *arguments) if isinstance(given, Slice) for x in given.swept}
+        for token, _ in options.inames.private:
+            if token.text not in swept:
+                raise self.source.error(token.start, f"The call cannot have a copy of '{token.text}', over which none "
+                                        "of its slices runs.", "an iname of a slice")
+        # the inames of slices exist only in the call
+        options = replace(options, inames=replace(options.inames, private=()))
+        self._line_end("'{' or the end of the line")
+        return FunctionCall(self.tokens[start].start, function, results, arguments, options,
+                            (*self.uses, *self.default_uses), text, temporary)
+
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:
