@@ -10,6 +10,7 @@ gives float64, as ``/`` does.
 """
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -19,9 +20,10 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
+from loopkit.expr.kinds import FUNCTIONS, is_half, is_tuple, kind_of, promote
 from loopkit.expr.mappers import children
-from loopkit.expr.nodes import Operation, TypeCast
+from loopkit.expr.nodes import Combined, MakeTuple, NumberOperation, Operation, TypeCast
+from loopkit.expr.tuples import dtype_text, field_dtype, joined_tuples, tuple_dtype
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
@@ -83,7 +85,13 @@ def resolve(given: Type) -> np.dtype:
 
 
 def rank_of(given: Type) -> int:
-    """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers."""
+    """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers.
+
+    :raises TypeInferenceError: *given* is the dtype of tuples.
+    """
+    if isinstance(given, np.dtype) and is_tuple(given):
+        raise TypeInferenceError(f"A tuple {dtype_text(given)} is used as a number.", subject=dtype_text(given),
+                                 hint=f"name one of its fields: t.{(given.names or ('f0',))[0]}")
     return given.rank if isinstance(given, Weak) else _RANKS[kind_of(given)]
 
 
@@ -111,6 +119,9 @@ def join(a: Type, b: Type) -> Type:
     >>> join(WEAK_INT, FLOAT32), join(INT32, FLOAT32)
     (dtype('float32'), dtype('float64'))
     """
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, np.dtype) and is_tuple(one):
+            return joined_tuples(one, resolve(other), promote)
     if isinstance(a, Weak):
         return _join_weak(a, b) if isinstance(b, Weak) else _join_mixed(b, a)
     return _join_mixed(a, b) if isinstance(b, Weak) else promote(a, b)
@@ -134,7 +145,7 @@ def _join_mixed(a: np.dtype, b: Weak) -> Type:
 def arithmetic(a: Type, b: Type) -> Type:
     """The type of ``a + b`` and ``a*b``: :func:`join`, in which truth values are integers."""
     joined = join(a, b)
-    return WEAK_INT if joined == BOOL else joined
+    return joined if rank_of(joined) else WEAK_INT
 
 
 def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
@@ -204,6 +215,15 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return BOOL
         case TypeCast():
             return expr.dtype
+        case MakeTuple(fields=fields, values=values):
+            each = [found for value in values if (found := child(value)) is not None]
+            return tuple_dtype(fields, map(resolve, each)) if len(each) == len(values) else None
+        case p.Lookup(aggregate=aggregate, name=name):
+            whole = child(aggregate)
+            return whole if whole is None else field_dtype(resolve(whole), name)
+        case Combined(operation=operation):
+            joined = _fold(join, children(expr), child)
+            return joined if joined is None else reduction_type(operation, joined)
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
             return function_type(name, _fold(join, expr.parameters, child))
         case p.ExpressionNode():
@@ -236,15 +256,29 @@ def function_type(name: str, argument: Type | None) -> Type | None:
     return WEAK_INT if argument == BOOL else real_part(argument) if kind == "real" else argument
 
 
+class TypedOperation(Operation):
+    """An operation with a dtype rule of its own."""
+
+    @abstractmethod
+    def type_over(self, operand: Type) -> np.dtype:
+        """The dtype of the accumulator: one that combining keeps.
+
+        :raises TypeInferenceError: the operation does not exist for such operands.
+        """
+
+
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:
     """The dtype of an accumulator: its operand's, int32 for truth values that are counted.
 
-    :raises TypeInferenceError: the minimum or maximum of complex numbers.
+    :raises TypeInferenceError: the minimum or maximum of complex numbers, or an operand that the operation lacks.
     """
-    combine = operation.combine
+    if isinstance(operation, TypedOperation):
+        return operation.type_over(operand)
+    assert isinstance(operation, NumberOperation)
+    rank, combine = rank_of(operand), operation.combine
     if combine in ("and", "or"):
         return BOOL
-    if combine in ("min", "max") and rank_of(operand) == _COMPLEX:
+    if combine in ("min", "max") and rank == _COMPLEX:
         raise TypeInferenceError(f"Complex numbers have no {combine}imum.", subject=f"{combine}imum",
                                  hint="reduce their abs")
     dtype = resolve(operand)

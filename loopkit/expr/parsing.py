@@ -2,7 +2,8 @@
 
 ``min``, ``max``, ``sum``, ``product``, ``any`` and ``all`` are reductions if they have exactly two arguments and the
 first is an iname, a list of inames (``[i, j]`` or ``(i, j)``) or a domain (``{[k]: 0<=k<n}``). Other calls of ``min``
-and ``max`` are values: the larger of the iname ``i`` and 3 is written ``max(3, i)``.
+and ``max`` are values: the larger of the iname ``i`` and 3 is written ``max(3, i)``. A reduction over tuples
+(``argmin``, ``segmented(sum)``) has an operand for each field, or a tuple; ``argmin(i, x[i])`` adds the index ``i``.
 """
 from __future__ import annotations
 
@@ -18,8 +19,10 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
 from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_dtype
-from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
+from loopkit.expr.nodes import COMBINED, Combined, MakeTuple, Operation, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN, Extremum
+from loopkit.expr.tuples import field_fault, fields_of, place_names
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -86,13 +89,13 @@ class KnownNames:
 
     :ivar inames: names that make ``min(k, x)`` a reduction.
     :ivar rules: the number of arguments of each substitution rule.
-    :ivar operations: the names of the reductions.
+    :ivar operations: the reductions by name.
     :ivar read_domain: reads an inline domain (text, place) and returns its inames; ``None``: none is allowed.
     """
 
     inames: Collection[str] = ()
     rules: Mapping[str, int] = field(default_factory=dict)
-    operations: Collection[str] = tuple(REDUCTIONS)
+    operations: Mapping[str, Operation] = field(default_factory=lambda: BUILT_IN)
     read_domain: Callable[[str, int], tuple[str, ...]] | None = None
 
 
@@ -150,11 +153,9 @@ class ExpressionParser(Cursor):
             self.at += 1
             return number
         if self.accept("("):
-            value = self.expression()
-            if self.text == ",":
-                raise self.error("')'", hint="there are no tuples of values")
+            values = self.separated(self.expression)
             self.take(")", "')' or an operator")
-            return value
+            return self._fields(_tuple_of(values) if len(values) > 1 else values[0])
         if self.accept("-", "+"):
             value = self.expression(_UNARY - 1)
             return negated(value) if text == "-" else value
@@ -165,14 +166,22 @@ class ExpressionParser(Cursor):
             return self._keyword(word, floor)
         at = self.at
         self.at += 1
+        if word == "segmented" and self.text == "(":
+            word = self._segmented()
         if self.accept("("):
-            return self._call(word, at)
-        if self.text == ".":
+            return self._fields(self._call(word, at))
+        if self.text == "." and word in ("np", "numpy"):
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
         if word in self.known.rules:
             self._check_rule(word, 0, at)
-            return p.Call(p.Variable(word), ())
-        return self.reference(word, at)
+            return self._fields(p.Call(p.Variable(word), ()))
+        return self._fields(self.reference(word, at))
+
+    def _fields(self, value: Expression) -> Expression:
+        """*value*, or the field of it that is named here."""
+        while self.accept("."):
+            value = p.Lookup(value, self.name("the name of a field"))
+        return value
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
         """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
@@ -217,12 +226,16 @@ class ExpressionParser(Cursor):
             return self._reduction(name, at)
         if name == "reduce":
             operation = self.name("a reduction: " + ", ".join(operations))
+            if operation == "segmented" and self.text == "(":
+                operation = self._segmented()
             if operation not in operations:
                 raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
             return self._reduction(operation, at, needed=True)
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
+        if name == "make_tuple":
+            return self._make_tuple(at)
         arguments = [] if self.accept(")") else self._list(")", "an argument")
         if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
@@ -235,6 +248,32 @@ class ExpressionParser(Cursor):
         else:
             raise self._unknown("function", name, [*FUNCTIONS, *operations, *self.known.rules], at)
         return p.Call(p.Variable(name), tuple(arguments))
+
+    def _segmented(self) -> str:
+        """The name of a segmented reduction, after ``segmented``."""
+        self.take("(")
+        inner = self.name("a reduction: segmented(sum)")
+        self.take(")")
+        return f"segmented({inner})"
+
+    def _make_tuple(self, at: int) -> MakeTuple:
+        """``make_tuple(x, i)`` or ``make_tuple(value=x, index=i)``, after its parenthesis."""
+        names: list[str] = []
+
+        def value() -> Expression:
+            if self.kind == "name" and self.tokens[self.at + 1].text == "=":
+                name, fault = self.text, field_fault(self.text)
+                if fault is not None or name in names:
+                    raise self.error("another name", message=f"The field '{name}' {fault or 'is named twice'}.")
+                names.append(name)
+                self.at += 2
+            return self.expression()
+        values = [] if self.text == ")" else self.separated(value)
+        self.take(")", "',' or ')'")
+        if len(values) < 2 or len(names) not in (0, len(values)):
+            raise self.error("a tuple of two values or more, all or none of them with a name", at=at,
+                             hint="make_tuple(value=x[i], index=i)")
+        return MakeTuple(tuple(names) or place_names(len(values)), tuple(values))
 
     def _last_argument(self) -> Expression:
         self.take(",")
@@ -265,26 +304,32 @@ class ExpressionParser(Cursor):
         return named_dtype(DTYPE_NAMES[word]).name
 
     def _reduction(self, operation: str, at: int, *, needed: bool = False) -> Expression:
-        """The arguments of a reduction, or of ``min`` and ``max`` of values."""
+        """The arguments of a reduction, or of ``min``, ``max`` and operations on tuples that combine two values."""
         first, uses, bound = self.at, len(self.uses), len(self._bound)
+        of_tuples = bool(self.known.operations[operation].fields)
         if self.text == "{":
             domain, inames = self._inline_domain()
             outer, self.known = self.known, replace(self.known, inames={*self.known.inames, *inames})
-            operand = self._last_argument()
+            operand = self._operand_of(operation, inames, at)
             self.known = outer
             self._bind(inames, first, uses, bound)
             return Reduction(operation, inames, operand, (domain,))
         if self.text == "[" or self._at_name_tuple():
             inames = self._iname_list()
             first = self.at - 1
-            arguments = [self._last_argument()]
+            operand = self._operand_of(operation, inames, at)
         else:
             arguments = self._list(")", "an argument")
             bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
-            inames = (bare,) if bare is not None and bare in self.known.inames and len(arguments) == 2 else ()
+            several = len(arguments) > 2 and of_tuples
+            inames = (bare,) if bare is not None and bare in self.known.inames and (
+                len(arguments) == 2 or several) else ()
+            operand = self._with_fields(operation, inames, arguments[1:], at) if inames else arguments[-1]
         if inames:
             self._bind(inames, first, uses, bound)
-            return Reduction(operation, inames, arguments[-1])
+            return Reduction(operation, inames, operand)
+        if of_tuples and not needed and len(arguments) == 2:
+            return Combined(self.known.operations[operation], *arguments)
         if operation in ("min", "max") and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
@@ -292,6 +337,28 @@ class ExpressionParser(Cursor):
         if bare is not None and bare not in self.known.inames:
             raise self._unknown("iname", bare, self.known.inames, first)
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
+
+    def _operand_of(self, operation: str, inames: tuple[str, ...], at: int) -> Expression:
+        """The operand of a reduction, after its inames, up to and over the closing parenthesis."""
+        if not self.known.operations[operation].fields:
+            return self._last_argument()
+        self.take(",")
+        return self._with_fields(operation, inames, self._list(")", "an operand"), at)
+
+    def _with_fields(self, operation: str, inames: tuple[str, ...], operands: list[Expression], at: int) -> Expression:
+        """The operand of a reduction from the *operands* in the text: a tuple of them, if it combines tuples."""
+        own, fields = self.known.operations[operation], self.known.operations[operation].fields
+        if not fields or (len(operands) == 1 and fields_of(operands[0]) == fields):
+            return operands[0]
+        if len(operands) == 1 and isinstance(operands[0], MakeTuple):
+            operands = [*operands[0].values]
+        if isinstance(own, Extremum) and len(operands) == len(inames) == 1:
+            operands = [operands[0], _variable(inames[0])]
+        if len(operands) != len(fields):
+            raise self.error(f"an operand for each of {', '.join(fields)}", at=at,
+                             message=f"The reduction '{operation}' combines tuples of {len(fields)} values, not of "
+                                     f"{len(operands)}.", hint=f"{operation}({', '.join(('k', *fields))})")
+        return MakeTuple(fields, tuple(operands))
 
     def _at_name_tuple(self) -> bool:
         """Are the next tokens ``(i, j),``?"""
@@ -336,6 +403,10 @@ class ExpressionParser(Cursor):
                                  message=f"The reduction over '{name}' is in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
+
+
+def _tuple_of(values: list[Expression]) -> MakeTuple:
+    return MakeTuple(place_names(len(values)), tuple(values))
 
 
 def read_number(text: str) -> int | float | complex | TypeCast | str:

@@ -79,7 +79,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys())
+                                operations)
         if not program.body:
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)

@@ -33,9 +33,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
 from loopkit.expr.tokens import Source, Token, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
@@ -56,7 +57,7 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str]) -> ParsedProgram:
+                  operations: Mapping[str, Operation]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
@@ -65,7 +66,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
-    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
+    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, read_domain)
     body = parser.block(None)
     return ParsedProgram(source, body, tuple(parser.rules))
 

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from loopkit.expr.kinds import is_bfloat16
+from loopkit.expr.kinds import is_bfloat16, is_tuple
+from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
 
@@ -88,7 +89,7 @@ class Dialect:
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
-        return self.types[dtype.name]
+        return struct_name(dtype) if is_tuple(dtype) else self.types[dtype.name]
 
     def function(self, name: str, dtype: np.dtype) -> str:
         """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
@@ -101,16 +102,32 @@ class Dialect:
             return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
         return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
 
-    def preamble(self, text: str) -> str:
-        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+    def preamble(self, text: str, more: Callable[[str], Iterable[str]] = lambda _code: ()) -> str:
+        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name.
+
+        :arg more: gives the further texts that code needs, which follow those of the dialect.
+        """
         found, known = "", None
         while found != known:
             known, code = found, re.sub("//.*", "", f"{text}\n{found}")
             own = (part for key, part in self.texts.items()
                    if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
-            parts = (self.syntax.includes, *own, *self.helpers(code).values())
+            parts = (self.syntax.includes, *own, *self._structs(code), *self.helpers(code).values(), *more(code))
             found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found
+
+    def _structs(self, code: str) -> Iterator[str]:
+        """The structs of the tuples that *code* names."""
+        for name in dict.fromkeys(re.findall(r"\w+", code)):
+            dtype = struct_dtype(name)
+            if dtype is not None:
+                fields = "".join(f"    {self._aligned(own)} {field};\n" for field, own in field_dtypes(dtype).items())
+                yield f"typedef struct {{\n{fields}}} {name};"
+
+    def _aligned(self, dtype: np.dtype) -> str:
+        """The type of a field: complex numbers are aligned to their size in all languages."""
+        align = f"_Alignas({dtype.itemsize}) " if dtype.kind == "c" and not self.overloaded else ""
+        return f"{align}{self.type_name(dtype)}"
 
     def helpers(self, code: str) -> dict[str, str]:
         """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
