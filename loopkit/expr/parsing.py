@@ -155,7 +155,7 @@ class ExpressionParser(Cursor):
         if self.accept("("):
             values = self.separated(self.expression)
             self.take(")", "')' or an operator")
-            return self._fields(_tuple_of(values) if len(values) > 1 else values[0])
+            return self._fields(tuple_of(values) if len(values) > 1 else values[0])
         if self.accept("-", "+"):
             value = self.expression(_UNARY - 1)
             return negated(value) if text == "-" else value
@@ -352,8 +352,10 @@ class ExpressionParser(Cursor):
             return operands[0]
         if len(operands) == 1 and isinstance(operands[0], MakeTuple):
             operands = [*operands[0].values]
-        if isinstance(own, Extremum) and len(operands) == len(inames) == 1:
+        elif isinstance(own, Extremum) and len(operands) == len(inames) == 1:
             operands = [operands[0], _variable(inames[0])]
+        elif len(operands) == 1 and not isinstance(own, Extremum):
+            return operands[0]                              # the dtype rules tell whether it is such a tuple
         if len(operands) != len(fields):
             raise self.error(f"an operand for each of {', '.join(fields)}", at=at,
                              message=f"The reduction '{operation}' combines tuples of {len(fields)} values, not of "
@@ -405,7 +407,8 @@ class ExpressionParser(Cursor):
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
 
 
-def _tuple_of(values: list[Expression]) -> MakeTuple:
+def tuple_of(values: list[Expression]) -> MakeTuple:
+    """``(x, y)``: a tuple without names."""
     return MakeTuple(place_names(len(values)), tuple(values))
 
 

@@ -20,7 +20,9 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     if         = "if" condition newline { line } { "elif" condition newline { line } }
                  [ "else" newline { line } ] "end"
     rule       = name [ "(" [ name { "," name } ] ")" ] ":=" expression
-    assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+    assignment = target ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+               | target { "," target } "=" expression { "," expression } [ options ]
+    target     = [ "<" [ dtype ] ">" ] place
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" [ names ] | "tags" "=" names
@@ -31,15 +33,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from loopkit.expr.nodes import Operation
-from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
+from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames, tuple_of
 from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
+from loopkit.language.multiple import MultipleAssignment, Target
 from loopkit.language.program import (
     Assignment,
     ForBlock,
@@ -116,7 +120,7 @@ class _StatementParser(ExpressionParser):
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
             else:
-                nodes.append(self._assignment())
+                nodes.extend(self._assignment())
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
         """Parse the end of a line and the statements after it; *expected* describes this end in messages."""
@@ -202,10 +206,10 @@ class _StatementParser(ExpressionParser):
             raise self.error(expected, message=f"'{name}' {fault}.")
         return self.name(expected)
 
-    def _assignment(self) -> Assignment:
-        start = self.at
+    def _target(self) -> Target:
+        """Parse one target; the current mentions become its own."""
+        start, temporary = self.at, None
         self.uses = []
-        temporary = None
         if self.accept("<"):
             temporary = "" if self.text == ">" else self.dtype_name()
             self.take(">")
@@ -216,18 +220,52 @@ class _StatementParser(ExpressionParser):
                              message=f"The substitution rule '{name}' cannot be written.")
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
-        self.uses.insert(0, self.uses.pop())
+        uses = (self.uses[-1], *self.uses[:-1])
+        return Target(self.tokens[start].start, assignee, name, temporary, uses)
+
+    def _assignment(self) -> tuple[ProgramNode, ...]:
+        start, target = self.at, self._target()
+        if self.text == ",":
+            return self._multiple(start, target)
+        self.uses = [*target.uses]
         if self.accept("="):
             expression = self.expression()
-        elif (operator := self.text) in _UPDATES and temporary is None:
+        elif (operator := self.text) in _UPDATES and target.temporary is None:
             self.at += 1
-            expression = _UPDATES[operator](assignee, self.expression())
+            expression = _UPDATES[operator](target.assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            raise self.error("'='", hint=_assignment_hint(name, operator))
+            raise self.error("'='", hint=_assignment_hint(target.written, operator))
+        options = self._ending()
+        return (Assignment(target.start, target.assignee, target.written, expression, target.temporary, options,
+                           tuple(self.uses)),)
+
+    def _multiple(self, start: int, first: Target) -> tuple[ProgramNode, ...]:
+        """The rest of an assignment to several targets, after the *first*, which begins at the token *start*."""
+        targets = [first]
+        while self.accept(","):
+            targets.append(self._target())
+        equals = self.at
+        self.take("=", "',' or '='")
+        self.uses = []
+        values = self.separated(self.expression)
+        uses, self.uses = tuple(self.uses), []
+        options = self._ending()
+        whole = MultipleAssignment(targets, tuple_of(values) if len(values) > 1 else values[0], options,
+                                   (first.start, self.tokens[equals].start, self.tokens[start + 1].start), uses,
+                                   tuple(self.uses))
+        return whole.statements(self.source, self.taken)
+
+    @cached_property
+    def taken(self) -> set[str]:
+        """The names in the text, and those that multiple assignments add."""
+        return {token.text for token in self.tokens if token.kind == "name"}
+
+    def _ending(self) -> InstructionOptions:
+        """The options and the end of the line."""
         options = self._options() if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
+        return options
 
     def _options(self) -> InstructionOptions:
         self.at += 1

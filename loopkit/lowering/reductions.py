@@ -201,8 +201,12 @@ def _steps(threads: OverThreads, names: Sequence[str], neutral: Expression, toge
     for k, (held, new) in enumerate(pairwise(names)):
         shift = k == rounds             # the last array of an exclusive scan
         offset, target = 1 if shift else 1 << k, threads.element(new, lane)
+        value: Expression = threads.element(held, add(lane, -offset))
+        combine = None if shift else threads.node.operation
+        if combine is not None and not (operation := threads.kernel.operation(combine)).reorderable:
+            value, combine = operation.apply(value, target), None      # the earlier operand first
         yield threads.statement("none" if shift else f"keep{k}", target,
                                 neutral if shift else threads.element(held, lane), threads.everywhere), None
-        yield threads.statement("shift" if shift else f"step{k}", target, threads.element(held, add(lane, -offset)),
-                                threads.everywhere.where((">=", add(inside, -offset))),
-                                None if shift else threads.node.operation), None if why else Shuffle(-offset, together)
+        yield threads.statement("shift" if shift else f"step{k}", target, value,
+                                threads.everywhere.where((">=", add(inside, -offset))), combine
+                                ), None if why else Shuffle(-offset, together)

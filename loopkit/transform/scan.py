@@ -47,7 +47,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     - Without a tag, or unrolled: sequential. The accumulator carries the value from one iteration to the next. The
       order of the operands stays the same, so no bit of a result changes.
     - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute the scan together, by warp shuffles or in shared
-      memory. The operation must be reorderable; all operations of the language are.
+      memory. The operands may be regrouped: by all operations of the language, and by reorderable ones of the user.
 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
@@ -123,7 +123,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
     require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
-            if not kernel.operation(node.operation).reorderable:
+            if not kernel.operation(node.operation).associative:
                 raise PreconditionError(
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' must combine its "
                     "operands in order.", subject=node.operation,
@@ -260,7 +260,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     node = next(r for r in own if scan_iname in r.inames)
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
-    if not kernel.operation(node.operation).reorderable:
+    if not kernel.operation(node.operation).associative:
         raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: '{node.operation}' must combine "
                                 "its operands in order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")

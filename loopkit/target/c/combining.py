@@ -12,6 +12,7 @@ from loopkit.expr.tuples import combining_name, tuple_of_codes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
+from loopkit.target.emit import wrapped
 
 
 def combining_functions(knl: LoopKernel, dialect: Dialect) -> Callable[[str], Iterable[str]]:
@@ -30,5 +31,5 @@ def combining_functions(knl: LoopKernel, dialect: Dialect) -> Callable[[str], It
 def _function(name: str, operation: Operation, dtype: np.dtype, dialect: Dialect) -> str:
     printer = CText(dialect, {"a": dtype, "b": dtype}.get, lambda variable, _: variable, lambda _: False)
     struct, value = dialect.type_name(dtype), printer.text(operation.merged(dtype), dtype)
-    return (f"{dialect.functions.qualifier} {struct} {name}({struct} a, {struct} b)\n"
-            f"{{\n    return {value};\n}}")
+    return "\n".join([f"{dialect.functions.qualifier} {struct}", f"{name}({struct} a, {struct} b)",
+                      "{", *wrapped([f"    return {value};"]), "}"])
