@@ -23,7 +23,7 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.kinds import FUNCTIONS, is_half, is_tuple, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Combined, MakeTuple, NumberOperation, Operation, TypeCast
-from loopkit.expr.tuples import dtype_text, field_dtype, joined_tuples, tuple_dtype
+from loopkit.expr.tuples import dtype_text, field_dtype, field_names, joined_tuples, tuple_dtype
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
@@ -91,7 +91,7 @@ def rank_of(given: Type) -> int:
     """
     if isinstance(given, np.dtype) and is_tuple(given):
         raise TypeInferenceError(f"A tuple {dtype_text(given)} is used as a number.", subject=dtype_text(given),
-                                 hint=f"name one of its fields: t.{(given.names or ('f0',))[0]}")
+                                 hint=f"name one of its fields: t.{field_names(given)[0]}")
     return given.rank if isinstance(given, Weak) else _RANKS[kind_of(given)]
 
 

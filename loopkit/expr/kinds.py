@@ -35,8 +35,8 @@ LITERAL_SUFFIXES: dict[str, str] = {
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}}
 
 #: The dtypes that kernels have.
-DTYPES = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64 and "
-          "complex128")
+DTYPES = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64, "
+          "complex128, and structs of two or more of them as C aligns them: np.dtype([...], align=True)")
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:

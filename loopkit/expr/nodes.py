@@ -114,6 +114,10 @@ class Operation(ABC):
     def apply(self, a: Expression, b: Expression) -> Expression:
         """``a combined with b`` as an expression; *a* is the earlier one."""
 
+    def merged(self, dtype: np.dtype) -> Expression:
+        """The operands ``a`` and ``b`` of *dtype* combined, as an expression of numbers."""
+        return self.apply(p.Variable("a"), p.Variable("b"))
+
 
 @dataclass(frozen=True)
 class NumberOperation(Operation):

@@ -137,7 +137,6 @@ class ReductionOperation(TypedOperation, Declared):
         return Combined(self, a, b) if self.fields else substitute(self.expression, {"a": a, "b": b})
 
     def merged(self, dtype: np.dtype) -> Expression:
-        """The tuples ``a`` and ``b`` combined."""
         return self.expression
 
     def type_over(self, operand: Type) -> np.dtype:

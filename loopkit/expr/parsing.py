@@ -271,8 +271,8 @@ class ExpressionParser(Cursor):
         values = [] if self.text == ")" else self.separated(value)
         self.take(")", "',' or ')'")
         if len(values) < 2 or len(names) not in (0, len(values)):
-            raise self.error("a tuple of two values or more, all or none of them with a name", at=at,
-                             hint="make_tuple(value=x[i], index=i)")
+            raise self.error("two values or more, all or none of them with a name", at=at,
+                             message="This is no tuple.", hint="make_tuple(value=x[i], index=i)")
         return MakeTuple(tuple(names) or place_names(len(values)), tuple(values))
 
     def _last_argument(self) -> Expression:

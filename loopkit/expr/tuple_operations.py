@@ -41,8 +41,7 @@ class TupleOperation(TypedOperation):
         """The dtypes of the result's fields, from those of an operand."""
 
     @abstractmethod
-    def merged(self, dtype: np.dtype) -> Expression:
-        """The tuples ``a`` and ``b`` of *dtype* combined, ``a`` being the earlier one."""
+    def merged(self, dtype: np.dtype) -> Expression: ...
 
 
 def require_tuple(operation: Operation, operand: Type) -> dict[str, np.dtype]:

@@ -1,7 +1,7 @@
 """Tuples as values: a tuple has a structured dtype of numpy, whose fields are numbers, and is one value of one cell.
 
-``make_tuple(value=x, index=i)`` makes a tuple and ``t.value`` reads a field. Tuples of one dtype are assigned, chosen by
-``if`` and combined by reductions such as ``argmin``; arithmetic takes their fields. In memory, a tuple is a struct of C.
+``make_tuple(value=x, index=i)`` makes a tuple and ``t.value`` reads a field. Statements assign tuples, ``if`` chooses
+one, and reductions such as ``argmin`` combine them; arithmetic takes their fields. In memory, a tuple is a struct of C.
 """
 from __future__ import annotations
 
@@ -39,13 +39,18 @@ def tuple_dtype(names: Sequence[str], dtypes: Iterable[np.dtype]) -> np.dtype:
     for name, dtype in zip(names, each, strict=True):
         if is_tuple(dtype):
             raise TypeInferenceError(f"The field '{name}' of a tuple is a tuple: {dtype_text(dtype)}.", subject=name,
-                                     hint=f"name its fields: {name}=t.{dtype.names[0]}")  # type: ignore[index]
+                                     hint=f"name its fields: {name}=t.{field_names(dtype)[0]}")
     return struct_of([*zip(names, each, strict=True)])
+
+
+def field_names(dtype: np.dtype) -> tuple[str, ...]:
+    """The fields of a tuple's *dtype*; ``()`` of a number's."""
+    return dtype.names or ()
 
 
 def field_dtypes(dtype: np.dtype) -> dict[str, np.dtype]:
     """The dtypes of the fields of a tuple's *dtype*, in order."""
-    return {name: dtype[name] for name in dtype.names or ()}
+    return {name: dtype[name] for name in field_names(dtype)}
 
 
 def field_dtype(dtype: np.dtype, name: str) -> np.dtype:
@@ -63,11 +68,12 @@ def joined_tuples(a: np.dtype, b: np.dtype, promote: Callable[[np.dtype, np.dtyp
     """The common dtype of two tuples, field by field; :raises TypeInferenceError: their fields differ."""
     if a == b:
         return a
-    if a.names != b.names:
+    if a.names != b.names or not is_tuple(a):
+        only = next((x for x in (a, b) if not (is_tuple(a) and is_tuple(b)) and x.names), None)
         raise TypeInferenceError(f"{dtype_text(a)} and {dtype_text(b)} have no common dtype.", subject=dtype_text(a),
-                                 hint="name a field of the tuple: t.f0" if None in (a.names, b.names) else
-                                      "both must be tuples with the same fields in the same order")
-    return tuple_dtype(a.names or (), (promote(a[name], b[name]) for name in a.names or ()))
+                                 hint="both must be tuples with the same fields in the same order" if only is None else
+                                      f"name one of the fields of the tuple: t.{field_names(only)[0]}")
+    return tuple_dtype(field_names(a), (promote(a[name], b[name]) for name in field_names(a)))
 
 
 def dtype_text(dtype: np.dtype) -> str:

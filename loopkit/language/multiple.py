@@ -73,8 +73,9 @@ class MultipleAssignment:
         for number, (target, field) in enumerate(zip(self.targets, fields, strict=True)):
             own = plain if options.id is None else replace(plain, id=fresh(f"{options.id}_{number}", taken))
             place = target.start if number else first
-            nodes.append(Assignment(place, target.assignee, target.written, field_of(held, field), target.temporary, own,
-                                    (*target.uses, NameUse(name, BARE, start)), (*every, self.value)))
+            uses = (*target.uses, NameUse(name, BARE, start))
+            nodes.append(Assignment(place, target.assignee, target.written, field_of(held, field), target.temporary,
+                                    own, uses, (*every, self.value)))
         if options.condition is None:
             return tuple(nodes)
         return (IfBlock(equals, options.condition, self.condition_uses, tuple(nodes), ()),)

@@ -315,6 +315,8 @@ def _assignment_hint(name: str, operator: str) -> str | None:
         return "'==' compares; '=' assigns"
     if operator in _UPDATES:
         return "a temporary is declared with '='"
+    if operator == ".":
+        return f"a tuple is written as a whole: {name} = make_tuple(...)"
     if operator == "(":
         return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None

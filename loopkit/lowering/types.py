@@ -84,9 +84,10 @@ def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, 
     assert isinstance(dtype, np.dtype)
     value = kernel.operation(statement.expression.operation).neutral_of(dtype)
     assert isinstance(value, np.generic)
-    fields = dtype.names or ()
-    return replace(statement, expression=MakeTuple(fields, tuple(_literal(value[field].item()) for field in fields))
-                   if fields else _literal(value.item()))
+    if isinstance(value, np.void) and dtype.names:
+        numbers = tuple(_literal(value[field].item()) for field in dtype.names)
+        return replace(statement, expression=MakeTuple(dtype.names, numbers))
+    return replace(statement, expression=_literal(value.item()))
 
 
 def _literal(number: complex) -> complex:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from loopkit.errors import NameConflictError
 from loopkit.expr.kinds import is_bfloat16, is_tuple
 from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
+from loopkit.language.names import RESERVED
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -117,10 +119,13 @@ class Dialect:
         return found
 
     def _structs(self, code: str) -> Iterator[str]:
-        """The structs of the tuples that *code* names."""
+        """The structs of the tuples that *code* names; :raises NameConflictError: a field is a reserved word."""
         for name in dict.fromkeys(re.findall(r"\w+", code)):
             dtype = struct_dtype(name)
             if dtype is not None:
+                if taken := RESERVED.intersection(field_dtypes(dtype)):
+                    raise NameConflictError(f"The field '{min(taken)}' of a tuple is a reserved word of C or CUDA.",
+                                            subject=min(taken), hint="give it another name")
                 fields = "".join(f"    {self._aligned(own)} {field};\n" for field, own in field_dtypes(dtype).items())
                 yield f"typedef struct {{\n{fields}}} {name};"
 
