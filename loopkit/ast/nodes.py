@@ -369,7 +369,8 @@ def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     lasting = ", live across regions" if array.across_regions else ""
     where = "warp" if array.thread_axes else "shared" if array.shared else "private"
-    return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
+    note = f"  # {array.note}" if array.note else ""
+    return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{note}"
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:

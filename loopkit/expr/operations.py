@@ -74,7 +74,7 @@ class ReductionOperation(TypedOperation, Declared):
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
                 subject=self.name, hint="write other names into the operand: f(k, w[k]*x[k])")
-        _require_parts(self)
+        _require_combination(self)
         if self.reorderable:
             _require_reorderable(self)
 
@@ -166,8 +166,8 @@ def _require_texts(operation: ReductionOperation) -> None:
     if not isinstance(neutral, Mapping):
         return
     if isinstance(combine, Mapping) and (other := combine.keys() ^ neutral.keys()):
-        raise PreconditionError(f"The reduction '{name}' has the field '{min(map(str, other))}' only in one of combine= "
-                                "and neutral=.", subject=name)
+        raise PreconditionError(f"The reduction '{name}' has the field '{min(map(str, other))}' only in one of "
+                                "combine= and neutral=.", subject=name)
     for field in neutral:
         fault = "is not a name" if not (isinstance(field, str) and field.isidentifier()) else field_fault(field)
         if fault is not None or len(neutral) == 1:
@@ -175,7 +175,7 @@ def _require_texts(operation: ReductionOperation) -> None:
                                     subject=name, hint="a tuple has two fields or more, called n, value, x2")
 
 
-def _require_parts(operation: ReductionOperation) -> None:
+def _require_combination(operation: ReductionOperation) -> None:
     """:raises PreconditionError: the combination has subscripts or fields that its operands lack, or is no number."""
     name, fields, parts = operation.name, operation.fields, [*subexpressions(operation.expression)]
     read = [part.name for part in parts if isinstance(part, p.Lookup)]
@@ -218,22 +218,22 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     samples = _samples(operation)
     pairs = list(itertools.product(samples, repeat=2))
     # two nests of pairs that must be combined to one value
-    claims: list[tuple[Any, Any, str]] = [(_Pair(x, y), _Pair(y, x), "") for x, y in pairs]
-    claims += [(_Pair(_Pair(x, y), z), _Pair(x, _Pair(y, z)), "") for x, y, z in itertools.product(samples, repeat=3)]
+    claims: list[tuple[Any, Any, str]] = [(_Nest(x, y), _Nest(y, x), "") for x, y in pairs]
+    claims += [(_Nest(_Nest(x, y), z), _Nest(x, _Nest(y, z)), "") for x, y, z in itertools.product(samples, repeat=3)]
     # a combined pair becomes part of another pair; integers do not test the result for a NaN
-    claims += [(_Pair(start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
-               and (x := _combined(operation, _Pair(*pair))) is not None]
+    claims += [(_Nest(start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
+               and (x := _combined(operation, _Nest(*pair))) is not None]
     for first, second, reason in claims:
         left, right = _combined(operation, first), _combined(operation, second)
         if left is not None and right is not None and left != right:
-            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, _Pair) else ""
+            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, _Nest) else ""
             raise PreconditionError(
                 f"The reduction '{operation.name}' is not reorderable: {reason}{_nest_text(operation, first)} is "
                 f"{left}{but}.", subject=operation.name,
                 hint="leave reorderable=True out; its loops keep their order")
 
 
-class _Pair(NamedTuple):
+class _Nest(NamedTuple):
     """Two operands that are to be combined; each is a number, a tuple of numbers, or such a pair."""
 
     a: Any
@@ -242,7 +242,7 @@ class _Pair(NamedTuple):
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
     """The result of combining a nest of pairs; ``None``: it has no value in integers."""
-    if not isinstance(nest, _Pair):
+    if not isinstance(nest, _Nest):
         return nest
     a, b = (_combined(operation, part) for part in nest)
     if a is None or b is None:
@@ -265,5 +265,5 @@ def _with_names(expr: Expression) -> Expression:
 
 
 def _nest_text(operation: ReductionOperation, nest: Any) -> str:
-    return f"{operation.name}({', '.join(_nest_text(operation, x) for x in nest)})" if isinstance(nest, _Pair) \
+    return f"{operation.name}({', '.join(_nest_text(operation, x) for x in nest)})" if isinstance(nest, _Nest) \
         else str(nest)

@@ -19,10 +19,10 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
 from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_dtype
-from loopkit.expr.nodes import COMBINED, Combined, MakeTuple, Operation, Reduction, TypeCast, negated, onto
+from loopkit.expr.nodes import COMBINED, Combined, Operation, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
-from loopkit.expr.tuple_operations import BUILT_IN, Extremum
-from loopkit.expr.tuples import field_fault, fields_of, place_names
+from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuple_parsing import read_tuple, segmented_name, tuple_of, with_fields
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -167,7 +167,7 @@ class ExpressionParser(Cursor):
         at = self.at
         self.at += 1
         if word == "segmented" and self.text == "(":
-            word = self._segmented()
+            word = segmented_name(self)
         if self.accept("("):
             return self._fields(self._call(word, at))
         if self.text == "." and word in ("np", "numpy"):
@@ -227,7 +227,7 @@ class ExpressionParser(Cursor):
         if name == "reduce":
             operation = self.name("a reduction: " + ", ".join(operations))
             if operation == "segmented" and self.text == "(":
-                operation = self._segmented()
+                operation = segmented_name(self)
             if operation not in operations:
                 raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
@@ -235,7 +235,7 @@ class ExpressionParser(Cursor):
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
         if name == "make_tuple":
-            return self._make_tuple(at)
+            return read_tuple(self, self.expression, at)
         arguments = [] if self.accept(")") else self._list(")", "an argument")
         if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
@@ -248,32 +248,6 @@ class ExpressionParser(Cursor):
         else:
             raise self._unknown("function", name, [*FUNCTIONS, *operations, *self.known.rules], at)
         return p.Call(p.Variable(name), tuple(arguments))
-
-    def _segmented(self) -> str:
-        """The name of a segmented reduction, after ``segmented``."""
-        self.take("(")
-        inner = self.name("a reduction: segmented(sum)")
-        self.take(")")
-        return f"segmented({inner})"
-
-    def _make_tuple(self, at: int) -> MakeTuple:
-        """``make_tuple(x, i)`` or ``make_tuple(value=x, index=i)``, after its parenthesis."""
-        names: list[str] = []
-
-        def value() -> Expression:
-            if self.kind == "name" and self.tokens[self.at + 1].text == "=":
-                name, fault = self.text, field_fault(self.text)
-                if fault is not None or name in names:
-                    raise self.error("another name", message=f"The field '{name}' {fault or 'is named twice'}.")
-                names.append(name)
-                self.at += 2
-            return self.expression()
-        values = [] if self.text == ")" else self.separated(value)
-        self.take(")", "',' or ')'")
-        if len(values) < 2 or len(names) not in (0, len(values)):
-            raise self.error("two values or more, all or none of them with a name", at=at,
-                             message="This is no tuple.", hint="make_tuple(value=x[i], index=i)")
-        return MakeTuple(tuple(names) or place_names(len(values)), tuple(values))
 
     def _last_argument(self) -> Expression:
         self.take(",")
@@ -324,7 +298,8 @@ class ExpressionParser(Cursor):
             several = len(arguments) > 2 and of_tuples
             inames = (bare,) if bare is not None and bare in self.known.inames and (
                 len(arguments) == 2 or several) else ()
-            operand = self._with_fields(operation, inames, arguments[1:], at) if inames else arguments[-1]
+            operand = with_fields(self, self.known.operations[operation], inames, arguments[1:], at) if inames \
+                else arguments[-1]
         if inames:
             self._bind(inames, first, uses, bound)
             return Reduction(operation, inames, operand)
@@ -343,24 +318,7 @@ class ExpressionParser(Cursor):
         if not self.known.operations[operation].fields:
             return self._last_argument()
         self.take(",")
-        return self._with_fields(operation, inames, self._list(")", "an operand"), at)
-
-    def _with_fields(self, operation: str, inames: tuple[str, ...], operands: list[Expression], at: int) -> Expression:
-        """The operand of a reduction from the *operands* in the text: a tuple of them, if it combines tuples."""
-        own, fields = self.known.operations[operation], self.known.operations[operation].fields
-        if not fields or (len(operands) == 1 and fields_of(operands[0]) == fields):
-            return operands[0]
-        if len(operands) == 1 and isinstance(operands[0], MakeTuple):
-            operands = [*operands[0].values]
-        elif isinstance(own, Extremum) and len(operands) == len(inames) == 1:
-            operands = [operands[0], _variable(inames[0])]
-        elif len(operands) == 1 and not isinstance(own, Extremum):
-            return operands[0]                              # the dtype rules tell whether it is such a tuple
-        if len(operands) != len(fields):
-            raise self.error(f"an operand for each of {', '.join(fields)}", at=at,
-                             message=f"The reduction '{operation}' combines tuples of {len(fields)} values, not of "
-                                     f"{len(operands)}.", hint=f"{operation}({', '.join(('k', *fields))})")
-        return MakeTuple(fields, tuple(operands))
+        return with_fields(self, self.known.operations[operation], inames, self._list(")", "an operand"), at)
 
     def _at_name_tuple(self) -> bool:
         """Are the next tokens ``(i, j),``?"""
@@ -405,11 +363,6 @@ class ExpressionParser(Cursor):
                                  message=f"The reduction over '{name}' is in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
-
-
-def tuple_of(values: list[Expression]) -> MakeTuple:
-    """``(x, y)``: a tuple without names."""
-    return MakeTuple(place_names(len(values)), tuple(values))
 
 
 def read_number(text: str) -> int | float | complex | TypeCast | str:

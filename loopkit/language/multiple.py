@@ -20,7 +20,7 @@ from loopkit.language.program import Assignment, IfBlock, InstructionOptions, Pr
 
 
 @dataclass(frozen=True)
-class Target:
+class AssignmentTarget:
     """One target of an assignment; the fields are those of :class:`~loopkit.language.program.Assignment`.
 
     :ivar start: its place in the text.
@@ -41,7 +41,7 @@ class MultipleAssignment:
     :ivar uses: the mentions of names in *value*; *condition_uses*: those in the condition among the options.
     """
 
-    targets: Sequence[Target]
+    targets: Sequence[AssignmentTarget]
     value: Expression
     options: InstructionOptions
     starts: tuple[int, int, int]

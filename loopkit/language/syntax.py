@@ -37,13 +37,14 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.expr.nodes import Operation
-from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames, tuple_of
+from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
 from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuple_parsing import tuple_of
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
-from loopkit.language.multiple import MultipleAssignment, Target
+from loopkit.language.multiple import AssignmentTarget, MultipleAssignment
 from loopkit.language.program import (
     Assignment,
     ForBlock,
@@ -206,7 +207,7 @@ class _StatementParser(ExpressionParser):
             raise self.error(expected, message=f"'{name}' {fault}.")
         return self.name(expected)
 
-    def _target(self) -> Target:
+    def _target(self) -> AssignmentTarget:
         """Parse one target; the current mentions become its own."""
         start, temporary = self.at, None
         self.uses = []
@@ -221,7 +222,7 @@ class _StatementParser(ExpressionParser):
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
         uses = (self.uses[-1], *self.uses[:-1])
-        return Target(self.tokens[start].start, assignee, name, temporary, uses)
+        return AssignmentTarget(self.tokens[start].start, assignee, name, temporary, uses)
 
     def _assignment(self) -> tuple[ProgramNode, ...]:
         start, target = self.at, self._target()
@@ -240,7 +241,7 @@ class _StatementParser(ExpressionParser):
         return (Assignment(target.start, target.assignee, target.written, expression, target.temporary, options,
                            tuple(self.uses)),)
 
-    def _multiple(self, start: int, first: Target) -> tuple[ProgramNode, ...]:
+    def _multiple(self, start: int, first: AssignmentTarget) -> tuple[ProgramNode, ...]:
         """The rest of an assignment to several targets, after the *first*, which begins at the token *start*."""
         targets = [first]
         while self.accept(","):

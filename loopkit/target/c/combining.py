@@ -24,11 +24,11 @@ def combining_functions(knl: LoopKernel, dialect: Dialect) -> Callable[[str], It
             for operation in operations:
                 dtype = tuple_of_codes(name, operation.fields)
                 if dtype is not None and name == combining_name(operation.name, dtype):
-                    yield _function(name, operation, dtype, dialect)
+                    yield _combining_function(name, operation, dtype, dialect)
     return functions
 
 
-def _function(name: str, operation: Operation, dtype: np.dtype, dialect: Dialect) -> str:
+def _combining_function(name: str, operation: Operation, dtype: np.dtype, dialect: Dialect) -> str:
     printer = CText(dialect, {"a": dtype, "b": dtype}.get, lambda variable, _: variable, lambda _: False)
     struct, value = dialect.type_name(dtype), printer.text(operation.merged(dtype), dtype)
     return "\n".join([f"{dialect.functions.qualifier} {struct}", f"{name}({struct} a, {struct} b)",
