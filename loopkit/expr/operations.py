@@ -26,8 +26,9 @@ from loopkit.shown import Declared
 #: The operands that test a claim of a free order.
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
-#: The same for the fields of tuples, and the largest number of tuples.
-_FEW_SAMPLES, _MOST_TUPLES = (2, -1, 0), 9
+#: The same for the fields of tuples, and the largest number of tuples. No field is 0: the mean of no numbers, for
+#: example, has no meaning.
+_FEW_SAMPLES, _MOST_TUPLES = (2, 1, 3), 9
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -104,11 +104,11 @@ def fields_of(expr: Expression) -> tuple[str, ...]:
 
 
 def field_of(expr: Expression, name: str) -> Expression:
-    """``expr.name``, the field itself if *expr* is made of its fields."""
+    """``expr.name``; of a tuple that is made of its fields, the field itself."""
     match expr:
         case MakeTuple(fields=fields, values=values) if name in fields:
             return values[fields.index(name)]
-        case p.If(condition=condition, then=then, else_=else_) if fields_of(expr):
+        case p.If(condition=condition, then=then, else_=else_):
             return p.If(condition, field_of(then, name), field_of(else_, name))
         case _:
             return p.Lookup(expr, name)
