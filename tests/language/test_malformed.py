@@ -43,7 +43,7 @@ INSTRUCTIONS: Mapping[str, tuple[str, tuple[type[LoopkitError], dict[str, object
     "number assigned to": ("3 = a", at(1, 1, "a statement")),
     "unknown sign": ("a[i] = b[i] $ 3", at(1, 13, "an operator, '{' or the end of the line")),
     "a string": ("a[i] = 'x'", at(1, 8, "an expression")),
-    "attribute": ("a[i] = b.2", at(1, 9, "an operator")),
+    "attribute": ("a[i] = np.pi", at(1, 10, "an operator")),
     "number with letters": ("a[i] = 3x", at(1, 8, "a number")),
     "subscript of a subscript": ("a[i] = b[i][j]", at(1, 12, "an operator")),
     "empty subscript": ("a[i] = b[]", at(1, 10, "a subscript")),

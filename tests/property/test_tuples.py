@@ -98,9 +98,9 @@ def segments(x: Sequence[int], flags: Sequence[bool]) -> list[int]:
 @pytest.mark.parametrize("how", ["in order", "threads", "two levels"])
 def test_segmented_scans(how: str) -> None:
     """Operands that may be grouped, but not exchanged."""
-    plain = lk.add_dtypes(lk.make_kernel(
-        "{[i, j]: 0<=i<n and 0<=j<=i}", "y[i], <> begun = segmented(sum)(j, x[j], flag[j])  {id=S}", assumptions="n>=2"),
-        {"x": np.int64, "flag": np.int32})
+    text = "y[i], <> begun = segmented(sum)(j, x[j], flag[j])  {id=S}"
+    plain = lk.add_dtypes(lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", text, assumptions="n>=2"),
+                          {"x": np.int64, "flag": np.int32})
 
     @seed(FIRST_SEED)
     @settings(CHECKED, max_examples=amount(EXAMPLES//3))
