@@ -53,8 +53,9 @@ class ReductionOperation(TypedOperation, Declared):
     [4.0, 3.0]
 
     :arg name: the name of the operation in the language: ``name(k, operand)``.
-    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand.
-    :arg neutral: the first value of ``a``, a number.
+    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand; for tuples also
+        a mapping from each field to its expression.
+    :arg neutral: the first value of ``a``, a number; for tuples a mapping from each field to a number.
     :arg reorderable: operands may be combined in any order and grouping. This claim is an obligation of the kernel.
     :raises ParseError: *combine* is not an expression.
     :raises PreconditionError: *combine* has other names, fields or subscripts, *neutral* is not a number, or small
@@ -177,7 +178,7 @@ def _require_texts(operation: ReductionOperation) -> None:
 
 
 def _require_combination(operation: ReductionOperation) -> None:
-    """:raises PreconditionError: the combination has subscripts or fields that its operands lack, or is no number."""
+    """:raises PreconditionError: the combination has subscripts or fields that its operands lack, or a neutral value is not a number."""
     name, fields, parts = operation.name, operation.fields, [*subexpressions(operation.expression)]
     read = [part.name for part in parts if isinstance(part, p.Lookup)]
     unknown = next((field for field in read if field not in fields), None)

@@ -29,7 +29,7 @@ def read_tuple(cursor: Cursor, read: Callable[[], Expression], at: int) -> MakeT
     """``make_tuple(x, i)`` or ``make_tuple(value=x, index=i)``, the token at *at*, after its parenthesis.
 
     :arg read: reads an expression.
-    :raises ParseError: it has one value, or some values have names and others none.
+    :raises ParseError: it has one value, or only some of its values have names.
     """
     names: list[str] = []
 
@@ -44,7 +44,7 @@ def read_tuple(cursor: Cursor, read: Callable[[], Expression], at: int) -> MakeT
     values = [] if cursor.text == ")" else cursor.separated(value)
     cursor.take(")", "',' or ')'")
     if len(values) < 2 or len(names) not in (0, len(values)):
-        raise cursor.error("two values or more, all or none of them with a name", at=at, message="This is no tuple.",
+        raise cursor.error("two values or more, all or none of them with a name", at=at, message="This is not a tuple.",
                            hint="make_tuple(value=x[i], index=i)")
     return MakeTuple(tuple(names), tuple(values)) if names else tuple_of(values)
 

@@ -151,7 +151,7 @@ def struct_name(dtype: np.dtype) -> str:
 
 
 def struct_dtype(name: str) -> np.dtype | None:
-    """The dtype of the struct called *name*; ``None``: it is no such name."""
+    """The dtype of the struct called *name*; ``None``: there is no such struct."""
     found = STRUCT.fullmatch(name)
     if found is None:
         return None
