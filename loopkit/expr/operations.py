@@ -178,7 +178,8 @@ def _require_texts(operation: ReductionOperation) -> None:
 
 
 def _require_combination(operation: ReductionOperation) -> None:
-    """:raises PreconditionError: the combination has subscripts or fields that its operands lack, or a neutral value is not a number."""
+    """:raises PreconditionError: the combination has subscripts or unknown fields, or *neutral* has other than numbers.
+    """
     name, fields, parts = operation.name, operation.fields, [*subexpressions(operation.expression)]
     read = [part.name for part in parts if isinstance(part, p.Lookup)]
     unknown = next((field for field in read if field not in fields), None)

@@ -190,7 +190,7 @@ def _dependences_over_lanes(threads: OverThreads, written: Written, found: Seque
             yield d
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
-    if node.sweep is None:
+    if node.sweep is None or threads.own_inames:
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
         yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
     array, chain = written.chain or ("", ())
