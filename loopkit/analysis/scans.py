@@ -16,7 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, leaves, loops_in
 from loopkit.poly.affine import add
-from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, subscript_relation
+from loopkit.poly.relations import apart_along, identity_on, only_dims, subscript_relation
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
@@ -118,8 +118,8 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
     rest = [x for x in terms.inames if x != iname]
     inserted, _ = apart_along(identity_on(newest, before.intersect(terms), rest), newest.inames.index(iname))
     if not inserted.is_empty():
-        raise _refusal(knl, node, sweep, f"the new operand of {{at}} at {iname} = {{_{iname}}} is not behind those that "
-                       "the one before it has", newest.named(inserted.domain()))
+        raise _refusal(knl, node, sweep, f"the new operand of {{at}} at {iname} = {{_{iname}}} is not behind those "
+                       "that the one before it has", newest.named(inserted.domain()))
     return newest
 
 

@@ -282,8 +282,8 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     scan = scan_along(kernel, node, sweep_iname)
     require_alone(kernel, scan)
     if scan.shift is None:
-        raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: an iteration of '{sweep_iname}' has "
-                                "several new operands, or their distance from it varies.", subject=node.name,
+        raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: an iteration of '{sweep_iname}' "
+                                "has several new operands, or their distance from it varies.", subject=node.name,
                                 hint="reduce the operands of each iteration first, into an array, and scan that")
     split = split_iname(kernel, sweep_iname, length, outer_iname=outer_iname, inner_iname=inner_iname)
     outer, inner = (x for x in split.statement_by_id[node.init].inames if x not in scan.rows)

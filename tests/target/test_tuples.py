@@ -11,7 +11,8 @@ from tests.nvrtc import compile_cuda
 
 def argmin() -> lk.LoopKernel:
     """A block of 64 threads for each row."""
-    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "least[i], place[i] = argmin(j, x[i, j])", name="argmin_of_rows")
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "least[i], place[i] = argmin(j, x[i, j])",
+                         name="argmin_of_rows")
     knl = lk.add_dtypes(knl, {"x": np.float32})
     return lk.split_iname(lk.tag_inames(knl, "i:g.0"), "j", 64, inner_tag="l.0")
 
