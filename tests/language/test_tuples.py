@@ -10,7 +10,9 @@ from loopkit.expr.nodes import MakeTuple, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.expr.tuples import STRUCT, struct_dtype, struct_name, tuple_dtype
 from loopkit.lowering.types import infer_types
+from loopkit.runtime.cuda.memory import export_capsule
 from loopkit.runtime.rounding import error_bound
+from loopkit.runtime.views import ArrayView
 
 PAIR = np.dtype([("value", np.float32), ("index", np.int32)])
 
@@ -159,6 +161,11 @@ def test_arrays_of_structs() -> None:
     with pytest.raises(lk.EquivalenceError, match=r"z\.index"):
         lk.check_equivalent(plain, kernel("z[i] = make_tuple(value=s[i].value + 1, index=s[i].index)",
                                           "{[i]: 0<=i<n}"), {"n": 7})
+
+
+def test_structs_stay_out_of_other_libraries() -> None:
+    with pytest.raises(BufferError, match="DLPack has no arrays of structs"):
+        export_capsule(ArrayView(PAIR, (3,), (8,), 0, 0), None)
 
 
 # Operations of the user
