@@ -74,7 +74,12 @@ def struct_of(fields: Sequence[tuple[str, Any]]) -> np.dtype[Any]:
 def spelled(dtype: np.dtype[Any]) -> str:
     """*dtype* as Python text: ``np.int8``."""
     if dtype.names is not None:
-        return f"np.dtype([{', '.join(f'({name!r}, {spelled(dtype[name])})' for name in dtype.names)}], align=True)"
+        names, dtypes = dtype.names, [spelled(dtype[name]) for name in dtype.names]
+        if dtype == np.dtype([(name, dtype[name]) for name in names], align=True):
+            return f"np.dtype([{', '.join(map('({!r}, {})'.format, names, dtypes))}], align=True)"
+        offsets = [dtype.fields[name][1] for name in names] if dtype.fields is not None else []
+        return (f"np.dtype({{'names': {[*names]}, 'formats': [{', '.join(dtypes)}], 'offsets': {offsets}, "
+                f"'itemsize': {dtype.itemsize}}})")
     return repr(BFLOAT16) if is_bfloat16(dtype) else f"np.{dtype.name}"
 
 

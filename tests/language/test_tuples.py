@@ -6,6 +6,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.expr.kinds import struct_of
 from loopkit.expr.nodes import MakeTuple, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.expr.tuples import STRUCT, struct_dtype, struct_name, tuple_dtype
@@ -147,6 +148,20 @@ def test_a_condition_is_evaluated_once() -> None:
 
 
 # Arrays of structs
+
+@pytest.mark.parametrize("fields", [
+    [("a", "f8"), ("b", "i1")], [("a", "i1"), ("z", "c8")], [("a", "f4"), ("z", "c16"), ("b", "?")]])
+def test_structs_in_a_script(fields: list[tuple[str, str]]) -> None:
+    """Complex numbers are aligned to their size, as CUDA aligns them, which numpy does not do."""
+    dtype = struct_of(fields)
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = t[i]"), {"t": dtype})
+    space: dict[str, object] = {"lk": lk, "np": np}
+    exec(str(knl.history), space)
+    assert space["knl"] == knl
+    t = np.zeros(3, dtype)
+    t["a"] = [1, 2, 3]
+    assert lk.compile(knl, "c")(t=t).y.tolist() == t.tolist()
+
 
 def test_arrays_of_structs() -> None:
     plain = kernel("z[i] = make_tuple(value=s[i].value + 1, index=s[i].index*i)", "{[i]: 0<=i<n}")

@@ -19,8 +19,9 @@ from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.kernels import Draw
 from tests.property.machine import execute
+from tests.targets import WarpsOf
 
-EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))//25
+EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))//40
 FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
 CHECKED = settings(max_examples=amount(EXAMPLES), database=None, deadline=None, phases=[Phase.generate],
                    suppress_health_check=list(HealthCheck))
@@ -40,8 +41,8 @@ ARGMIN = "value[i], index[i] = argmin(j, x[i, j])"
 
 
 def run(knl: lk.LoopKernel, x: np.ndarray, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs of the lowered program, whose translation is validated too."""
-    lowered = lk.lower(knl)
+    """The outputs of the lowered program, in warps of 4 threads; its translation is validated too."""
+    lowered = lk.lower(knl, WarpsOf(4))
     validate(lowered)
     sizes = dict(zip("nm", x.shape, strict=True))
     return execute(lowered, {"x": x, **outputs}, sizes, random.Random(0))
