@@ -81,12 +81,17 @@ class Extremum(TupleOperation):
     def merged(self, dtype: np.dtype) -> Expression:
         a, b = p.Variable("a"), p.Variable("b")
         old, new = p.Lookup(a, "value"), p.Lookup(b, "value")
-        earlier = p.Comparison(p.Lookup(b, "index"), "<", p.Lookup(a, "index"))
+        place, other = p.Lookup(a, "index"), p.Lookup(b, "index")
+        is_nan = p.Variable("isnan")
+        earlier: Expression = p.Comparison(other, "<", place)
+        if kind_of(dtype["index"]) == "f":
+            # an index that is NaN comes last, so that tuples have one order
+            earlier = p.LogicalOr((earlier, p.LogicalAnd((p.Call(is_nan, (place,)),
+                                                          p.LogicalNot(p.Call(is_nan, (other,)))))))
         wins: list[Expression] = [p.Comparison(new, "<" if self.least else ">", old),
                                   p.LogicalAnd((p.Comparison(new, "==", old), earlier))]
         if kind_of(dtype["value"]) == "f":
             # the first NaN wins against everything else
-            is_nan = p.Variable("isnan")
             wins.append(p.LogicalAnd((p.Call(is_nan, (new,)), p.LogicalOr(
                 (p.LogicalNot(p.Call(is_nan, (old,))), earlier)))))
         return p.If(p.LogicalOr(tuple(wins)), b, a)

@@ -1,6 +1,7 @@
 """Reductions over tuples are numpy's under every mapping: ties, NaN, empty ranges, and an order that is kept."""
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import loopkit as lk
+from loopkit.expr.tuple_operations import TUPLE_REDUCTIONS
+from loopkit.expr.tuples import tuple_dtype
 from loopkit.interpreter.instances import reference_order
-from loopkit.interpreter.interpreter import InitialData, Interpreter
+from loopkit.interpreter.interpreter import Evaluator, InitialData, Interpreter
 from loopkit.lowering.types import infer_types
 from loopkit.verification.validation import validate
 from tests.deep import amount
@@ -86,6 +89,18 @@ def test_instances_one_by_one(x: np.ndarray) -> None:
     np.testing.assert_array_equal([machine.cell("index", (i,)) for i in range(len(x))], x.argmin(axis=1))
     np.testing.assert_array_equal([machine.cell("y", (i,))["value"] for i in range(len(x))],
                                   x[range(len(x)), x.argmin(axis=1)])
+
+
+def test_every_two_tuples_have_an_order() -> None:
+    """Also those with NaN in both fields: both orders of combining give one result."""
+    numbers = [0.0, 1.0, np.nan, -np.inf]
+    dtype = tuple_dtype(("value", "index"), [np.dtype(float)]*2)
+    every = [np.array(pair, dtype)[()] for pair in itertools.product(numbers, repeat=2)]
+    for operation in (TUPLE_REDUCTIONS["argmin"], TUPLE_REDUCTIONS["argmax"]):
+        evaluator, merged = Evaluator({"a": dtype, "b": dtype}, lambda _name, _index: None), operation.merged(dtype)
+        for a, b in itertools.product(every, repeat=2):
+            one, other = (evaluator.of(merged, {"a": x, "b": y}) for x, y in ((a, b), (b, a)))
+            assert repr(one) == repr(other)
 
 
 def segments(x: Sequence[int], flags: Sequence[bool]) -> list[int]:
