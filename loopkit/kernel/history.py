@@ -17,7 +17,7 @@ import pymbolic.primitives as p
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
+from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, dtype_of, spelled
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
@@ -121,7 +121,7 @@ def _text_literal(value: str) -> str:
 
 def _type(value: np.dtype | type) -> str:
     if isinstance(value, np.dtype):
-        if value.name not in DTYPE_NAMES or not value.isnative:
+        if dtype_of(value) is None:
             raise _no_value(value)
         return "np.bool_" if value.kind == "b" else spelled(value)
     if value in (bool, int, float, complex):

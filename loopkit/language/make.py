@@ -97,7 +97,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         operations = _by_name("The reduction", reductions, {*read.parents, *read.params})
         called = _by_name("The function", functions, {*read.parents, *read.params, *operations})
         program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
-                                operations.keys(), called)
+                                operations, called)
         if not assignments(program.body):
             raise source.error(0, "The instructions contain no statement.", "a statement")
         knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, called, made)

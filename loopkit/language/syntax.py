@@ -22,7 +22,9 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     with       = "with" options newline { line } "end"
     marker     = "..." ( "nop" | "gbarrier" | "lbarrier" ) [ options ]
     rule       = name [ "(" [ name { "," name } ] ")" ] ":=" expression
-    assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+    assignment = target ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+               | target { "," target } "=" expression { "," expression } [ options ]
+    target     = [ "<" [ dtype ] ">" ] place
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "id_prefix" "=" name | "dep" "=" globs | "dep_query" "=" match | "nosync" "=" globs
@@ -36,12 +38,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuple_parsing import tuple_of
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.language.multiple import AssignmentTarget, MultipleAssignment
 from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS, OptionParser
 from loopkit.language.program import (
     BARRIERS,
@@ -62,7 +68,7 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
+                  operations: Mapping[str, Operation], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
@@ -71,7 +77,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source))
-    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), functions, read_domain)
+    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))
@@ -132,7 +138,7 @@ class _StatementParser(OptionParser):
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
             else:
-                nodes.append(self._assignment())
+                nodes.extend(self._assignment())
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
         """Parse the end of a line and the statements after it; *expected* describes this end in messages."""
@@ -230,10 +236,10 @@ class _StatementParser(OptionParser):
         uses = tuple(u for u in self.uses if u.name not in arguments)
         return Rule(self.tokens[start].start, SubstitutionRule(name, tuple(arguments), expression), uses)
 
-    def _assignment(self) -> Assignment:
-        start = self.at
+    def _target(self) -> AssignmentTarget:
+        """Parse one target; the current mentions become its own."""
+        start, temporary = self.at, None
         self.uses = []
-        temporary = None
         if self.accept("<"):
             temporary = "" if self.text == ">" else self.dtype_name()
             self.take(">")
@@ -244,25 +250,62 @@ class _StatementParser(OptionParser):
                              message=f"The substitution rule '{name}' cannot be written.")
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
-        self.uses.insert(0, self.uses.pop())
+        uses = (self.uses[-1], *self.uses[:-1])
+        return AssignmentTarget(self.tokens[start].start, assignee, name, temporary, uses)
+
+    def _assignment(self) -> tuple[ProgramNode, ...]:
+        start, target = self.at, self._target()
+        if self.text == ",":
+            return self._multiple(start, target)
+        self.uses = [*target.uses]
         if self.accept("="):
             expression = self.expression()
-        elif (operator := self.text) in _UPDATES and temporary is None:
+        elif (operator := self.text) in _UPDATES and target.temporary is None:
             self.at += 1
-            expression = _UPDATES[operator](assignee, self.expression())
+            expression = _UPDATES[operator](target.assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            raise self.error("'='", hint=_assignment_hint(name, operator))
-        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
+            raise self.error("'='", hint=_assignment_hint(target.written, operator))
+        options = self._ending()
+        return (Assignment(target.start, target.assignee, target.written, expression, target.temporary, options,
+                           (*self.uses, *self.default_uses)),)
+
+    def _multiple(self, start: int, first: AssignmentTarget) -> tuple[ProgramNode, ...]:
+        """The rest of an assignment to several targets, after the *first*, which begins at the token *start*."""
+        targets = [first]
+        while self.accept(","):
+            targets.append(self._target())
+        equals = self.at
+        self.take("=", "',' or '='")
+        self.uses = []
+        values = self.separated(self.expression)
+        uses, self.uses = tuple(self.uses), []
+        options = self._ending()
+        whole = MultipleAssignment(targets, tuple_of(values) if len(values) > 1 else values[0], options,
+                                   (first.start, self.tokens[equals].start, self.tokens[start + 1].start), uses,
+                                   (*self.uses, *self.default_uses))
+        return whole.statements(self.source, self.taken)
+
+    @cached_property
+    def taken(self) -> set[str]:
+        """The names in the text, and those that multiple assignments add."""
+        return {token.text for token in self.tokens if token.kind == "name"}
+
+    def _ending(self) -> InstructionOptions:
+        """The options and the end of the line."""
+        options = self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options,
-                          (*self.uses, *self.default_uses))
+        return options.under(self.defaults)
+
+
 
 def _assignment_hint(name: str, operator: str) -> str | None:
     if operator == "==":
         return "'==' compares; '=' assigns"
     if operator in _UPDATES:
         return "a temporary is declared with '='"
+    if operator == ".":
+        return f"a tuple is written as a whole: {name} = make_tuple(...)"
     if operator == "(":
         return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None
