@@ -1,6 +1,8 @@
 """Tuples in the text: their forms, their dtypes, multiple assignment, and what is refused."""
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pymbolic.primitives as p
 import pytest
@@ -10,10 +12,13 @@ from loopkit.expr.kinds import struct_of
 from loopkit.expr.nodes import MakeTuple, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.expr.tuples import STRUCT, struct_dtype, struct_name, tuple_dtype
+from loopkit.interpreter.instances import reference_order
 from loopkit.lowering.types import infer_types
 from loopkit.runtime.cuda.memory import export_capsule
 from loopkit.runtime.rounding import error_bound
 from loopkit.runtime.views import ArrayView
+from tests.interpreter.test_machine import ran
+from tests.nvrtc import compile_cuda
 
 PAIR = np.dtype([("value", np.float32), ("index", np.int32)])
 
@@ -36,7 +41,10 @@ def test_the_text_is_read_back(text: str) -> None:
     ("reduce(argmin, k, (x[k], k))", "argmin(k, x[k], k)"), ("(x, y)", "make_tuple(x, y)"),
     ("reduce(segmented(sum), k, x[k], y[k])", "segmented(sum)(k, x[k], y[k])"),
     ("argmax(k, argmax(l, x[k, l], k))", "argmax(k, argmax(l, x[k, l], k))"),
-    ("argmin((k, l), x[k, l], k)", "argmin([k, l], x[k, l], k)")])
+    ("argmin((k, l), x[k, l], k)", "argmin([k, l], x[k, l], k)"),
+    ("reduce(argmin, (k, l), (x[k, l], k))", "argmin([k, l], x[k, l], k)"),
+    ("simul_reduce(argmin, (k,), x[k])", "argmin(k, x[k], k)"), ("argmin((), (x, y))", "make_tuple(value=x, index=y)"),
+    ("(x, 2) if y else (2, x)", "if(y, make_tuple(x, 2), make_tuple(2, x))")])
 def test_other_forms(text: str, same: str) -> None:
     known = KnownNames(("k", "l"))
     assert parse_expression(text, known=known) == parse_expression(same, known=known)
@@ -145,6 +153,89 @@ def test_a_condition_is_evaluated_once() -> None:
     a, b = np.array([1.0, -2.0, 3.0]), np.array([-10.0, -20.0, -30.0])
     lk.compile(knl, "c")(a=a, b=b)
     assert (a.tolist(), b.tolist()) == ([-10, -2, -30], [1, -20, 3])
+
+
+def test_options_of_blocks_around_a_multiple_assignment() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", """
+        s[i] = x[i] {groups=g, id=s}
+        with {dep=s, tags=t, id_prefix=w, inames=+j}
+            with {if=c[i] > 0}
+                a[i,j], c[i] = 3*c[i], -1 {conflicts=g, tags=u, priority=2}
+            end
+            d[i,j], e[i,j] = s[i] & 1, ~s[i] if s[i] > 1 else j << 2 {id=q, nosync=w*@any}
+        end
+        """, [lk.GlobalArg("x", np.int32), "..."])
+    assert [s.id for s in knl.statements] == ["s", "insn_cond", "w", "w_0", "w_1", "q", "q_0", "q_1"]
+    own = [(s.inames, s.options.tags, s.options.depends_on) for s in knl.instructions if s.id[0] in "wq"]
+    assert own == [(("i", "j"), tags, {"s"}) for tags in [{"t", "u"}]*3 + [{"t"}]*3]
+    assert knl.statement("q_0").options.no_sync_with == {"w", "w_0", "w_1"}
+    x, c, a = np.array([0, 1, 2], np.int32), np.array([2.0, -1.0, 4.0]), np.zeros((3, 2))
+    got = lk.compile(knl, "c")(x=x, c=c, a=a)
+    assert a.tolist() == [[6, 0], [0, 0], [12, 0]]
+    assert (c.tolist(), got.d[:, 0].tolist()) == ([-1, -1, -1], [0, 1, 0])
+    assert got.e.tolist() == [[0, 4], [0, 4], [-3, -3]]
+
+
+def test_the_statements_share_private_inames() -> None:
+    """``if=`` and the operands of all statements have the copies; a block around them cannot."""
+    knl = kernel("f(r) := argmin(j, x[r, j])\n"
+                 "a[i], b[i] = (b[i], f(i).index) if i > 0 else (1, 7) {dup=i->k:j, if=a[i] > 0, id=S}\nc[i] = a[i]")
+    assert knl.statements_text == (
+        "for k\n  <bool> cond = a[k] > 0  {id=insn_cond}\n"
+        "  <> a_b = if(k > 0, make_tuple(b[k], argmin(j_0, x[k, j_0], j_0).index), make_tuple(1, 7))  {id=S, if=cond}\n"
+        "  a[k] = a_b.f0  {id=S_0, if=cond}\n  b[k] = a_b.f1  {id=S_1, if=cond}\nend\n"
+        "for i\n  c[i] = a[i]  {id=insn}\nend")
+    with pytest.raises(lk.ParseError, match="A block around the statement is over 'i'"):
+        kernel("if a[i] > 0\n a[i], b[i] = b[i], a[i] {dup=i}\nend")
+
+
+def test_functions_of_the_user_in_tuples() -> None:
+    root = lk.ScalarFunction("root", 1, "float", {"c": {"float32": "sqrtf", "float64": "sqrt"}, "cuda": "sqrt"},
+                             reference=np.sqrt)
+    twice = lk.ScalarFunction("twice", 1, "promoted", {"c": "2*{0}", "cuda": "dup_of"}, reference=lambda x: 2*x,
+                              preamble={"cuda": "template <typename T>\n__device__ T dup_of(T x) { return 2*x; }"})
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", """
+        f(r) := root(y[r])
+        a[i], b[i] = argmax(j, -root(x[i,j]), twice(j))
+        c[i], d[i] = f(i), twice(b[i])
+        """, [lk.GlobalArg("x", np.float32), lk.GlobalArg("y", np.int32), "..."], functions=[root, twice])
+    x, y = np.array([[4, 1, 9], [1, 4, 1]], np.float32), np.array([16, 25], np.int32)
+    plain = ran(knl, {"x": x, "y": y, "m": 3, "n": 2}, reference_order)
+    mapped = lk.split_iname(lk.tag_inames(knl, "i:g.0"), "j", 2, inner_tag="l.0")
+    got = lk.compile(mapped, "c")(x=x, y=y).asdict()
+    for name, want in {"a": [-1, -1], "b": [2, 0], "c": [4, 5], "d": [4, 0]}.items():
+        assert got[name].tolist() == want == [plain.cells[name, (k,)] for k in range(2)]
+    compile_cuda(str(lk.generate_code(mapped, target="cuda")))
+
+
+@pytest.mark.parametrize("dtypes", [{"float64": PAIR}, lambda _: PAIR])
+def test_functions_of_the_user_are_of_numbers(dtypes: Any) -> None:
+    with pytest.raises((lk.PreconditionError, lk.TypeInferenceError), match=r"dtypes= .* not .* of numbers"):
+        infer_types(lk.make_kernel("{[i]: 0<=i<n}", "a[i] = f(x[i])", [lk.GlobalArg("x", np.float64), "..."],
+                                   functions=[lk.ScalarFunction("f", 1, dtypes)]))
+    with pytest.raises(lk.TypeInferenceError, match=r"A tuple .* is used as a number"):
+        infer_types(lk.make_kernel("{[i]: 0<=i<n}", "a[i] = f(s[i])", [lk.GlobalArg("s", PAIR), "..."],
+                                   functions=[lk.ScalarFunction("f", 1)]))
+
+
+def test_rules_that_hold_reductions_over_tuples() -> None:
+    text = "f(r) := argmin(j, x[r,j])\na[i] = f(i).value + f(i).index"
+    knl = lk.make_kernel("{[i, j]: 0<=i<4 and 0<=j<m}", text, [lk.GlobalArg("x", np.int32), "..."])
+    made = lk.precompute(knl, "f", "i", default_tag=None)
+    assert "f_0[f_dim_0] = argmin(j, x[f_dim_0, j], j)" in made.statements_text
+    assert "a[i] = f_0[i].value + f_0[i].index" in made.statements_text
+    x = np.random.default_rng(3).integers(0, 5, (4, 6)).astype(np.int32)
+    assert lk.compile(made, "c")(x=x).a.tolist() == (x.min(1) + x.argmin(1)).tolist()
+    plain = lk.make_kernel("{[i, j]: 0<=i<4 and 0<=j<m}", "a[i], b[i] = argmin(j, x[i,j])")
+    assert "<> a_b = best(i)" in lk.extract_subst(plain, "best", "reduce(argmin, j, (x[r,j], j))", "r").statements_text
+
+
+def test_nothing_to_combine() -> None:
+    """Operations that change a single operand, as these do, need an iname."""
+    half = lk.ReductionOperation("halved", "a + b/2")
+    for text in ("a = halved((), x)", "a, b = segmented(sum)((), x, 2)"):
+        with pytest.raises(lk.ParseError, match="is over no iname"):
+            lk.make_kernel("{:}", text, reductions=[half])
 
 
 # Arrays of structs
