@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.poly.sets import Map
 
 #: An access or a place of a launch.
@@ -378,7 +379,8 @@ def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     lasting = ", live across regions" if array.across_regions else ""
     where = "warp" if array.thread_axes else "shared" if array.shared else "private"
-    return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
+    note = f"  # {array.note}" if array.note else ""
+    return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{note}"
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:

@@ -13,8 +13,9 @@ from pytools.tag import Tag
 
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import REDUCTIONS, Operation
+from loopkit.expr.nodes import Operation
 from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
 from loopkit.kernel.instruction import Assignment
@@ -187,7 +188,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     def operation(self, name: str) -> Operation:
         """The reduction operation called *name*, the user's or the language's."""
-        return self.operations[name] if name in self.operations else REDUCTIONS[name]
+        return self.operations[name] if name in self.operations else BUILT_IN[name]
 
     def fresh_name(self, base: str, *also_taken: str) -> str:
         """*base*, or *base* with the first free number after it."""

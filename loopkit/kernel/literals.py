@@ -15,7 +15,7 @@ from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
+from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, dtype_of, spelled
 from loopkit.expr.nodes import Reduction, TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
@@ -148,7 +148,7 @@ def _text_literal(value: str) -> str:
 
 def _type(value: np.dtype | type) -> str:
     if isinstance(value, np.dtype):
-        if value.name not in DTYPE_NAMES or not value.isnative:
+        if dtype_of(value) is None:
             raise _no_value(value)
         return "np.bool_" if value.kind == "b" else spelled(value)
     if value in (bool, int, float, complex):

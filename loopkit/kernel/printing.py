@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.folding import folded, with_uses
 from loopkit.kernel.instruction import Assignment, StatementPlace
@@ -129,7 +132,7 @@ def integer_arguments(knl: LoopKernel) -> frozenset[str]:
 
 
 def _datum(datum: Argument | TemporaryVariable) -> str:
-    parts = [f"{datum.name}: {datum.dtype if datum.dtype is not None else '?'}"]
+    parts = [f"{datum.name}: {dtype_text(datum.dtype) if datum.dtype is not None else '?'}"]
     if not isinstance(datum, ValueArg) and datum.shape is not None:
         parts.append(f"[{', '.join(map(to_text, datum.shape))}]")
     if isinstance(datum, TemporaryVariable):
@@ -307,7 +310,8 @@ class _Printer:
         if temporary is None or name in self.declared or not _declared_inline(temporary):
             return None
         self.declared.add(name)
-        return f"{temporary.dtype if temporary.dtype is not None else ''}"
+        # the language has no text for the dtype of a tuple, which follows from the value
+        return "" if temporary.dtype is None or is_tuple(np.dtype(temporary.dtype)) else f"{temporary.dtype}"
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"

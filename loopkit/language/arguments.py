@@ -9,10 +9,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
-from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of, is_tuple, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg, named_space
 from loopkit.language import names
@@ -58,6 +59,9 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     name, dtype = datum.name, dtype_of(datum.dtype)
     if dtype is None and datum.dtype is not None:
         raise PreconditionError(f"'{name}' cannot have the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
+    if isinstance(datum, ValueArg) and dtype is not None and is_tuple(dtype):
+        raise PreconditionError(f"The value argument '{name}' cannot be a tuple {dtype_text(dtype)}.", subject=name,
+                                hint=f"pass an array: GlobalArg({name!r}, ..., shape=())")
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))

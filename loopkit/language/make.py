@@ -291,7 +291,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     kernels = require_functions(f for f in functions if isinstance(f, LoopKernel))
     called = _by_name("The function", (*(f for f in functions if isinstance(f, ScalarFunction)), *own.functions),
                       {*read.parents, *read.params, *operations, *kernels})
-    parsed = parse_program(source, read.parents.keys(), read.add_inline, operations.keys(), called,
+    parsed = parse_program(source, read.parents.keys(), read.add_inline, operations, called,
                            {name: signature_of(f) for name, f in kernels.items()})
     return _ReadProgram(source, read, parsed, operations, called, kernels, tuple(own.instructions))
 

@@ -13,7 +13,15 @@ from pytools.tag import Tag
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
-from loopkit.expr.mappers import called, children, conjunction, has_reduction, subexpressions, variables
+from loopkit.expr.mappers import (
+    called,
+    children,
+    conjunction,
+    has_reduction,
+    subexpressions,
+    subscripts_of,
+    variables,
+)
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
@@ -73,6 +81,7 @@ class ParsedAssignment:
     :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
     :ivar place: its instances and loops, if it comes from a kernel.
+    :ivar beside: the other expressions of a multiple assignment: all of its statements have the inames of all.
     """
 
     start: int
@@ -83,13 +92,13 @@ class ParsedAssignment:
     options: InstructionOptions
     uses: tuple[NameUse, ...]
     place: StatementPlace | None = None
+    beside: tuple[Expression, ...] = ()
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The subscripts of its assignee, its expression and its condition."""
+        """The subscripts of its assignee, its expression, its condition, and the expressions beside it."""
         condition = () if self.options.condition is None else (self.options.condition,)
-        index = self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
-        return (*index, self.expression, *condition)
+        return (*subscripts_of(self.assignee), self.expression, *condition, *self.beside)
 
 
 @dataclass(frozen=True)

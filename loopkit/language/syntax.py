@@ -22,7 +22,9 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     with       = "with" options newline { line } "end"
     marker     = "..." ( "nop" | "gbarrier" | "lbarrier" ) [ options ]
     rule       = name [ "(" [ name { "," name } ] ")" ] ":=" expression
-    assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+    assignment = target ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+               | target { "," target } "=" expression { "," expression } [ options ]
+    target     = [ "<" [ dtype ] ">" ] place
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "id_prefix" "=" name | "dep" "=" globs | "dep_query" "=" match | "nosync" "=" globs
@@ -38,13 +40,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuple_parsing import tuple_of
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
+from loopkit.language.multiple import AssignmentTarget, MultipleAssignment
 from loopkit.language.names import name_list
 from loopkit.language.objects import ObjectParser
 from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS
@@ -70,7 +76,7 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
-                  operations: Collection[str], functions: Mapping[str, ScalarFunction],
+                  operations: Mapping[str, Operation], functions: Mapping[str, ScalarFunction],
                   kernels: Mapping[str, Signature]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
@@ -81,7 +87,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source), kernels=kernels)
-    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), functions, read_domain)
+    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))
@@ -151,7 +157,7 @@ class _StatementParser(ObjectParser, SliceParser):
             elif self.text == "[" or self.function_at() is not None:
                 nodes.append(self._function_call())
             else:
-                nodes.append(self._assignment())
+                nodes.extend(self._assignment())
 
     def _object(self) -> list[ProgramNode]:
         """Read an object; a rule is not among the statements."""
@@ -254,7 +260,8 @@ class _StatementParser(ObjectParser, SliceParser):
         self._line_end("an operator or the end of the line")
         return rule
 
-    def _assignment(self) -> ParsedAssignment:
+    def _target(self) -> AssignmentTarget:
+        """Parse one target; the current mentions become its own."""
         start = self.at
         self.uses = []
         temporary = self._declared_dtype()
@@ -265,19 +272,52 @@ class _StatementParser(ObjectParser, SliceParser):
                              message=f"The substitution rule '{name}' cannot be written.")
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
-        self.uses.insert(0, self.uses.pop())
+        uses = (self.uses[-1], *self.uses[:-1])
+        return AssignmentTarget(self.tokens[start].start, assignee, name, temporary, uses)
+
+    def _assignment(self) -> tuple[ProgramNode, ...]:
+        start, target = self.at, self._target()
+        if self.text == ",":
+            return self._multiple(start, target)
+        self.uses = [*target.uses]
         if self.accept("="):
             expression = self.expression()
-        elif (operator := self.text) in _UPDATES and temporary is None:
+        elif (operator := self.text) in _UPDATES and target.temporary is None:
             self.at += 1
-            expression = _UPDATES[operator](assignee, self.expression())
+            expression = _UPDATES[operator](target.assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            raise self.error("'='", hint=_assignment_hint(name, operator))
-        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
+            raise self.error("'='", hint=_assignment_hint(target.written, operator))
+        options = self._ending()
+        return (ParsedAssignment(target.start, target.assignee, target.written, expression, target.temporary, options,
+                           (*self.uses, *self.default_uses)),)
+
+    def _multiple(self, start: int, first: AssignmentTarget) -> tuple[ProgramNode, ...]:
+        """The rest of an assignment to several targets, after the *first*, which begins at the token *start*."""
+        targets = [first]
+        while self.accept(","):
+            targets.append(self._target())
+        equals = self.at
+        self.take("=", "',' or '='")
+        self.uses = []
+        values = self.separated(self.expression)
+        uses, self.uses = tuple(self.uses), []
+        options = self._ending()
+        whole = MultipleAssignment(targets, tuple_of(values) if len(values) > 1 else values[0], options,
+                                   (first.start, self.tokens[equals].start, self.tokens[start + 1].start), uses,
+                                   (*self.uses, *self.default_uses))
+        return whole.statements(self.source, self.taken)
+
+    @cached_property
+    def taken(self) -> set[str]:
+        """The names in the text, and those that multiple assignments add."""
+        return {token.text for token in self.tokens if token.kind == "name"}
+
+    def _ending(self) -> InstructionOptions:
+        """The options and the end of the line."""
+        options = self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return ParsedAssignment(self.tokens[start].start, assignee, name, expression, temporary, options,
-                                (*self.uses, *self.default_uses))
+        return options.under(self.defaults)
 
     def _declared_dtype(self) -> str | None:
         """Step over ``<float32>``, which declares a temporary; ``""`` for ``<>``, ``None`` if there is none."""
@@ -296,7 +336,7 @@ class _StatementParser(ObjectParser, SliceParser):
             raise self.error("one result", at=start, message="A call with several results declares no temporary.",
                              hint="declare it in kernel_data")
         text = " ".join(self.source.text[self.tokens[start].start:self.tokens[self.at].start].split())
-        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
+        options = self._ending()
         if options.instructions:
             raise self.error("options of a call", at=start,
                              message=f"A call cannot be {options.instructions[0].noun}.")
@@ -307,7 +347,6 @@ class _StatementParser(ObjectParser, SliceParser):
                                         "of its slices runs.", "an iname of a slice")
         # the inames of slices exist only in the call
         options = replace(options, inames=replace(options.inames, private=()))
-        self._line_end("'{' or the end of the line")
         return FunctionCall(self.tokens[start].start, function, results, arguments, options,
                             (*self.uses, *self.default_uses), text, temporary)
 
@@ -318,6 +357,8 @@ def _assignment_hint(name: str, operator: str) -> str | None:
         return "'==' compares; '=' assigns"
     if operator in _UPDATES:
         return "a temporary is declared with '='"
+    if operator == ".":
+        return f"a tuple is written as a whole: {name} = make_tuple(...)"
     if operator == "(":
         return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None

@@ -25,6 +25,7 @@ from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import (
@@ -215,8 +216,11 @@ class CTarget(TextTarget):
             checks=tuple(x.checks.accesses)) for x in functions)
         texts = [*preambles(lowered, self.dialect.syntax.name),
                  *("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
-        source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
+        source = "\n\n".join([self._preamble(lowered, texts), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
+
+    def _preamble(self, lowered: Lowered, texts: Sequence[str]) -> str:
+        return self.dialect.preamble("\n".join(texts), combining_functions(lowered.kernel, self.dialect)).rstrip()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
@@ -139,7 +140,8 @@ class CudaTarget(TextTarget):
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
         texts = [*preambles(lowered, CUDA.syntax.name), *texts]
-        source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
+        preamble = CUDA.preamble("\n".join(texts), combining_functions(lowered.kernel, CUDA)).rstrip()
+        source = "\n\n".join([*filter(None, (comments, preamble)), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
 
