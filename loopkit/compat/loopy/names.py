@@ -26,6 +26,8 @@ _BY_MODULE = {
     "target.execution": "ExecutorBase",
     "target.opencl": "OpenCLTarget",
     "target.pyopencl": "PyOpenCLTarget",
+    "symbolic": "Reduction TypeCast",
+    "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
     "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames rename_argument set_array_axis_names "
                        "set_array_dim_names set_temporary_address_space set_temporary_scope tag_array_axes "
@@ -46,7 +48,7 @@ PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names i
                          for name in names.split()})
 
 #: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
-_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "target", "transform",
+_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "symbolic", "target", "transform",
             "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 

@@ -1,19 +1,20 @@
 """make_kernel and make_function with loopy's arguments."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.compat.loopy.kernel.instruction import Assignment, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import loopkit_text
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.errors import PreconditionError
-from loopkit.expr.nodes import to_text
 from loopkit.language.arguments import read_declarations
 from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
@@ -44,8 +45,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     _require_known_arguments(others)
-    texts = [str(domains)] if isinstance(domains, str) or not isinstance(domains, Iterable) else [
-        str(d) for d in domains]
+    texts = _domains(domains)
     data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
     declared = {d.name: d for d in data if not isinstance(d, str)}
     core_data = [d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data]
@@ -74,18 +74,36 @@ def _require_known_arguments(others: Mapping[str, Any]) -> None:
 
 
 def _rule_text(rule: SubstitutionRule) -> str:
-    value = rule.expression if isinstance(rule.expression, str) else to_text(rule.expression)
-    return f"{rule.name}({', '.join(rule.arguments)}) := {value}"
+    return f"{rule.name}({', '.join(rule.arguments)}) := {text_of(rule.expression)}"
+
+
+#: A domain without inames, and one brace too many at the end, which loopy overlooks.
+_NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
+_SURPLUS = re.compile(r"\}\s*\}\s*$")
+
+
+def _domains(domains: Any) -> list[str]:
+    given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
+    texts = [_SURPLUS.sub("}", str(d)) for d in given]
+    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
 def _texts(instructions: Any) -> list[str]:
     given = [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
         instructions)
-    for item in given:
-        if not isinstance(item, str):
-            raise PreconditionError(f"make_kernel: the instruction {item} is a {type(item).__name__}, not a text.",
-                                    subject=type(item).__name__, hint="write it in the kernel language")
-    return given
+    return list(map(_instruction_text, given))
+
+
+def _instruction_text(item: Any) -> str:
+    """The text of *item*; :raises PreconditionError: loopkit has no such instruction."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, SubstitutionRule):
+        return _rule_text(item)
+    if isinstance(item, Assignment):
+        return line_of(item)
+    raise PreconditionError(f"make_kernel: the instruction {item} is a {type(item).__name__}, which loopkit does not "
+                            "have.", subject=type(item).__name__, hint="write it in the kernel language")
 
 
 def _data(kernel_data: Any) -> Iterable[Any]:

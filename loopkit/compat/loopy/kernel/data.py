@@ -27,6 +27,18 @@ class AddressSpace(IntEnum):
         return ("private", "shared", "global")[self]
 
 
+def as_address_space(space: Any) -> AddressSpace | None:
+    """The address space that *space* is or names; ``None`` for ``auto``; :raises PreconditionError: there is none."""
+    space = unless_auto(space)
+    if isinstance(space, str):
+        names = {"private": 0, "local": 1, "shared": 1, "global": 2}
+        if space not in names:
+            raise PreconditionError(f"{space!r} is not an address space.", subject=space,
+                                    hint="the address spaces are private, local and global")
+        space = names[space]
+    return None if space is None else AddressSpace(space)
+
+
 def address_space_of(core: lk.AddressSpace | None) -> Any:
     """loopy's name of an address space; ``auto`` where storage allocation chooses."""
     return auto if core is None else {"private": AddressSpace.PRIVATE, "global": AddressSpace.GLOBAL}.get(
@@ -103,7 +115,13 @@ class _Array(KernelArgument):
 
     @property
     def core_shape(self) -> Any:
-        return unless_auto(self.shape)
+        shape = unless_auto(self.shape)
+        if isinstance(shape, str):
+            return shape.strip().removeprefix("(").removesuffix(")") if shape.strip()[:1] == "(" else shape
+        if isinstance(shape, tuple | list):
+            return None if None in shape else tuple(
+                x if isinstance(x, str | int) or not hasattr(x, "__index__") else int(x) for x in shape)
+        return shape
 
     @property
     def core_dtype(self) -> np.dtype[Any] | None:
@@ -168,9 +186,8 @@ class TemporaryVariable(_Array):
     def core(self) -> lk.TemporaryVariable:
         """loopkit's temporary; :raises PreconditionError: there is none."""
         self.require_core()
-        space = unless_auto(self.address_space)
-        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape,
-                                    space if space is None else AddressSpace(space).core)
+        space = as_address_space(self.address_space)
+        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape, None if space is None else space.core)
 
 
 @dataclass(frozen=True)

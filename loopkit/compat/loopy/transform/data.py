@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import loopkit as lk
-from loopkit.compat.loopy.kernel.data import AddressSpace
+from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
@@ -164,7 +164,8 @@ def _listed(names: Any) -> tuple[str, ...] | None:
 
 
 def _space(space: Any) -> str | None:
-    return None if space is None or space is auto else AddressSpace(space).core
+    found = as_address_space(space)
+    return None if found is None else found.core
 
 
 def _text(expression: Any) -> str | None:
