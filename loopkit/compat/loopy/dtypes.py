@@ -123,6 +123,15 @@ def _is_integer(expr: Expression) -> bool:
     return isinstance(expr, int | np.integer) and not isinstance(expr, bool)
 
 
+def _flat(expr: p.Sum | p.Product) -> Expression:
+    """*expr* with the operands of sums in a sum, or of products in a product, as its own."""
+    parts: list[Expression] = []
+    for child in expr.children:
+        inner = _flat(child) if type(child) is type(expr) else child  # type: ignore[arg-type]
+        parts += inner.children if type(inner) is type(expr) else (inner,)  # type: ignore[attr-defined]
+    return expr if len(parts) == len(expr.children) else type(expr)(tuple(parts))
+
+
 def _is_number(expr: Expression) -> bool:
     return not isinstance(expr, p.ExpressionNode | tuple)
 
@@ -181,8 +190,9 @@ class _Types:
                 return TypeCast(expr.dtype_name, self.cast(expr.child, expr.dtype)[0]), expr.dtype
             case p.If():
                 condition = self.cast(expr.condition, None)[0]
-                (then, other), dtype = self.together((expr.then, expr.else_), context)
-                return with_children(expr, (condition, then, other)), dtype
+                dtype = _of(expr, self.core, self.known)
+                return with_children(expr, (condition, *(self.branch(e, context, dtype)
+                                                         for e in (expr.then, expr.else_)))), dtype
             case p.Comparison():
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
                 return with_children(expr, self.together((expr.left, expr.right), common)[0]), BOOL
@@ -196,16 +206,23 @@ class _Types:
                 return expr, None
 
     def cast_arithmetic(self, expr: Expression, context: np.dtype | None) -> tuple[Expression, np.dtype | None]:
-        """An operation; of integers ``/`` has the dtype of what is written."""
+        """An operation; ``/`` of integers is float32 where a float32 is written, else float64."""
+        inferred = [_of(e, self.core, self.known) for e in children(expr)]
+        if isinstance(expr, p.Quotient) and all(d is not None and d.kind in "iu" for d in inferred):
+            real = FLOAT32 if context == FLOAT32 else FLOAT64
+            return with_children(expr, tuple(_as(self.cast(e, None)[0], real) for e in children(expr))), real
+        if isinstance(expr, p.Sum | p.Product):
+            expr = _flat(expr)
         whole = isinstance(expr, p.FloorDiv | p.Remainder | p.Power)
         parts, dtype = self.together(children(expr), None if whole else context)
         if dtype is not None and dtype.kind in "iub" and dtype.itemsize < 4:
             parts, dtype = tuple(_as(e, INT32) if not _is_integer(e) else e for e in parts), INT32
-        inferred = [_of(e, self.core, self.known) for e in children(expr)]
-        if isinstance(expr, p.Quotient) and all(d is not None and d.kind in "iu" for d in inferred):
-            dtype = FLOAT32 if context == FLOAT32 else FLOAT64
-            parts = (_as(parts[0], dtype), parts[1]) if dtype == FLOAT32 else parts
         return with_children(expr, tuple(parts)), dtype
+
+    def branch(self, expr: Expression, context: np.dtype | None, dtype: np.dtype | None) -> Expression:
+        """A branch of ``if``, which has the common *dtype* of both."""
+        new, own = (expr, None) if _is_number(expr) else self.cast(expr, context)
+        return new if dtype is None or own == dtype else _as(new, dtype)
 
     def cast_call(self, expr: p.Call, name: str) -> tuple[Expression, np.dtype | None]:
         """A function of the language, whose integer arguments become float32."""
@@ -235,6 +252,9 @@ class _Types:
 
     def literal(self, number: Expression, context: np.dtype | None) -> tuple[Expression, np.dtype | None]:
         """A *number* of the text, which is a real number if a real number is written."""
+        if isinstance(number, float) and not number.is_integer() and context is not None and context.kind in "iu":
+            raise TypeInferenceError(f"loopy cuts off the fraction of {number} where it computes a value of dtype "
+                                     f"{context}.", subject=str(number), hint=f"write cast({context}, ...)")
         takes = context in (FLOAT32, FLOAT64) and not isinstance(number, complex | np.generic | bool)
         return number, context if takes else None
 
