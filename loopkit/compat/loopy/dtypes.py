@@ -46,11 +46,24 @@ def with_loopy_dtypes(core: lk.LoopKernel) -> lk.LoopKernel:
     with bounded(f"inferring dtypes of kernel '{core.name}'"):
         known = _inferred(core)
         types = _Types(core, known)
-        new = {name: dtype for name, dtype in known.items()
-               if name in core.data and core.data[name].dtype is None}
+        new = _open(core, known)
         statements = tuple(types.rewritten(s) for s in core.statements)
         core = core if statements == core.statements else rewritten(core, statements=statements)
     return lk.add_dtypes(core, new) if new else core
+
+
+def with_inferred(core: lk.LoopKernel) -> lk.LoopKernel:
+    """*core* with the dtypes that loopy infers from those that are known."""
+    with bounded(f"inferring dtypes of kernel '{core.name}'"):
+        new = _open(core, _inferred(lk.expand_subst(core) if core.substitutions else core))
+    return lk.add_dtypes(core, new) if new else core
+
+
+def _open(core: lk.LoopKernel, known: Dtypes) -> dict[str, np.dtype]:
+    """Those of *known* that *core* does not declare."""
+    accumulators = {node.accumulator for node in core.reductions.values()}
+    return {name: dtype for name, dtype in known.items()
+            if name in core.data and core.data[name].dtype is None and name not in accumulators}
 
 
 # Inference of what is written

@@ -26,12 +26,14 @@ _BY_MODULE = {
     "target.execution": "ExecutorBase",
     "target.opencl": "OpenCLTarget",
     "target.pyopencl": "PyOpenCLTarget",
+    "ready": "make_copy_kernel make_einsum",
     "symbolic": "Reduction TypeCast",
     "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
     "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
-                       "precompute privatize_temporaries_with_inames rename_argument set_array_axis_names "
-                       "set_array_dim_names set_temporary_address_space set_temporary_scope tag_array_axes "
+                       "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
+                       "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space set_temporary_scope tag_array_axes "
                        "tag_data_axes"),
+    "tools": "CACHING_ENABLED CacheMode clear_in_mem_caches set_caching_enabled",
     "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "

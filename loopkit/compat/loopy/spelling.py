@@ -73,6 +73,7 @@ def respelled(instructions: str | Iterable[str]) -> Spelled:
     found = Spelled()
     texts = [instructions] if isinstance(instructions, str) else instructions
     for line in (line for text in texts for line in _logical_lines(text)):
+        line = _REDUCTION.sub(_reduction, line)
         place = len(found.text) + len(line) - len(line.lstrip())
         if (ordering := _ORDERING.fullmatch(line)) is not None:
             kept, own = _split_options(ordering["options"] or "{}")
@@ -84,8 +85,30 @@ def respelled(instructions: str | Iterable[str]) -> Spelled:
             kept, found.options[place] = _split_options(match[0])
             line = line[:match.start()].rstrip() + _written_options(kept)
         found.text += line + "\n"
-    found.text = found.text.removesuffix("\n")
+    found.text = _without_empty_blocks(found.text.removesuffix("\n"))
     return found
+
+
+_EMPTY_BLOCK = re.compile(r"^[ \t]*(?:for|if)\b[^\n]*\n\s*end\b[^\n]*$", re.MULTILINE)
+
+
+def _without_empty_blocks(text: str) -> str:
+    """*text* with blanks for blocks that hold nothing; every other character keeps its place."""
+    while (shorter := _EMPTY_BLOCK.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)) != text:
+        text = shorter
+    return text
+
+
+#: A reduction with its inames in parentheses, or one over several results of one statement.
+_REDUCTION = re.compile(r"\b(?P<head>simul_reduce\(\s*\w+\s*,|reduce\(\s*\w+\s*,|(?:sum|product|min|max|any|all)\()"
+                        r"\s*(?P<inames>\((?:\s*\w+\s*,)+\s*\w*\s*\))?")
+
+
+def _reduction(found: re.Match[str]) -> str:
+    head, inames = found["head"].replace("simul_reduce(", "reduce("), found["inames"]
+    if inames is None:
+        return head + found[0][len(found["head"]):]
+    return f"{head} [{inames.strip()[1:-1].strip().removesuffix(',')}]"
 
 
 def _written_options(options: Mapping[str, str | None]) -> str:

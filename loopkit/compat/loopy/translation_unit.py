@@ -32,7 +32,7 @@ class TranslationUnit:
     :ivar executors: the made executors, by their context; a cache.
     """
 
-    kernels: Mapping[str, LoopKernel]
+    kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -43,7 +43,7 @@ class TranslationUnit:
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
-        require_known("kernel", [name], self.kernels, )
+        require_known("kernel", [name], self.kernels)
         return self.kernels[name]
 
     @property

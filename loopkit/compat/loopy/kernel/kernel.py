@@ -57,7 +57,7 @@ class LoopKernel:
     core: lk.LoopKernel
     target: Any = None
     options: Options = Options()
-    declared: Mapping[str, Any] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict, hash=False)
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
 

@@ -14,11 +14,19 @@ class ASTBuilderBase:
 class TargetBase:
     """Where a program runs.
 
+    The fields other than *device* are those of loopy's targets; loopkit decides by itself what they choose.
+
     :cvar core: loopkit's target, which generates the text.
     :cvar make_executor: makes the function that runs a kernel; ``None``: nothing runs it.
     """
 
     device: Any = field(default=None, compare=False)
+    pyopencl_module_name: str = "_lpy_cl"
+    atomics_flavor: str | None = None
+    limit_arg_size_nbytes: int | None = None
+    pointer_size_nbytes: int | None = None
+    extended_c: bool = True
+    compiler: Any = field(default=None, compare=False)
     core: ClassVar[str] = "c"
     make_executor: ClassVar[Callable[..., Any] | None] = None
 

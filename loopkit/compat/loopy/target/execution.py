@@ -57,12 +57,12 @@ class OpenCLExecutor(ExecutorBase):
         host = {name: value.get(queue) if name in device else value for name, value in kwargs.items()
                 if value is not None}
         outputs = dict(self.outputs_of(host))
-        numpy_given = any(isinstance(value, np.ndarray) for value in kwargs.values())
-        on_host = numpy_given and not device if out_host is None else out_host
+        given = {name for name, value in kwargs.items() if isinstance(value, np.ndarray)}
+        on_host = bool(given) and not device if out_host is None else out_host
         for name, value in outputs.items():
             if name in device:
                 device[name].set(value, queue)
                 outputs[name] = value if on_host else device[name]
-            elif not on_host:
+            elif not on_host and not (name in given and out_host is None):
                 outputs[name] = array.to_device(queue, value)
         return cl.enqueue_marker(queue), self.results(outputs)

@@ -1,10 +1,14 @@
 """loopy's steps for arguments, temporaries and copies."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -12,10 +16,15 @@ from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kern
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
+from loopkit.expr.mappers import variables
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
 _FREE: Mapping[str, Any] = {"allow_reordering": True, "allow_launches": True}
+
+
+#: ``a[:, :]``: all accesses of ``a``.
+_WHOLE = re.compile(r"\[[\s:,]*\]\s*$")
 
 
 @for_each_kernel
@@ -29,7 +38,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
         raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
     return kernel.with_core(lk.add_prefetch(
-        kernel.core, var_name, _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
+        kernel.core, _WHOLE.sub("", var_name), _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
         default_tag=default_tag, fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
         temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
         fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
@@ -40,7 +49,8 @@ def precompute(kernel: LoopKernel, subst_use: Any, sweep_inames: Any = None, wit
                storage_axes: Any = None, temporary_name: str | None = None, precompute_inames: Any = None,
                precompute_outer_inames: Any = None, storage_axis_to_tag: Any = None, default_tag: Any = None,
                dtype: Any = None, fetch_bounding_box: bool = False, temporary_address_space: Any = None,
-               compute_insn_id: str | None = None, **others: Any) -> LoopKernel:
+               compute_insn_id: str | None = None, _enable_mirgecom_workaround: bool = False,
+               **others: Any) -> LoopKernel:
     """:func:`loopkit.precompute`, which may reorder loops if the dependences allow it."""
     for name, value in {"storage_axes": storage_axes, "storage_axis_to_tag": storage_axis_to_tag, **others}.items():
         if value:
@@ -65,7 +75,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
     space = temporary_address_space if temporary_scope is None else temporary_scope
     space = AddressSpace.LOCAL if temporary_is_local else space
     return kernel.with_core(lk.buffer_array(
-        kernel.core, var_name, _listed(buffer_inames) or (), _text(init_expression), _text(store_expression),
+        with_inferred(kernel.core), var_name, _listed(buffer_inames) or (), _text(init_expression), _text(store_expression),
         within=as_within(within), default_tag=default_tag, temporary_address_space=_space(space),
         fetch_bounding_box=fetch_bounding_box, **_FREE))
 
@@ -135,8 +145,8 @@ def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:
 
 def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_completion: bool = False,
                          kernel_name: str | None = None) -> Any:
-    """:func:`loopkit.add_dtypes`; other dtypes are inferred when they are needed."""
-    return _with_dtypes_of(prog, dtype_dict, kernel_name)
+    """:func:`loopkit.add_dtypes`, also of what loopy infers from these."""
+    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name))
 
 
 def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
@@ -153,9 +163,31 @@ def _typed(kernel: LoopKernel, wanted: Mapping[str, Any]) -> LoopKernel:
     return kernel.with_core(lk.add_dtypes(kernel.core, known)) if known else kernel
 
 
-def infer_unknown_types(program: Any, expect_completion: bool = False) -> Any:
-    """Nothing changes: dtypes are inferred when they are needed."""
-    return program
+@for_each_kernel
+def infer_unknown_types(kernel: LoopKernel, expect_completion: bool = False) -> LoopKernel:
+    """Declare the dtypes that loopy infers from those that are known."""
+    return kernel.with_core(with_inferred(kernel.core))
+
+
+@for_each_kernel
+def set_argument_order(kernel: LoopKernel, arg_names: Any) -> LoopKernel:
+    """Order the arguments as in *arg_names*, which names all of them."""
+    names = name_list(arg_names)
+    require_known("argument", names, kernel.core.argument_by_name)
+    if sorted(names) != sorted(kernel.core.argument_by_name):
+        raise PreconditionError("set_argument_order: the names are not all of the arguments.", subject="arg_names",
+                                hint=f"name each of {', '.join(kernel.core.argument_by_name)}")
+    return kernel.with_core(annotated(kernel.core, arguments=tuple(kernel.core.argument_by_name[x] for x in names)))
+
+
+@for_each_kernel
+def remove_unused_arguments(kernel: LoopKernel) -> LoopKernel:
+    """Drop the arguments that no statement, bound or shape uses."""
+    core = kernel.core
+    used = {*accesses_by_array(core), *core.written_names, *(x for d in core.domains for x in d.params),
+            *(x for s in core.statements for e in (s.expression, *s.predicates) for x in variables(e)),
+            *(x for a in core.data.values() for extent in a.shape or () for x in variables(extent))}
+    return kernel.with_core(annotated(core, arguments=tuple(a for a in core.arguments if a.name in used)))
 
 
 def _listed(names: Any) -> tuple[str, ...] | None:

@@ -146,7 +146,7 @@ def _tag(tag: Any) -> str | InameTag | None:
     """loopkit's tag for loopy's *tag*; :raises PreconditionError: there is none."""
     if tag is None or isinstance(tag, InameTag):
         return tag
-    name = {"unr": "unr", "ord": "for", "forceloop": "for"}.get(str(tag), str(tag))
+    name = {"ord": "for", "forceloop": "for", "unr_hint": "for"}.get(str(tag), str(tag))
     if name not in TAGS:
         raise PreconditionError(f"'{tag}' is not an iname tag of loopkit.", subject=str(tag),
                                 hint=f"the tags are {', '.join(TAGS)}")
