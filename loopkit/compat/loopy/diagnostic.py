@@ -30,9 +30,9 @@ UnableToDetermineAccessRangeError = UndecidedError
 UnscheduledInstructionError = ScheduleError
 
 
-class VariableAccessNotOrdered(LoopkitError):
+class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)
     """Two statements access one variable, and no chain of dependences orders them."""
 
 
-class DependencyCycleFound(LoopkitError):
+class DependencyCycleFound(LoopkitError):  # noqa: N818 (loopy's name)
     """Statements depend on each other in a circle."""

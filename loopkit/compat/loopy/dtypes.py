@@ -92,7 +92,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             sizes = name in core.inames or (name in core.value_params and name not in known)
             return known.get(name, INT32 if sizes else None)
         case p.Sum() | p.Product():
-            large = [c for c in expr.children if not (_is_integer(c) and abs(c) < _SMALL)]  # type: ignore[arg-type]
+            large = [c for c in expr.children if not (isinstance(c, int | np.integer) and abs(int(c)) < _SMALL)]
             found = [dtype for c in large if (dtype := of(c)) is not None]
             every = [*found, *(INT32 for c in expr.children if c not in large)]
             return _combined(every if all(d.kind in "iu" for d in found) else found) if every else None
@@ -127,9 +127,10 @@ def _of_number(value: object) -> np.dtype:
         return np.asarray(value).dtype
     if isinstance(value, int):
         return INT32 if -2**31 <= value < 2**31 else INT64
-    narrow, wide = (np.float32, np.float64) if isinstance(value, float) else (np.complex64, np.complex128)
+    wide = np.asarray(value)
     with np.errstate(over="ignore"):
-        return np.dtype(narrow if narrow(value) == wide(value) else wide)  # type: ignore[call-overload]
+        narrow = wide.astype(np.float32 if wide.dtype.kind == "f" else np.complex64)
+    return narrow.dtype if narrow == wide else wide.dtype
 
 
 def _is_integer(expr: Expression) -> bool:
@@ -140,9 +141,9 @@ def _flat(expr: p.Sum | p.Product) -> Expression:
     """*expr* with the operands of sums in a sum, or of products in a product, as its own."""
     parts: list[Expression] = []
     for child in expr.children:
-        inner = _flat(child) if type(child) is type(expr) else child  # type: ignore[arg-type]
-        parts += inner.children if type(inner) is type(expr) else (inner,)  # type: ignore[attr-defined]
-    return expr if len(parts) == len(expr.children) else type(expr)(tuple(parts))
+        inner = _flat(child) if isinstance(child, p.Sum | p.Product) and type(child) is type(expr) else child
+        parts += inner.children if isinstance(inner, p.Sum | p.Product) and type(inner) is type(expr) else (inner,)
+    return expr if len(parts) == len(expr.children) else with_children(expr, tuple(parts))
 
 
 def _is_number(expr: Expression) -> bool:

@@ -1,8 +1,8 @@
 """The order in which loopy would run statements: by dependences, with one loop for each iname.
 
 loopkit runs statements in the order of the text. The layer therefore writes the text of a kernel in loopy's order. In
-loopy a loop is entered once, so that all statements with an iname share its loop. A statement that others depend on runs
-before them, and all of its loops that they do not share end before them.
+loopy a loop is entered once, so that all statements with an iname share its loop. A statement that others depend on
+runs before them, and all of its loops that they do not share end before them.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in loopy's language: its statements, the inames and dependences that loopy gives them, and loopkit's text."""
+"""A program in loopy's language: its statements with loopy's inames and dependences, and loopkit's text."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -125,7 +125,7 @@ def _split_options(braces: str) -> tuple[dict[str, str | None], LoopyOptions]:
         key, equals, value = map(str.strip, part.partition("="))
         names = tuple(filter(None, map(str.strip, value.split(":"))))
         if key == "dep":
-            final = final or value.startswith("*") and value[1:2] not in ("_", ":", "")
+            final = final or (value.startswith("*") and value[1:2] not in ("_", ":", ""))
             own["dep"] = own.get("dep", ()) + ((names[0].removeprefix("*"), *names[1:]) if final else names)
         elif key == "dep_query":
             own["dep_query"] = (*own.get("dep_query", ()), value)
@@ -140,7 +140,7 @@ def _split_options(braces: str) -> tuple[dict[str, str | None], LoopyOptions]:
             kept["atomic"] = None
         elif key not in _HINTS:
             kept[key] = value if equals else None
-    return kept, LoopyOptions(dep_is_final=final, **own)  # type: ignore[arg-type]  # each is a tuple of names
+    return kept, LoopyOptions(dep_is_final=final, **own)
 
 
 def _conditions(text: str) -> list[str]:

@@ -12,7 +12,6 @@ from loopkit.compat.loopy.types import as_numpy
 from loopkit.expr import nodes
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
-
 from loopkit.language.names import name_list
 
 __all__ = ["CombineMapper", "IdentityMapper", "Reduction", "TypeCast", "WalkMapper", "get_dependencies", "parse"]

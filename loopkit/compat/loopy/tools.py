@@ -1,8 +1,6 @@
 """loopy's switches of its caches; loopkit keeps compiled code on disk, and ``LOOPKIT_CACHE_DIR`` is its place."""
 from __future__ import annotations
 
-from typing import Any
-
 #: loopkit's cache needs no switch.
 CACHING_ENABLED = True
 
@@ -20,7 +18,7 @@ class CacheMode:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 

@@ -187,7 +187,8 @@ class TemporaryVariable(_Array):
         """loopkit's temporary; :raises PreconditionError: there is none."""
         self.require_core()
         space = as_address_space(self.address_space)
-        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape, None if space is None else space.core)
+        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape,
+                                    None if space is None else lk.AddressSpace(space.core))
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class LoopKernel:
 
     core: lk.LoopKernel
     target: Any = None
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     declared: Mapping[str, Any] = field(default_factory=dict, hash=False)
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
@@ -202,7 +202,8 @@ class LoopKernel:
 
     def all_variable_names(self) -> frozenset[str]:
         """Every name of the kernel."""
-        return self.core.all_names
+        found: frozenset[str] = self.core.all_names
+        return found
 
     def get_var_name_generator(self) -> Any:
         """A function that makes new names."""

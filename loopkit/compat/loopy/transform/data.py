@@ -45,12 +45,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
 
 
 @for_each_kernel
-def precompute(kernel: LoopKernel, subst_use: Any, sweep_inames: Any = None, within: Any = None, *,
+def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, within: Any = None, *,
                storage_axes: Any = None, temporary_name: str | None = None, precompute_inames: Any = None,
                precompute_outer_inames: Any = None, storage_axis_to_tag: Any = None, default_tag: Any = None,
                dtype: Any = None, fetch_bounding_box: bool = False, temporary_address_space: Any = None,
-               compute_insn_id: str | None = None, _enable_mirgecom_workaround: bool = False,
-               **others: Any) -> LoopKernel:
+               compute_insn_id: str | None = None, _enable_mirgecom_workaround: bool = False, **others: Any
+               ) -> LoopKernel:
     """:func:`loopkit.precompute`, which may reorder loops if the dependences allow it."""
     for name, value in {"storage_axes": storage_axes, "storage_axis_to_tag": storage_axis_to_tag, **others}.items():
         if value:
@@ -75,7 +75,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
     space = temporary_address_space if temporary_scope is None else temporary_scope
     space = AddressSpace.LOCAL if temporary_is_local else space
     return kernel.with_core(lk.buffer_array(
-        with_inferred(kernel.core), var_name, _listed(buffer_inames) or (), _text(init_expression), _text(store_expression),
+        with_inferred(kernel.core), var_name, _listed(buffer_inames) or (), _text(init_expression),
+        _text(store_expression),
         within=as_within(within), default_tag=default_tag, temporary_address_space=_space(space),
         fetch_bounding_box=fetch_bounding_box, **_FREE))
 

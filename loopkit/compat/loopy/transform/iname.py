@@ -142,8 +142,8 @@ def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
     return list(tags)
 
 
-def _tag(tag: Any) -> str | InameTag | None:
-    """loopkit's tag for loopy's *tag*; :raises PreconditionError: there is none."""
+def _tag(tag: Any) -> Any:
+    """loopkit's tag for loopy's *tag*, or ``None``; :raises PreconditionError: there is none."""
     if tag is None or isinstance(tag, InameTag):
         return tag
     name = {"ord": "for", "forceloop": "for", "unr_hint": "for"}.get(str(tag), str(tag))
@@ -153,6 +153,6 @@ def _tag(tag: Any) -> str | InameTag | None:
     return name
 
 
-def _within(within: Any) -> dict[str, str]:
+def _within(within: Any) -> dict[str, Any]:
     text = as_within(within)
     return {} if text is None else {"within": text}

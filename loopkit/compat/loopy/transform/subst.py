@@ -31,7 +31,7 @@ def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
 
 
 @for_each_kernel
-def fix_parameters(kernel: LoopKernel, *, within: Any = None, **value_dict: Any) -> LoopKernel:
+def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: Any) -> LoopKernel:
     """:func:`loopkit.fix_parameters` of the arguments that the kernel has."""
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
     return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
@@ -47,7 +47,7 @@ def add_barrier(kernel: LoopKernel, insn_before: Any = "", insn_after: Any = "",
 
 
 @for_each_kernel
-def set_options(kernel: LoopKernel, *args: Any, **options: Any) -> LoopKernel:
+def set_options(kernel: LoopKernel, /, *args: Any, **options: Any) -> LoopKernel:
     """loopy's options; loopkit's own are set by :func:`loopkit.set_options`."""
     words = {} if not args else {k.strip(): True for k in args[0].split(",")} if isinstance(args[0], str) else dict(
         args[0])
