@@ -5,7 +5,7 @@ integer with a float32 becomes float32, and real literals have the precision of 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -137,13 +137,21 @@ def _is_integer(expr: Expression) -> bool:
     return isinstance(expr, int | np.integer) and not isinstance(expr, bool)
 
 
-def _flat(expr: p.Sum | p.Product) -> Expression:
-    """*expr* with the operands of sums in a sum, or of products in a product, as its own."""
-    parts: list[Expression] = []
-    for child in expr.children:
-        inner = _flat(child) if isinstance(child, p.Sum | p.Product) and type(child) is type(expr) else child
-        parts += inner.children if isinstance(inner, p.Sum | p.Product) and type(inner) is type(expr) else (inner,)
-    return expr if len(parts) == len(expr.children) else with_children(expr, tuple(parts))
+def _flat(expr: p.Sum | p.Product) -> list[Expression]:
+    """The operands of *expr*, with those of sums in a sum, or of products in a product, as its own."""
+    return [part for child in expr.children for part in (
+        _flat(child) if isinstance(child, p.Sum | p.Product) and type(child) is type(expr) else [child])]
+
+
+def _promoted(expr: Expression, parts: tuple[Expression, ...], dtype: np.dtype | None
+              ) -> tuple[Expression, np.dtype | None]:
+    """The operation of *parts*, with narrow integers as int32."""
+    if dtype is not None and dtype.kind in "iub" and dtype.itemsize < 4:
+        parts, dtype = tuple(e if _is_integer(e) else _as(e, INT32) for e in parts), INT32
+    if isinstance(expr, p.Sum | p.Product):
+        whole: Expression = p.Sum(parts) if isinstance(expr, p.Sum) else p.Product(parts)  # type: ignore[arg-type]
+        return whole, dtype
+    return with_children(expr, parts), dtype
 
 
 def _is_number(expr: Expression) -> bool:
@@ -165,6 +173,15 @@ def _pair(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 # Casts, so that loopkit computes as C does
+
+@dataclass(frozen=True, eq=False)
+class _Operand:
+    """An operand: its *text*, its form with casts, and the dtype in which C has it."""
+
+    text: Expression
+    cast: Expression
+    dtype: np.dtype | None
+
 
 @dataclass(frozen=True)
 class _Types:
@@ -209,7 +226,8 @@ class _Types:
                                                          for e in (expr.then, expr.else_)))), dtype
             case p.Comparison():
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
-                return with_children(expr, self.together((expr.left, expr.right), common)[0]), BOOL
+                sides, _ = self.together([self.read(e, common) for e in (expr.left, expr.right)])
+                return with_children(expr, sides), BOOL
             case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
                 return self.cast_call(expr, name)
             case _ if isinstance(expr, _TRUTH):
@@ -226,12 +244,23 @@ class _Types:
             real = FLOAT32 if context == FLOAT32 else FLOAT64
             return with_children(expr, tuple(_as(self.cast(e, None)[0], real) for e in children(expr))), real
         if isinstance(expr, p.Sum | p.Product):
-            expr = _flat(expr)
+            return self.folded(expr, [self.read(e, context) for e in _flat(expr)])
         whole = isinstance(expr, p.FloorDiv | p.Remainder | p.Power)
-        parts, dtype = self.together(children(expr), None if whole else context)
-        if dtype is not None and dtype.kind in "iub" and dtype.itemsize < 4:
-            parts, dtype = tuple(_as(e, INT32) if not _is_integer(e) else e for e in parts), INT32
-        return with_children(expr, tuple(parts)), dtype
+        parts, dtype = self.together([self.read(e, None if whole else context) for e in children(expr)])
+        return _promoted(expr, parts, dtype)
+
+    def folded(self, expr: p.Sum | p.Product, read: list[_Operand]) -> tuple[Expression, np.dtype | None]:
+        """The sum or product of *read*, from left to right: integers are combined before a wider operand joins."""
+        before: np.dtype | None = None
+        for k, operand in enumerate(read):
+            after = operand.dtype if before is None else before if operand.dtype is None else in_c(
+                before, operand.dtype)
+            if k > 1 and before is not None and before.kind in "iub" and after != in_c(before, before):
+                first, own = self.folded(expr, read[:k])
+                return self.folded(expr, [_Operand(first, first, own), *read[k:]])
+            before = after
+        parts, dtype = self.together(read)
+        return _promoted(expr, parts, dtype)
 
     def branch(self, expr: Expression, context: np.dtype | None, dtype: np.dtype | None) -> Expression:
         """A branch of ``if``, which has the common *dtype* of both."""
@@ -241,27 +270,33 @@ class _Types:
     def cast_call(self, expr: p.Call, name: str) -> tuple[Expression, np.dtype | None]:
         """A function of the language, whose integer arguments become float32."""
         common = _combined_known(_of(e, self.core, self.known) for e in expr.parameters)
-        parts, dtype = self.together(expr.parameters, common)
+        parts, dtype = self.together([self.read(e, common) for e in expr.parameters])
         if FUNCTIONS[name].kind == "float" and common is not None and common.kind in "iub":
             parts, dtype = tuple(_as(e, FLOAT32) for e in parts), FLOAT32
         predicate = FUNCTIONS[name].kind == "predicate"
         return with_children(expr, tuple(parts)), BOOL if predicate else dtype and (
             real_dtype(dtype) if FUNCTIONS[name].kind == "real" else dtype)
 
-    def together(self, parts: tuple[Expression, ...], context: np.dtype | None
-                 ) -> tuple[tuple[Expression, ...], np.dtype | None]:
-        """*parts* of one operation from left to right, each cast where loopkit's common dtype is not that of C."""
-        read = [self.literal(e, context) if _is_number(e) else self.cast(e, context) for e in parts]
+    def read(self, expr: Expression, context: np.dtype | None) -> _Operand:
+        """*expr* as an operand."""
+        return _Operand(expr, *(self.literal(expr, context) if _is_number(expr) else self.cast(expr, context)))
+
+    def together(self, read: Sequence[_Operand]) -> tuple[tuple[Expression, ...], np.dtype | None]:
+        """The operands of one operation, each cast where loopkit's common dtype is not that of C."""
         result: list[Expression] = []
-        for k, (e, own) in enumerate(read):
-            others = [d for j, (_, d) in enumerate(read) if j != k and d is not None]
-            if own is None or not others:
+        for operand in read:
+            e, own = operand.cast, operand.dtype
+            others = [other.dtype for other in read if other is not operand and other.dtype is not None]
+            if own is None:
                 result.append(e)
             elif _is_number(e):
-                result.append(e if own in others else TypeCast(own.name, e))
+                # alone, a number of the text is a float64
+                result.append(e if own in others or (own == FLOAT64 and not others) else TypeCast(own.name, e))
+            elif not others:
+                result.append(e)
             else:
-                result.append(self.operand(e, own, in_c(own, reduce(in_c, others)), self.plain(parts[k])))
-        known = [d for _, d in read if d is not None]
+                result.append(self.operand(e, own, in_c(own, reduce(in_c, others)), self.plain(operand.text)))
+        known = [operand.dtype for operand in read if operand.dtype is not None]
         return tuple(result), reduce(in_c, known) if known else None
 
     def literal(self, number: Expression, context: np.dtype | None) -> tuple[Expression, np.dtype | None]:

@@ -125,8 +125,9 @@ def _split_options(braces: str) -> tuple[dict[str, str | None], LoopyOptions]:
         key, equals, value = map(str.strip, part.partition("="))
         names = tuple(filter(None, map(str.strip, value.split(":"))))
         if key == "dep":
-            final = final or (value.startswith("*") and value[1:2] not in ("_", ":", ""))
-            own["dep"] = own.get("dep", ()) + ((names[0].removeprefix("*"), *names[1:]) if final else names)
+            final = final or value.startswith("*")
+            listed = (name.removeprefix("*") if final else name for name in names)
+            own["dep"] = (*own.get("dep", ()), *filter(None, listed))
         elif key == "dep_query":
             own["dep_query"] = (*own.get("dep_query", ()), value)
         elif key == "inames" and value.startswith("+"):

@@ -171,7 +171,7 @@ class LoopKernel:
         known = self.id_to_insn
         name = insn if isinstance(insn, str) else str(insn.id)
         require_known("statement", [name], known)
-        return known[name].within_inames
+        return frozenset(known[name].within_inames)
 
     def writer_map(self) -> Mapping[str, frozenset[str]]:
         """For each name the statements that write it."""
