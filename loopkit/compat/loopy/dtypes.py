@@ -46,7 +46,7 @@ def with_loopy_dtypes(core: lk.LoopKernel) -> lk.LoopKernel:
     with bounded(f"inferring dtypes of kernel '{core.name}'"):
         known = _inferred(core)
         types = _Types(core, known)
-        new = _open(core, known)
+        new = _open(core, known) | _accumulators(core, known)
         statements = tuple(types.rewritten(s) for s in core.statements)
         core = core if statements == core.statements else rewritten(core, statements=statements)
     return lk.add_dtypes(core, new) if new else core
@@ -64,6 +64,11 @@ def _open(core: lk.LoopKernel, known: Dtypes) -> dict[str, np.dtype]:
     accumulators = {node.accumulator for node in core.reductions.values()}
     return {name: dtype for name, dtype in known.items()
             if name in core.data and core.data[name].dtype is None and name not in accumulators}
+
+
+def _accumulators(core: lk.LoopKernel, known: Dtypes) -> dict[str, np.dtype]:
+    return {node.accumulator: known[node.accumulator] for node in core.reductions.values()
+            if node.accumulator in known and core.temporaries[node.accumulator].dtype is None}
 
 
 # Inference of what is written
@@ -250,12 +255,13 @@ class _Types:
         return _promoted(expr, parts, dtype)
 
     def folded(self, expr: p.Sum | p.Product, read: list[_Operand]) -> tuple[Expression, np.dtype | None]:
-        """The sum or product of *read*, from left to right: integers are combined before a wider operand joins."""
+        """The sum or product of *read*, from left to right: operands are combined before a wider one joins."""
         before: np.dtype | None = None
         for k, operand in enumerate(read):
             after = operand.dtype if before is None else before if operand.dtype is None else in_c(
                 before, operand.dtype)
-            if k > 1 and before is not None and before.kind in "iub" and after != in_c(before, before):
+            if k > 1 and before is not None and after != in_c(before, before) and (
+                    before.kind in "iub" or any(o.dtype not in (None, before) for o in read[:k])):
                 first, own = self.folded(expr, read[:k])
                 return self.folded(expr, [_Operand(first, first, own), *read[k:]])
             before = after
@@ -290,8 +296,9 @@ class _Types:
             if own is None:
                 result.append(e)
             elif _is_number(e):
-                # alone, a number of the text is a float64
-                result.append(e if own in others or (own == FLOAT64 and not others) else TypeCast(own.name, e))
+                # a number of the text takes the dtype of an operand that has one
+                strong = {other.dtype for other in read if not _is_number(other.text)}
+                result.append(e if own in strong else TypeCast(own.name, e))
             elif not others:
                 result.append(e)
             else:
