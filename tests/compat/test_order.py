@@ -65,7 +65,8 @@ def programs(draw: st.DrawFn) -> list[Item]:
     count = draw(st.integers(1, 7))
     places = draw(st.permutations(range(count)))
     return [Item(f"s{k}", places[k], draw(st.frozensets(st.sampled_from("ijk"))),
-                 frozenset(f"s{d}" for d in draw(st.sets(st.integers(0, k - 1)) if k else st.just(set[int]()))), f"s{k}")
+                 frozenset(f"s{d}" for d in draw(st.sets(st.integers(0, k - 1)) if k else st.just(set[int]()))),
+                 f"s{k}")
             for k in range(count)]
 
 

@@ -48,7 +48,7 @@ _BY_MODULE = {
     "version": "MOST_RECENT_LANGUAGE_VERSION VERSION",
 }
 
-#: Where the layer has each name.
+#: The place of each name in the layer.
 PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names in _BY_MODULE.items()
                          for name in names.split()})
 
@@ -57,7 +57,7 @@ _MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", 
             "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 
-#: What to write instead of the names of loopy that the layer does not have.
+#: Advice for the names of loopy that the layer does not have.
 ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     **LOOPY_NAMES,
     "AtomicInit": "the option {atomic} of a statement",

@@ -39,8 +39,8 @@ class Loop:
 def ordered(items: Sequence[Item], inames: Sequence[str]) -> tuple[Loop | Item, ...]:
     """*items* in their loops, in an order that their dependences allow.
 
-    Where the dependences leave a choice, the order of the text decides, and among loops around the same statements the
-    order of *inames*. A loop is split if statements outside of it must run between those inside.
+    The order of the text decides between statements that the dependences leave free, and the order of *inames* between
+    loops around the same statements. A loop is split if statements outside of it must run between those inside.
 
     :raises DependencyCycleFound: items depend on each other.
 

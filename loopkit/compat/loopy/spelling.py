@@ -39,7 +39,7 @@ class LoopyOptions:
 class OrderingLine:
     """``... gbarrier {id=..., dep=...}``, or another line that only orders statements.
 
-    :ivar place: where it stands in the text.
+    :ivar place: its place in the text.
     """
 
     place: int

@@ -17,7 +17,7 @@ from loopkit.kernel.statement import Statement
 
 @dataclass(frozen=True, kw_only=True)
 class InstructionBase:
-    """What a kernel runs.
+    """A statement of a kernel.
 
     :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.

@@ -12,7 +12,7 @@ class ASTBuilderBase:
 
 @dataclass(frozen=True)
 class TargetBase:
-    """Where a program runs.
+    """A target: the text of a program, and the function that runs it.
 
     The fields other than *device* are those of loopy's targets; loopkit decides by itself what they choose.
 

@@ -89,7 +89,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; inames that are no loops have no place in the order."""
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have is left out."""
     names = [x for x in name_list(loop_priority) if x in kernel.core.inames]
     chain = [x for x in names if any(x in s.inames for s in kernel.core.statements)]
     return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
