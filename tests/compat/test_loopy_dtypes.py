@@ -50,6 +50,15 @@ def test_division_of_integers_has_the_precision_of_what_is_written() -> None:
     assert to_text(halved.expression) == "cast(float32, n32[i]) / 2f"
 
 
+def test_division_of_integers_is_that_of_c_where_an_integer_is_written() -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 3*(a[i]/b[i])", [lp.GlobalArg("a,b,y", np.int32, shape="n"), "..."],
+                          target=lp.ExecutableCTarget())
+    _, (y,) = unit(a=np.array([7, -7], np.int32), b=np.array([2, 2], np.int32))
+    assert y.tolist() == [9, -9]
+    with pytest.raises(lk.TypeInferenceError, match="divides integers of 64 bits"):
+        typed("y[i] = n64[i]/2", y="int64")
+
+
 @pytest.mark.parametrize(("a", "b", "c"), [
     ("int8", "int8", "int32"), ("uint16", "uint8", "int32"), ("int32", "uint32", "uint32"),
     ("int64", "uint32", "int64"), ("bool", "bool", "int32"), ("int64", "float32", "float32"), ("float32", "float64", "float64"),

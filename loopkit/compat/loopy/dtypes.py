@@ -20,6 +20,7 @@ from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real
 from loopkit.expr.kinds import FUNCTIONS, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
 from loopkit.expr.nodes import Neutral, TypeCast
+from loopkit.kernel.printing import integer_arguments
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import bounded
 
@@ -94,8 +95,8 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
         return _of(e, core, known)
     match expr:
         case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
-            sizes = name in core.inames or (name in core.value_params and name not in known)
-            return known.get(name, INT32 if sizes else None)
+            is_size = name in core.inames or (name not in known and name in integer_arguments(core))
+            return known.get(name, INT32 if is_size else None)
         case p.Sum() | p.Product():
             large = [c for c in expr.children if not (isinstance(c, int | np.integer) and abs(int(c)) < _SMALL)]
             found = [dtype for c in large if (dtype := of(c)) is not None]
@@ -246,8 +247,7 @@ class _Types:
         """An operation; ``/`` of integers is float32 where a float32 is written, else float64."""
         inferred = [_of(e, self.core, self.known) for e in children(expr)]
         if isinstance(expr, p.Quotient) and all(d is not None and d.kind in "iu" for d in inferred):
-            real = FLOAT32 if context == FLOAT32 else FLOAT64
-            return with_children(expr, tuple(_as(self.cast(e, None)[0], real) for e in children(expr))), real
+            return self.cast_quotient(expr, context)
         if isinstance(expr, p.Sum | p.Product):
             return self.folded(expr, [self.read(e, context) for e in _flat(expr)])
         whole = isinstance(expr, p.FloorDiv | p.Remainder | p.Power)
@@ -267,6 +267,23 @@ class _Types:
             before = after
         parts, dtype = self.together(read)
         return _promoted(expr, parts, dtype)
+
+    def cast_quotient(self, expr: p.Quotient, context: np.dtype | None) -> tuple[Expression, np.dtype]:
+        """A quotient of integers: real, or as C divides integers if an integer is written.
+
+        :raises TypeInferenceError: C would divide integers of 64 bits.
+        """
+        parts = [self.cast(e, context if context is not None and context.kind in "iu" else None)
+                 for e in children(expr)]
+        real = FLOAT32 if context == FLOAT32 else FLOAT64
+        quotient = with_children(expr, tuple(_as(e, real) for e, _ in parts))
+        if context is None or context.kind not in "iu":
+            return quotient, real
+        whole = reduce(in_c, (INT32 if dtype is None else dtype for _, dtype in parts), INT32)
+        if whole.itemsize > 4:
+            raise TypeInferenceError(f"loopy divides integers of 64 bits as C does where it writes a value of dtype "
+                                     f"{context}.", subject=str(context), hint="'//' divides integers and rounds down")
+        return TypeCast(whole.name, quotient), whole          # exact for 32 bits, and towards zero as in C
 
     def branch(self, expr: Expression, context: np.dtype | None, dtype: np.dtype | None) -> Expression:
         """A branch of ``if``, which has the common *dtype* of both."""

@@ -9,6 +9,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.kernel.printing import integer_arguments
 
 #: loopkit's target that runs programs for OpenCL, on copies of their arrays: loopkit has no target for OpenCL yet.
 OPENCL_RUNS_ON = "c"
@@ -26,8 +27,10 @@ class ExecutorBase:
     def outputs_of(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the kernel with arrays of numpy; the outputs by name."""
         core = self.kernel.core
-        known = tuple((name, value.dtype) for name, value in arguments.items()
-                      if name in core.array_args and core.argument_by_name[name].dtype is None)
+        sizes = integer_arguments(core)
+        known = tuple((name, np.asarray(value).dtype if not isinstance(value, int) else np.dtype(np.int32))
+                      for name, value in arguments.items() if name in core.argument_by_name and name not in sizes
+                      and core.argument_by_name[name].dtype is None)
         if known not in self._compiled:
             typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
             self._compiled[known] = lk.compile(typed, target=self._core_target)
