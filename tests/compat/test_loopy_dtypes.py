@@ -61,7 +61,8 @@ def test_division_of_integers_is_that_of_c_where_an_integer_is_written() -> None
 
 @pytest.mark.parametrize(("a", "b", "c"), [
     ("int8", "int8", "int32"), ("uint16", "uint8", "int32"), ("int32", "uint32", "uint32"),
-    ("int64", "uint32", "int64"), ("bool", "bool", "int32"), ("int64", "float32", "float32"), ("float32", "float64", "float64"),
+    ("int64", "uint32", "int64"),
+    ("bool", "bool", "int32"), ("int64", "float32", "float32"), ("float32", "float64", "float64"),
     ("float32", "complex64", "complex64")])
 def test_operands_are_converted_as_in_c(a: str, b: str, c: str) -> None:
     assert in_c(np.dtype(a), np.dtype(b)) == in_c(np.dtype(b), np.dtype(a)) == np.dtype(c)

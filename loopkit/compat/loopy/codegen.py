@@ -59,7 +59,7 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     >>> import loopkit.compat.loopy as lp
     >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", target=lp.CTarget())
     >>> code = lp.generate_code_v2(lp.add_dtypes(knl, {"x": "float32"})).device_code()
-    >>> "y[i] = 2*x[i];" in code
+    >>> "y[i] = 2.0f*x[i];" in code
     True
     """
     kernel: LoopKernel = single_kernel(t_unit)

@@ -19,8 +19,8 @@ __all__ = ["CombineMapper", "IdentityMapper", "Reduction", "TypeCast", "WalkMapp
 def parse(expr_str: str) -> Expression:
     """*expr_str* as an expression.
 
-    >>> parse("2*x[i] + 1")
-    Sum((Product((2, Subscript(Variable('x'), (Variable('i'),)))), 1))
+    >>> print(parse("2*x[i] + 1"))
+    2*x[i] + 1
     """
     return parse_expression(expr_str, what="an expression")
 

@@ -49,13 +49,20 @@ class InstructionBase:
 class MultiAssignmentBase(InstructionBase):
     """A statement that writes."""
 
-    expression: Any = None
     temp_var_type: Any = None
     atomicity: Any = ()
 
+
+@dataclass(frozen=True)
+class Assignment(MultiAssignmentBase):
+    """``assignee = expression``; both may be texts."""
+
+    assignee: Any = None
+    expression: Any = None
+
     @property
     def assignees(self) -> tuple[Any, ...]:
-        return ()
+        return (self.assignee,)
 
     def assignee_var_names(self) -> tuple[str, ...]:
         """The names that it writes."""
@@ -77,18 +84,6 @@ class MultiAssignmentBase(InstructionBase):
     def reduction_inames(self) -> frozenset[str]:
         """The inames of its reductions."""
         return frozenset(x for e in _nodes(self.expression) for x in getattr(e, "inames", ()))
-
-
-@dataclass(frozen=True)
-class Assignment(MultiAssignmentBase):
-    """``assignee = expression``; both may be texts."""
-
-    assignee: Any = None
-    expression: Any = None
-
-    @property
-    def assignees(self) -> tuple[Any, ...]:
-        return (self.assignee,)
 
     def __str__(self) -> str:
         return line_of(self)

@@ -37,7 +37,7 @@ def generate_header(kernel: Any, codegen_result: Any = None) -> list[str]:
     >>> import loopkit.compat.loopy as lp
     >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", target=lp.CTarget())
     >>> print(*lp.generate_header(lp.add_dtypes(knl, {"x": "float32"})))
-    void loopy_kernel(const int32_t n, const float *restrict x, float *restrict y);
+    void loopy_kernel(const float *restrict x, float *restrict y, const int n);
     """
     source = generate_code(core_of(kernel), target="c").source
     name = core_of(kernel).name
