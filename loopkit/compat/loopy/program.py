@@ -1,7 +1,7 @@
 """A program in loopy's language: its statements with loopy's inames and dependences, and loopkit's text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -15,7 +15,6 @@ from loopkit.expr.mappers import called, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.language.arguments import Declared, find_temporaries
 from loopkit.language.domains import Domains
 from loopkit.language.iterations import inames_of_parts
@@ -76,8 +75,8 @@ def loopkit_text(instructions: str | Iterable[str], domains: Domains, declared: 
     end
     """
     program = _read(respelled(instructions), domains, declared, operations)
-    items = [*_items(program, domains, in_sequence), *program.ordering] if not in_sequence else list(
-        _in_sequence([*_items(program, domains, in_sequence), *program.ordering]))
+    items = [*_items(program), *program.ordering]
+    items = list(_in_sequence(items)) if in_sequence else items
     rules = [f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in program.rules.rules]
     return "\n".join([*rules, *text_of(ordered(items, domains.sorted(domains.parents)))])
 
@@ -139,7 +138,7 @@ def _reads(node: Assignment, conditions: Iterable[Expression], rules: Rules, ina
 
 # Dependences
 
-def _items(program: LoopyProgram, domains: Domains, in_sequence: bool) -> Iterator[Item]:
+def _items(program: LoopyProgram) -> Iterator[Item]:
     """The statements with loopy's dependences: given ones, and on the only writer of a name that they read."""
     writers: dict[str, list[str]] = {}
     for s in program.statements:
@@ -147,10 +146,9 @@ def _items(program: LoopyProgram, domains: Domains, in_sequence: bool) -> Iterat
     known = {*(s.id for s in program.statements), *(item.id for item in program.ordering)}
     for s in program.statements:
         after = set(_named(s.options, s.id, known))
-        explicit = frozenset(after)
         if not s.options.dep_is_final:
             after |= {ids[0] for name in s.reads if len(ids := writers.get(name, [])) == 1} - {s.id}
-        yield Item(s.id, s.node.start, s.inames, frozenset(after), _line(s, explicit, domains))
+        yield Item(s.id, s.node.start, s.inames, frozenset(after), _line(s))
 
 
 def _named(options: LoopyOptions, own: str, known: Iterable[str]) -> set[str]:
@@ -166,14 +164,14 @@ def _named(options: LoopyOptions, own: str, known: Iterable[str]) -> set[str]:
 
 # Text
 
-def _line(statement: LoopyStatement, explicit: Collection[str], domains: Domains) -> str:
+def _line(statement: LoopyStatement) -> str:
     node = statement.node
     declared = "" if node.temporary is None else f"<{node.temporary}> "
     return (f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} "
-            f"{{{', '.join(_options(statement, domains))}}}")
+            f"{{{', '.join(_options(statement))}}}")
 
 
-def _options(statement: LoopyStatement, domains: Domains) -> Iterator[str]:
+def _options(statement: LoopyStatement) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
     if not statement.inames:
@@ -187,7 +185,3 @@ def _options(statement: LoopyStatement, domains: Domains) -> Iterator[str]:
 
 def _all_of(conditions: Sequence[Expression]) -> Expression:
     return conditions[0] if len(conditions) == 1 else p.LogicalAnd(tuple(conditions))
-
-
-#: Declarations of temporaries by name.
-Temporaries = Mapping[str, TemporaryVariable]
