@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
+    from loopkit.target.opencl.target import OpenCLTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.buffering import buffer_array
@@ -116,7 +117,7 @@ __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
     "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode",
     "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
-    "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options", "Outputs", "ParseError",
+    "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "OpenCLTarget", "Options", "Outputs", "ParseError",
     "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report", "ScheduleError", "ShapeError",
     "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
@@ -138,8 +139,8 @@ _LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, global
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name != "replay"})
-# the folder loopkit/target/opencl has the class OpenclTarget in target.py
-TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{folder.name.title()}Target"
+# the folder loopkit/target/opencl has the module target.py, which calls the class of the target TARGET
+TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:TARGET"
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",

@@ -69,8 +69,8 @@ class Printer(Protocol):
     def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
         """The element itself, and not a load from it."""
 
-    def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        """Is the element in global memory?"""
+    def memory_of(self, element: p.Variable | p.Subscript) -> AddressSpace:
+        """The memory that the element is in."""
 
     def condition(self, expr: Expression, bounds: LowerBounds) -> str:
         """A condition."""

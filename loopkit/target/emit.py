@@ -11,15 +11,16 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync, own_instructions
 from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.instructions.base import InstructionText, if_else, indented
-from loopkit.kernel.data import CachePolicy
+from loopkit.kernel.data import AddressSpace, CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
 from loopkit.target.c.dialect import Dialect
@@ -92,7 +93,8 @@ class Emitter:
             store = self.policy(array_of(node.target), load=False) if _takes_cache_policy(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
-        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
+        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype)) and (
+            dtype.kind != "b" or self.dialect.syntax.has_bool)
         if operation.combine in ("+", "*") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, bounds, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), bounds, dtype)};"
@@ -103,8 +105,14 @@ class Emitter:
         return self.dialect.policies.get(policy, "") \
             if has_policy and not (load and array in self.kernel.written_names) else ""
 
-    def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
+    def memory_of(self, element: p.Variable | p.Subscript) -> AddressSpace:
+        match self.addresses.arrays.get(array_of(element)):
+            case Flat():
+                return AddressSpace.GLOBAL
+            case Nested(array=Array(shared=True)):
+                return AddressSpace.SHARED
+            case _:
+                return AddressSpace.PRIVATE
 
     def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
         return self._printer(bounds, places=True, sizes=dtype is None).text(element, dtype)
@@ -132,6 +140,11 @@ class Emitter:
         yield f"for ({self.index} {name} = {self.text(start, bounds)}; {name} < {end}; {increment}) {{"
         yield from indented(body)
         yield "}"
+
+    def aligned(self, block: Block) -> frozenset[str]:
+        """The arrays whose alignment the text of *block* assumes."""
+        return frozenset[str]().union(*(
+            i.aligned for node in nodes_in(block) for i in own_instructions(node) if self.text_of(i)))
 
     # Statements
 

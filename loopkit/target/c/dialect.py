@@ -35,6 +35,9 @@ class Functions:
     :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal, with their texts.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
+    :ivar mark: the end of the names of float32 functions.
+    :ivar operators: functions in place of operators on complex numbers, by the operator between the kinds of its
+        operands (``"r+c"``: a real number and a complex one).
     """
 
     qualifier: str = ""
@@ -42,6 +45,8 @@ class Functions:
     normal: Mapping[str, str] = field(default_factory=dict)
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
+    mark: str = "f"
+    operators: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,9 @@ class Syntax:
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
     :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar long: the end of a literal of 64 bits.
+    :ivar memory: the qualifier of a pointer to an argument.
+    :ivar has_bool: the language converts a value that is stored as a truth value to 0 or 1.
     """
 
     includes: str = ""
@@ -60,6 +68,9 @@ class Syntax:
     restrict: str = "restrict"
     constant_by_restrict: bool = False
     unroll: tuple[str, ...] = ()
+    long: str = "LL"
+    memory: str = ""
+    has_bool: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class Dialect:
         if dtype.kind == "f" and name in _PREDICATES:
             return name
         if dtype.kind == "f" and name not in self.functions.helped:
-            return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
+            return _REAL_NAMES.get(name, name) + (self.functions.mark if dtype.itemsize == 4 else "")
         if dtype.kind == "c":
             own = name if name == "conj" else f"c{name}"
             return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
@@ -123,12 +134,21 @@ class Dialect:
         assert found is not None
         function, kind, bits = found["function"], found["kind"], found["bits"]
         if exponent := found["exponent"]:
-            parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
+            parameters, body = "TYPE x", f"\n    return {self._power(int(exponent), f'{kind}{bits}')};\n"
         else:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
         type_name = self.types[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
         text = f"{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
-        return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
+        return text.replace("TYPE", type_name).replace("MARK", self.functions.mark if bits == "32" else "")
+
+    def _power(self, exponent: int, suffix: str) -> str:
+        product = self.functions.operators.get("c*c") if suffix.startswith("c") else None
+        if product is None:
+            return "*".join(["x"] * exponent)
+        text = "x"
+        for _ in range(exponent - 1):
+            text = f"{product}_{suffix}({text}, x)"
+        return text
 
 
 # Helper functions: those that C lacks or defines differently

@@ -66,6 +66,8 @@ class CText(CBase):
         """
         piece = self._operand(expr, resolve(self._type(expr))) if want is None else \
             self._convert(self._operand(expr, want), want)
+        if piece.dtype == BOOL and not self.dialect.syntax.has_bool:
+            return self._exact(piece).text
         return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
@@ -199,6 +201,10 @@ class CText(CBase):
                 left = self._exact(self._convert(left, dtype))
             if not self._common_is(left, right, dtype, modular=modular):
                 right = self._exact(self._convert(right, dtype))
+        kinds = ("c" if x.c_dtype.kind == "c" else "r" for x in (left, right))
+        function = self.dialect.functions.operators.get(operator.strip().join(kinds))
+        if function is not None and dtype.kind == "c":
+            return self._call(helper(function, dtype), [left, right], dtype)
         if operator == "*" and left.precedence == PRODUCT and left.divides:
             left = replace(left, precedence=SUM)       # (a / b)*c: parentheses for readers, not for C
         text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"
@@ -275,7 +281,8 @@ class CText(CBase):
             return self._literal(1, own)
         if exponent == 1:
             return piece
-        if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
+        has_operator = own.kind != "c" or "c*c" not in self.dialect.functions.operators
+        if has_operator and exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
         return self._call(helper(f"power{exponent}", computed), [piece], own, computed)

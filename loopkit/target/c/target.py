@@ -184,6 +184,10 @@ class CTarget(TextTarget):
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
+#: The class by which ``target="c"`` finds the target of this folder.
+TARGET = CTarget
+
+
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
     check_bounds: bool = False

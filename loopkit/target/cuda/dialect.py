@@ -1,12 +1,12 @@
 """CUDA C++ as a table, for device code and for the host; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
 from loopkit.kernel.data import CachePolicy
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
+from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, filled
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
 #: write to such an array, so the compiler may move its loads like any load of constants. The policy is created once, at
@@ -89,123 +89,12 @@ __device__ __forceinline__ bool operator==(NAME a, NAME b) { return a.re == b.re
 __device__ __forceinline__ bool operator!=(NAME a, NAME b) { return !(a == b); }
 """
 
-#: The functions of these numbers by name; those that others call come first. A function computes with numbers from
-#: SMALL to LARGE without scaling.
-_COMPLEX_FUNCTIONS = {
-    "creal": "__device__ __forceinline__ TYPE creal(NAME z) { return z.re; }",
-    "cimag": "__device__ __forceinline__ TYPE cimag(NAME z) { return z.im; }",
-    "cabs": "__device__ __forceinline__ TYPE cabs(NAME z) { return hypotMARK(z.re, z.im); }",
-    "conj": "__device__ __forceinline__ NAME conj(NAME z) { return NAME(z.re, -z.im); }",
-    "cexp": """
-__device__ __forceinline__ NAME cexp(NAME z)
-{
-    // two factors, of which neither overflows before the result does
-    const TYPE size = expMARK(z.re / 2);
-    return z.im == 0 ? NAME(expMARK(z.re), z.im) : NAME(size*cosMARK(z.im)*size, size*sinMARK(z.im)*size);
-}
-""",
-    "clog": """
-__device__ __forceinline__ NAME clog(NAME z)
-{
-    const TYPE a = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im)), b = fminMARK(fabsMARK(z.re), fabsMARK(z.im));
-    const TYPE angle = atan2MARK(z.im, z.re);
-    // near 1 the logarithm of the size has few digits of the result
-    if (a > (TYPE)0.5 && fabsMARK(z.re) < 2 && fabsMARK(z.im) < 2)
-        return NAME(log1pMARK((a - 1)*(a + 1) + b*b) / 2, angle);
-    if (a > LARGE)                          // the size may overflow
-        return NAME(logMARK(cabs(z / 2)) + (TYPE)0.6931471805599453, angle);
-    return NAME(logMARK(cabs(z)), angle);
-}
-""",
-    "csqrt": """
-__device__ __forceinline__ NAME csqrt(NAME z)
-{
-    if (z.re == 0 && z.im == 0)
-        return NAME(0, z.im);
-    const TYPE size = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im));
-    if (isinf(z.im))
-        return NAME(fabsMARK(z.im), z.im);
-    // by a power of 4, so that nothing overflows or is lost on the way
-    const TYPE scale = size > LARGE ? 4 : size < SMALL ? (TYPE)5.551115123125783e-17 : 1;
-    z = z / scale;
-    const TYPE half = sqrtMARK((fabsMARK(z.re) + cabs(z)) / 2), other = fabsMARK(z.im) / (2*half);
-    const NAME root = z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
-    return root*sqrtMARK(scale);
-}
-""",
-    "csinh": """
-__device__ __forceinline__ NAME csinh(NAME z)
-{
-    if (z.im == 0)
-        return NAME(sinhMARK(z.re), z.im);
-    if (z.re == 0)
-        return NAME(z.re, sinMARK(z.im));
-    if (fabsMARK(z.re) > 40) {              // half of an exponential
-        const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
-        return NAME(copysignMARK((TYPE)1, z.re)*w.re, w.im);
-    }
-    return NAME(sinhMARK(z.re)*cosMARK(z.im), coshMARK(z.re)*sinMARK(z.im));
-}
-""",
-    "ccosh": """
-__device__ __forceinline__ NAME ccosh(NAME z)
-{
-    if (z.im == 0)
-        return NAME(coshMARK(z.re), copysignMARK((TYPE)1, z.re)*z.im);
-    if (z.re == 0)
-        return NAME(cosMARK(z.im), z.re*sinMARK(z.im));
-    if (fabsMARK(z.re) > 40) {
-        const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
-        return NAME(w.re, copysignMARK((TYPE)1, z.re)*w.im);
-    }
-    return NAME(coshMARK(z.re)*cosMARK(z.im), sinhMARK(z.re)*sinMARK(z.im));
-}
-""",
-    "ctanh": """
-__device__ __forceinline__ NAME ctanh(NAME z)
-{
-    const TYPE t = tanhMARK(z.re), u = tanMARK(z.im);
-    return NAME(t, u) / NAME(1, t*u);
-}
-""",
-    "csin": """
-__device__ __forceinline__ NAME csin(NAME z)
-{
-    const NAME w = csinh(NAME(-z.im, z.re));
-    return NAME(w.im, -w.re);
-}
-""",
-    "ccos": """
-__device__ __forceinline__ NAME ccos(NAME z)
-{
-    return ccosh(NAME(-z.im, z.re));
-}
-""",
-    "ctan": """
-__device__ __forceinline__ NAME ctan(NAME z)
-{
-    const NAME w = ctanh(NAME(-z.im, z.re));
-    return NAME(w.im, -w.re);
-}
-""",
-    "cpow": """
-__device__ __forceinline__ NAME cpow(NAME a, NAME b)
-{
-    if (b.re == 0 && b.im == 0)
-        return NAME(1, 0);
-    if (a.re == 0 && a.im == 0)             // 0, and nothing where it would be infinite in no direction
-        return b.re > 0 ? NAME(0, 0) : NAME(a.re / a.re, a.re / a.re);
-    return cexp(b*clog(a));
-}
-"""}
-
-
 def _complex(name: str, part: str, align: int, mark: str, digits: int) -> dict[str, str]:
     """The texts of a type of complex numbers, and of those functions that are called where the type is named."""
     words = {"NAME": name, "TYPE": part, "ALIGN": str(align), "MARK": mark, "LARGE": f"1e{digits}{mark}",
-             "SMALL": f"1e-{digits}{mark}"}
-    texts = {name: _COMPLEX, **{f"{name} & {function}": text for function, text in _COMPLEX_FUNCTIONS.items()}}
-    return {key: re.sub("|".join(words), lambda found: words[found[0]], text) for key, text in texts.items()}
+             "SMALL": f"1e-{digits}{mark}", "QUALIFIER": "__device__ __forceinline__"}
+    texts = {name: _COMPLEX, **{f"{name} & {function}": text for function, text in COMPLEX_FUNCTIONS.items()}}
+    return {key: filled(text, words) for key, text in texts.items()}
 
 
 _RSQRT_NORMAL = """
