@@ -39,6 +39,7 @@ class Hooks:
     :ivar call: the lines of a launch, in the host's part of a program.
     :ivar comment: the comment before a statement; ``""``: none.
     :ivar before: the lines before an assignment, or before the condition of an ``if``.
+    :ivar condition: the condition of an ``if``.
     """
 
     region: Callable[[list[str]], list[str]] = list
@@ -47,6 +48,8 @@ class Hooks:
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
     comment: Callable[[str], str] = str
     before: Callable[[Emitter, Assign | If, LowerBounds], Iterable[str]] = lambda _emitter, _node, _signs: ()
+    condition: Callable[[Emitter, If, LowerBounds], str] = lambda emitter, node, bounds: emitter.condition(
+        node.condition, bounds)
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Emitter:
                     then = self.lines(node.then, bounds.where(node.condition))
                     fails = bounds.where(p.LogicalNot(node.condition))
                     otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
-                    yield from if_else(self.condition(node.condition, bounds), then, otherwise, comment)
+                    yield from if_else(self.hooks.condition(self, node, bounds), then, otherwise, comment)
                 case Define():
                     yield f"const {self.index} {node.name} = {self.text(node.value, bounds)};"
                     bounds = bounds.defining(node.name, node.value)

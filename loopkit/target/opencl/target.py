@@ -9,10 +9,15 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Scope, Sync
+from loopkit.ast.nodes import Block, If, Scope, Sync
+from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.expr.mappers import subexpressions
 from loopkit.instructions.vector_access import WIDEST
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
@@ -90,6 +95,28 @@ class OpenCLTarget(TextTarget):
 TARGET = OpenCLTarget
 
 
+def _condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
+    """The condition of *node*; without ``&&`` and ``||`` if barriers are in it.
+
+    These operators are branches of their own. PoCL 3.0, which runs the threads of a block in loops between barriers,
+    makes wrong code of barriers behind several branches.
+    """
+    if not any(isinstance(x, Sync) for x in nodes_in(node.then if node.otherwise is None else Block(
+            (node.then, node.otherwise)))):
+        return emitter.condition(node.condition, bounds)
+
+    def text(e: Expression) -> str:
+        match e:
+            case p.LogicalAnd(children=children) | p.LogicalOr(children=children) if not subscripts:
+                operator = " & " if isinstance(e, p.LogicalAnd) else " | "
+                return operator.join(f"({text(x)})" for x in children)
+            case _:
+                return emitter.condition(e, bounds)
+    # an element may exist only where the conditions before it hold
+    subscripts = any(isinstance(x, p.Subscript) for x in subexpressions(node.condition))
+    return text(node.condition)
+
+
 def _require_features(launch: str, text: str, limits: OpenCLLimits) -> None:
     """:raises PreconditionError: *text* needs what the device does not have."""
     for has, pattern, noun, way_out in (
@@ -151,7 +178,8 @@ class _OpenCLFunction(FunctionText):
             return [*comments, *own, *([] if node.scope is Scope.THREAD else [barrier])]
         emitter = Emitter(self.lowered.kernel, replace(OPENCL, instructions=texts),
                           Addresses({**self.places, **places}), self.layout.index,
-                          index_types(launch.kernel, self.layout.index), Hooks(sync=sync), _AXES)
+                          index_types(launch.kernel, self.layout.index), Hooks(sync=sync, condition=_condition),
+                          _AXES)
         body, bounds = list[str](), outer_bounds(launch)
         for x, value in launch.mapping.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
