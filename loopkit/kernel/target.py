@@ -17,9 +17,13 @@ class Machine:
     """The properties of a target that lowering uses; lowered kernels are cached by machine.
 
     Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
+
+    :ivar warp: threads of a warp; 1: the target has no instructions of warps.
+    :ivar barriers_in_branches: code with barriers may have a version for full tiles; else only code between barriers.
     """
 
     warp: int = WARP
+    barriers_in_branches: bool = True
 
 
 #: A CUDA GPU of any architecture.

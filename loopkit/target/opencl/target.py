@@ -70,7 +70,9 @@ class OpenCLTarget(TextTarget):
 
     @property
     def machine(self) -> Machine:
-        return Machine(warp=1)
+        # compilers for processors run the threads of a block in loops between barriers, and PoCL 3.0 makes wrong code
+        # of barriers in both branches of a condition
+        return Machine(warp=1, barriers_in_branches=False)
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         functions = [_OpenCLFunction(lowered, launch, function, layout, OPENCL)
