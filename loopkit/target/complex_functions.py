@@ -43,8 +43,8 @@ QUALIFIER NAME csqrt(NAME z)
     // by a power of 4, so that nothing overflows or is lost on the way
     const TYPE scale = size > LARGE ? 4 : size < SMALL ? (TYPE)5.551115123125783e-17 : 1;
     z = z / scale;
-    const TYPE half = sqrtMARK((fabsMARK(z.re) + cabs(z)) / 2), other = fabsMARK(z.im) / (2*half);
-    const NAME root = z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
+    const TYPE larger = sqrtMARK((fabsMARK(z.re) + cabs(z)) / 2), smaller = fabsMARK(z.im) / (2*larger);
+    const NAME root = NAME(z.re >= 0 ? larger : smaller, copysignMARK(z.re >= 0 ? smaller : larger, z.im));
     return root*sqrtMARK(scale);
 }
 """,
