@@ -260,11 +260,9 @@ class TextTarget(Target, ABC):
 
     :cvar reserved: names that its texts use themselves, besides those that no kernel can have
         (:mod:`loopkit.language.names`).
-    :cvar functions: names of its language's functions, which arrays may hide and kernels may not.
     """
 
     reserved: ClassVar[frozenset[str]] = frozenset()
-    functions: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
@@ -273,6 +271,10 @@ class TextTarget(Target, ABC):
         :arg head: lines for comments at the top, if the language's texts have such comments.
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
+
+    def function_name(self, launch: str) -> str:
+        """The name of the function of *launch* in its texts."""
+        return launch
 
     def with_bounds_checks(self) -> TextTarget:
         """This target with texts that check the accesses that are not proven to be inside of their arrays.
@@ -316,10 +318,8 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     """
     lowered.require_finished()
-    name = lowered.kernel.name
-    if taken := sorted(target.reserved & {name, *lowered.kernel.all_names}) or sorted(target.functions & {name}):
-        what = "reserved word" if taken[0] in target.reserved else "function"
-        raise NameConflictError(f"'{taken[0]}' is a {what} of the target '{target.name}'.", subject=taken[0],
+    if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
+        raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)

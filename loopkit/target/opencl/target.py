@@ -13,9 +13,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Block, If, Scope, Sync
+from loopkit.ast.nodes import Block, Call, If, Scope, Sync
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import subexpressions
 from loopkit.instructions.vector_access import WIDEST
@@ -58,7 +58,6 @@ class OpenCLTarget(TextTarget):
     name: ClassVar[str] = "opencl"
     runner: ClassVar[str] = "loopkit.runtime.opencl.runner:OpenCLRunner"
     reserved: ClassVar[frozenset[str]] = RESERVED
-    functions: ClassVar[frozenset[str]] = FUNCTIONS
 
     limits: OpenCLLimits | None = None
     options: tuple[str, ...] = ()
@@ -74,8 +73,11 @@ class OpenCLTarget(TextTarget):
         # of barriers in both branches of a condition
         return Machine(warp=1, barriers_in_branches=False)
 
+    def function_name(self, launch: str) -> str:
+        return f"{launch}_" if launch in RESERVED | FUNCTIONS else launch
+
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_OpenCLFunction(lowered, launch, function, layout, OPENCL)
+        functions = [_OpenCLFunction(lowered, launch, function, layout, OPENCL, self.function_name(launch.name))
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_capability()
@@ -84,13 +86,16 @@ class OpenCLTarget(TextTarget):
             for x, text in zip(functions, texts, strict=True):
                 x.require_within(self.limits)
                 _require_features(x.launch.name, OPENCL.preamble(text) + text, self.limits)
-        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block, x.shared_bytes)
+        launches = tuple(GeneratedKernel(x.name, x.parameters, x.launch.grid, x.launch.block, x.shared_bytes)
                          for x in functions)
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
         source = "\n\n".join([*filter(None, (comments, OPENCL.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
-        return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order, assumed)
+        order = lowered.program.host_order
+        named = order and rewritten(order, lambda node: replace(node, name=self.function_name(node.name))
+                                    if isinstance(node, Call) else node)
+        return GeneratedCode(self.name, source, launches, "", layout, named, assumed)
 
 
 #: The class by which ``target="opencl"`` finds the target of this folder.
@@ -131,6 +136,7 @@ def _require_features(launch: str, text: str, limits: OpenCLLimits) -> None:
 
 @dataclass(frozen=True)
 class _OpenCLFunction(FunctionText):
+    name: str
 
     @property
     def shared_bytes(self) -> int:
@@ -168,7 +174,7 @@ class _OpenCLFunction(FunctionText):
     def lines(self) -> Iterator[str]:
         block = ", ".join(map(str, self.launch.block))
         yield f"__kernel __attribute__((reqd_work_group_size({block})))"
-        yield from function_lines(f"void {self.launch.name}", self.parameters, self._body(), OPENCL)
+        yield from function_lines(f"void {self.name}", self.parameters, self._body(), OPENCL)
 
     def _body(self) -> list[str]:
         launch, function, barrier = self.launch, self.function, self.barrier
