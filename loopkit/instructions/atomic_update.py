@@ -1,7 +1,7 @@
 """Atomic update: one indivisible step reads an element, combines it with an operand and writes it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,15 +49,21 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
     function, dtypes = _FUNCTIONS.get(REDUCTIONS[node.combine].combine, ("", ()))
     dtype = printer.dtype_of(node.target)
     if dtype.name not in dtypes:
-        raise PreconditionError(
-            f"CUDA has no atomic {node.combine} of {dtype.name}, as '{node.statement}' needs it.",
-            subject=node.statement, hint=f"the dtypes are {', '.join(dtypes)}" if dtypes else
-            f"the atomic operations are {', '.join(op for op in REDUCTIONS if REDUCTIONS[op].combine in _FUNCTIONS)}")
+        raise _without("CUDA", node, dtype, _FUNCTIONS, dtypes)
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if function == "atomicAdd" and dtype.name == "int64":     # the sum of two's complements is the same
         yield f"atomicAdd((unsigned long long *)&{target}, (unsigned long long)({operand}));"
     else:
         yield f"{function}(&{target}, {operand});"
+
+
+def _without(language: str, node: Assign, dtype: np.dtype, operations: Collection[str], dtypes: Collection[str]
+             ) -> PreconditionError:
+    """The error for an update that *language* lacks; it has *operations*, this one of *dtypes*."""
+    return PreconditionError(
+        f"{language} has no atomic {node.combine} of {dtype.name}, as '{node.statement}' needs it.",
+        subject=node.statement, hint=f"the dtypes are {', '.join(dtypes)}" if dtypes else
+        f"the atomic operations are {', '.join(op for op in REDUCTIONS if REDUCTIONS[op].combine in operations)}")
 
 
 CUDA = InstructionText(assignment=_cuda)
@@ -118,10 +124,7 @@ def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds
     assert node.combine is not None
     operation, dtype = REDUCTIONS[node.combine].combine, printer.dtype_of(node.target)
     if operation not in _OPENCL_VALUES or dtype.name not in _OPENCL_TYPES:
-        raise PreconditionError(
-            f"OpenCL has no atomic {node.combine} of {dtype.name}, as '{node.statement}' needs it.",
-            subject=node.statement, hint=f"the dtypes are {', '.join(_OPENCL_TYPES)}" if operation in _OPENCL_VALUES else
-            f"the atomic operations are {', '.join(op for op in REDUCTIONS if REDUCTIONS[op].combine in _OPENCL_VALUES)}")
+        raise _without("OpenCL", node, dtype, _OPENCL_VALUES, _OPENCL_TYPES if operation in _OPENCL_VALUES else ())
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if dtype.kind in "iu" and operation in _OPENCL_FUNCTIONS:
         function = f"atom{'' if dtype.itemsize == 8 else 'ic'}_{_OPENCL_FUNCTIONS[operation]}"

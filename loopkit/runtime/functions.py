@@ -56,8 +56,8 @@ class FunctionPlan:
             # outside of a loop its iname has no value and is not used
             yield function, pick([*operands, *[passed(seen.get(x, 0)) for x, passed in self._hosts.items()]]), seen
 
-    def allocated(self) -> dict[str, Any]:
-        """New outputs, zeroed, for a call that keeps them."""
+    def allocated(self, values: Sequence[Any]) -> dict[str, Any]:
+        """New outputs, zeroed, for a call with *values* that keeps them."""
         return {x.name: x.new(zero=True) for x in self._checked.outputs}
 
 

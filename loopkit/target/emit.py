@@ -11,7 +11,20 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync, own_instructions
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    If,
+    Instruction,
+    Node,
+    Region,
+    Sync,
+    own_instructions,
+)
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak

@@ -176,7 +176,7 @@ class CudaPlan:
             return results(originals, made)
         return run
 
-    def allocated(self) -> Mapping[str, Any]:
+    def allocated(self, values: Sequence[Any]) -> Mapping[str, Any]:
         """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
         if not outputs or any(x.kind.makes_others for x in outputs):

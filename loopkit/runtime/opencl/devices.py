@@ -11,8 +11,8 @@ import numpy as np
 from loopkit.errors import DeviceError
 from loopkit.target.opencl.limits import OpenCLLimits
 
-_INSTALL = ("pip install 'loopkit[opencl]', and the OpenCL driver of a device; pip install pocl-binary-distribution has "
-            "one for processors")
+_INSTALL = ("pip install 'loopkit[opencl]', and the OpenCL driver of a device: for processors, pip install "
+            "pocl-binary-distribution")
 
 #: pyopencl's variable for the choice of a device.
 _CHOICE = "PYOPENCL_CTX"

@@ -31,7 +31,7 @@ class PyopenclKind(Kind):
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         queue = x.queue
         device = (queue.device if queue is not None else x.context.devices[0]).int_ptr
-        return (self.name, x.dtype, x.shape, x.strides, x.context.int_ptr, device), self._address(x)
+        return (self.name, x.dtype, x.shape, x.strides, x.context.int_ptr, device, x.allocator), self._address(x)
 
     def _address(self, x: Any) -> int:
         if not x.size:
@@ -52,9 +52,12 @@ class PyopenclKind(Kind):
         make = self.cl.array.zeros if zero else self.cl.array.empty
         return make(self._queue, shape, dtype, allocator=self._allocator)
 
-    def on(self, queue: Any, x: Any) -> PyopenclKind:
-        """The kind of new arrays on *queue* with the allocator of *x*."""
-        return PyopenclKind(self.cl, queue, x.allocator)
+    def of_outputs(self, x: Any) -> PyopenclKind:
+        return PyopenclKind(self.cl, x.queue, x.allocator)
+
+    def on(self, queue: Any) -> PyopenclKind:
+        """The kind of new arrays on *queue*."""
+        return PyopenclKind(self.cl, queue, self._allocator)
 
 
 def whole_buffer(cl: Any, buffer: Any) -> tuple[Any, int]:

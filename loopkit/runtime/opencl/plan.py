@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -113,7 +113,7 @@ class OpenCLPlan(FunctionPlan):
         checked.check(addresses)
         scalars, queue = self.scalars(values), self.queue(values)
         with self._reported():
-            made = [self._new(x, queue, values) for x in checked.outputs]
+            made = [_new(x, queue) for x in checked.outputs]
             given = [*(values[x.position] for x in checked.inputs), *made]
             places = [*places_of(checked.inputs, addresses), *(Place(0, x.view.nbytes) for x in checked.outputs)]
             memory = [self._memory(*x, queue) for x in zip(checked.arrays, given, places, strict=True)]
@@ -133,12 +133,6 @@ class OpenCLPlan(FunctionPlan):
             return self._chosen
         queues = (values[x.position].queue for x in self._checked.inputs if not x.view.on_host)
         return next((q for q in queues if q is not None), None) or self._device.queue
-
-    def _new(self, x: CallArray, queue: Any, values: Sequence[Any]) -> Any:
-        if not isinstance(x.kind, PyopenclKind):
-            return x.new()
-        model = next(values[i.position] for i in self._checked.inputs if isinstance(i.kind, PyopenclKind))
-        return x.kind.on(queue, model).new(x.view.shape, x.view.dtype, None, zero=not x.fully_written)
 
     def _launch(self, queue: Any, operands: Sequence[Any], events: list[Any]) -> Any:
         """The event of the last launch, ``None`` without launches; each waits for the one before."""
@@ -160,6 +154,9 @@ class OpenCLPlan(FunctionPlan):
                     block=function.launch.block, arguments=lines, sticky=False) from None
             events = [last]
         return last
+
+    def allocated(self, values: Sequence[Any]) -> dict[str, Any]:
+        return {x.name: _new(x, self.queue(values), zero=True) for x in self._checked.outputs}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
@@ -248,6 +245,11 @@ def places_of(arrays: Sequence[CallArray], addresses: Sequence[int]) -> list[Pla
                             argument=x.name, hint=f"pass {x.name}.copy()")
         result.append(Place(start, end, not (others and shared), between is not None))
     return result
+
+
+def _new(x: CallArray, queue: Any, *, zero: bool = False) -> Any:
+    """A new output, for a launch on *queue*."""
+    return replace(x, kind=x.kind.on(queue)).new(zero=zero) if isinstance(x.kind, PyopenclKind) else x.new(zero=zero)
 
 
 def _bytes(array: NumpyArray) -> NumpyArray:

@@ -281,8 +281,8 @@ class CText(CBase):
             return self._literal(1, own)
         if exponent == 1:
             return piece
-        has_operator = own.kind != "c" or "c*c" not in self.dialect.functions.operators
-        if has_operator and exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
+        is_name = isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY
+        if is_name and exponent <= 3 and not (own.kind == "c" and self.dialect.functions.operators):
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
         return self._call(helper(f"power{exponent}", computed), [piece], own, computed)

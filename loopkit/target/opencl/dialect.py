@@ -9,7 +9,7 @@ import re
 
 from loopkit.instructions.table import OPENCL_HELPERS, OPENCL_TEXTS
 from loopkit.target.c.dialect import Dialect, Functions, Syntax
-from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, filled
+from loopkit.target.complex_functions import COMPLEX_FUNCTIONS
 
 _INLINE = "static inline"
 
@@ -158,23 +158,27 @@ OPENCL = Dialect(
      **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()}, **_COMPLEX, **OPENCL_HELPERS},
     instructions=OPENCL_TEXTS)
 
-_VECTORS = [f"{name}{length}" for name in ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float",
-                                           "double", "half") for length in ("", 2, 3, 4, 8, 16)]
+_SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")
+_VECTORS = [f"{name}{length}" for name in _SCALARS for length in ("", 2, 3, 4, 8, 16)]
+
+_WORDS = """
+kernel global local constant private generic read_only write_only read_write uniform pipe quad sampler_t event_t
+image1d_t image2d_t image3d_t get_group_id get_local_id barrier atomic_add atomic_min atomic_max atomic_cmpxchg
+atom_add atom_min atom_max atom_cmpxchg vload_half vstore_half_rte as_float as_double as_int as_uint as_long
+as_ulong CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE MAXFLOAT HUGE_VALF M_PI M_E"""
+
+_FUNCTION_NAMES = """
+abs_diff acospi add_sat all any asinpi async_work_group_copy atan2pi atanpi atomic_and atomic_dec atomic_inc
+atomic_or atomic_sub atomic_xchg atomic_xor bitselect clamp clz cross degrees distance dot fast_distance fast_length
+fast_normalize fract get_global_id get_global_offset get_global_size get_local_size get_num_groups get_work_dim hadd
+isequal isordered length mad mad24 mad_hi mad_sat maxmag mem_fence minmag mix mul24 mul_hi normalize popcount pown
+powr prefetch printf radians read_mem_fence rhadd rootn rotate select shuffle shuffle2 sign smoothstep step sub_sat
+tanpi upsample vec_step wait_group_events write_mem_fence"""
 
 #: Names with a meaning in OpenCL C, or in these texts, that no other name can hide.
 RESERVED = frozenset([
     *(x for x in _VECTORS if not re.fullmatch(r"float16|char|short|int|long|float|double", x)),
-    *_AXES, *_COMPLEX, *OPENCL_HELPERS, *(f"convert_{x}" for x in _VECTORS),
-    *"""kernel global local constant private generic read_only write_only read_write uniform pipe quad sampler_t event_t
-    image1d_t image2d_t image3d_t get_group_id get_local_id barrier atomic_add atomic_min atomic_max atomic_cmpxchg
-    atom_add atom_min atom_max atom_cmpxchg vload_half vstore_half_rte as_float as_double as_int as_uint as_long
-    as_ulong bool true false CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE MAXFLOAT HUGE_VALF M_PI M_E""".split()])
+    *_AXES, *_COMPLEX, *OPENCL_HELPERS, *(f"convert_{x}" for x in _VECTORS), *_WORDS.split()])
 
 #: OpenCL C's functions, of whose names a kernel can have none, and an array any.
-FUNCTIONS = frozenset(
-    """abs_diff acospi add_sat all any asinpi async_work_group_copy atan2pi atanpi atomic_and atomic_dec atomic_inc
-    atomic_or atomic_sub atomic_xchg atomic_xor bitselect clamp clz cross degrees distance dot fast_distance
-    fast_length fast_normalize fract get_global_id get_global_offset get_global_size get_local_size get_num_groups
-    get_work_dim hadd isequal isordered length mad mad24 mad_hi mad_sat maxmag mem_fence minmag mix mul24 mul_hi
-    normalize popcount pown powr prefetch printf radians read_mem_fence rhadd rootn rotate select shuffle shuffle2 sign
-    smoothstep step sub_sat tanpi upsample vec_step wait_group_events write_mem_fence""".split())
+FUNCTIONS = frozenset(_FUNCTION_NAMES.split())

@@ -57,6 +57,7 @@ class OpenCLTarget(TextTarget):
 
     name: ClassVar[str] = "opencl"
     runner: ClassVar[str] = "loopkit.runtime.opencl.runner:OpenCLRunner"
+    libraries: ClassVar[frozenset[str]] = frozenset({"pyopencl"})
     reserved: ClassVar[frozenset[str]] = RESERVED
 
     limits: OpenCLLimits | None = None
