@@ -69,13 +69,13 @@ def find_opencl(device: object = None) -> OpenCLDevice:
 
     :raises DeviceError: there is no such device, or pyopencl is missing.
     """
-    cl = _pyopencl()
+    cl = import_pyopencl()
     if isinstance(device, cl.CommandQueue):
         return known_device(device.context, device.device)
     if isinstance(device, cl.Context):
         return known_device(device, device.devices[0])
     if device is None:
-        context = _default_context()
+        context = default_context()
         return known_device(context, context.devices[0])
     every = opencl_devices()
     if isinstance(device, int | np.integer) and not isinstance(device, bool):
@@ -96,13 +96,13 @@ def known_device(context: Any, device: Any) -> OpenCLDevice:
     with _lock:
         found = _devices.get(key)
         if found is None:
-            found = _devices[key] = OpenCLDevice(_pyopencl(), context, device, len(_devices))
+            found = _devices[key] = OpenCLDevice(import_pyopencl(), context, device, len(_devices))
         return found
 
 
 def opencl_devices() -> list[Any]:
     """Every device of this machine; :raises DeviceError: there is none, or pyopencl is missing."""
-    cl = _pyopencl()
+    cl = import_pyopencl()
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error:                                   # the loader finds no platform
@@ -122,8 +122,9 @@ def why_no_opencl() -> DeviceError | None:
 
 
 @lru_cache(maxsize=1)
-def _default_context() -> Any:
-    cl = _pyopencl()
+def default_context() -> Any:
+    """The context for arrays of the host; :raises DeviceError: there is no device."""
+    cl = import_pyopencl()
     if os.environ.get(_CHOICE):
         try:
             return cl.create_some_context(interactive=False)
@@ -136,7 +137,7 @@ def _default_context() -> Any:
 
 @lru_cache(maxsize=64)
 def _context_of(device: Any) -> Any:
-    cl = _pyopencl()
+    cl = import_pyopencl()
     try:
         return cl.Context([device])
     except cl.Error as err:
@@ -145,7 +146,8 @@ def _context_of(device: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _pyopencl() -> Any:
+def import_pyopencl() -> Any:
+    """The module ``pyopencl``; :raises DeviceError: it is missing."""
     try:
         import pyopencl
         import pyopencl.array

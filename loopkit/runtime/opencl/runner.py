@@ -80,9 +80,10 @@ class OpenCLRunner(Runner):
             if device is None:
                 device, first = own, x.name
             elif own.context != device.context:
-                where = f"'{first}' is in another one" if first else f"the kernel was compiled for {device} in another"
-                raise CallError(f"'{x.name}' is in a context of OpenCL, and {where}.", argument=x.name,
-                                hint="make all arrays with queues of one context, and compile(knl, device=queue)")
+                problem = f"'{x.name}' and '{first}' are in different contexts of OpenCL" if first else \
+                    f"'{x.name}' is in another context of OpenCL than the one that the kernel was compiled for"
+                raise CallError(f"{problem}.", argument=x.name,
+                                hint="make all arrays with queues of one context, or copy them through the host")
         return device or find_opencl()
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> OpenCLPlan:
