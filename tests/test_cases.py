@@ -1,7 +1,7 @@
 """The real cases: right on the host, accepted for two GPUs, and each text as it was read last.
 
-The golden files of a case are its kernel, its loop program, its CUDA text with the host part, its OpenCL text, and its C
-text.
+The golden files of a case are its kernel, its loop program, its CUDA text with the host part, its OpenCL text and
+its C text.
 """
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_golden_cuda(name: str, golden: GoldenFiles) -> None:
     golden.check(f"{name}.host.cpp", code.host)
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_golden_opencl(name: str, golden: GoldenFiles) -> None:
     try:

@@ -49,7 +49,7 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
     function, dtypes = _FUNCTIONS.get(REDUCTIONS[node.combine].combine, ("", ()))
     dtype = printer.dtype_of(node.target)
     if dtype.name not in dtypes:
-        raise _without("CUDA", node, dtype, _FUNCTIONS, dtypes)
+        raise _missing_update("CUDA", node, dtype, _FUNCTIONS, dtypes)
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if function == "atomicAdd" and dtype.name == "int64":     # the sum of two's complements is the same
         yield f"atomicAdd((unsigned long long *)&{target}, (unsigned long long)({operand}));"
@@ -57,7 +57,7 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
         yield f"{function}(&{target}, {operand});"
 
 
-def _without(language: str, node: Assign, dtype: np.dtype, operations: Collection[str], dtypes: Collection[str]
+def _missing_update(language: str, node: Assign, dtype: np.dtype, operations: Collection[str], dtypes: Collection[str]
              ) -> PreconditionError:
     """The error for an update that *language* lacks; it has *operations*, this one of *dtypes*."""
     return PreconditionError(
@@ -124,7 +124,8 @@ def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds
     assert node.combine is not None
     operation, dtype = REDUCTIONS[node.combine].combine, printer.dtype_of(node.target)
     if operation not in _OPENCL_VALUES or dtype.name not in _OPENCL_TYPES:
-        raise _without("OpenCL", node, dtype, _OPENCL_VALUES, _OPENCL_TYPES if operation in _OPENCL_VALUES else ())
+        dtypes = _OPENCL_TYPES if operation in _OPENCL_VALUES else ()
+        raise _missing_update("OpenCL", node, dtype, _OPENCL_VALUES, dtypes)
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if dtype.kind in "iu" and operation in _OPENCL_FUNCTIONS:
         function = f"atom{'' if dtype.itemsize == 8 else 'ic'}_{_OPENCL_FUNCTIONS[operation]}"

@@ -133,6 +133,11 @@ def addresses(view: ArrayView, typestr: str, owner: object = None) -> NumpyArray
         "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))
 
 
+def bytes_of(array: NumpyArray) -> NumpyArray:
+    """The bytes of an array in C order; some dtypes have no buffer of their own."""
+    return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
+
+
 def internal_overlap(array: ArrayView) -> bool:
     """Can two different subscripts of *array* have one address?
 

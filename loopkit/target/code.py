@@ -183,12 +183,12 @@ class Layout:
 class GeneratedCode(Shown):
     """Generated source; ``str()`` is the text.
 
-    :ivar target: ``"cuda"`` or ``"c"``.
+    :ivar target: the name of the target, such as ``"cuda"``.
     :ivar source: the whole translation unit.
     :ivar kernels: the functions, each with its launch.
     :ivar order: the host's loops around calls, if it does more than calling each function once.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
-        *source* in one file; ``""`` for ``"c"``.
+        *source* in one file; ``""`` for others.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
     :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """

@@ -18,7 +18,7 @@ APART = 1 << 64
 class PyopenclKind(Kind):
     """``pyopencl.array.Array``. The address is one that only this module gives: OpenCL's buffers have none.
 
-    :arg queue: of new arrays, *allocator*: of their memory.
+    :arg queue: the queue of new arrays, *allocator*: that of their memory.
     """
 
     name = "pyopencl"

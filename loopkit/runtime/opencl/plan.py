@@ -20,7 +20,7 @@ from loopkit.runtime.kinds import host_view
 from loopkit.runtime.opencl.devices import OpenCLDevice
 from loopkit.runtime.opencl.kinds import APART, PyopenclKind, whole_buffer
 from loopkit.runtime.results import Outputs
-from loopkit.runtime.views import NumpyArray
+from loopkit.runtime.views import bytes_of
 from loopkit.target.code import GeneratedKernel
 
 #: The most blocks along an axis: their numbers are ints in the text.
@@ -83,7 +83,7 @@ class OpenCLPlan(FunctionPlan):
     def __init__(self, device: OpenCLDevice, checked: CheckedCall, functions: Mapping[str, OpenCLFunction],
                  chosen: Any, debug: bool, vectors: Sequence[tuple[int, int]],
                  plain: Callable[[Sequence[Any]], OpenCLPlan]) -> None:
-        super().__init__(checked, functions, _passed_as)
+        super().__init__(checked, functions, _as_argument)
         self._device = device
         self._chosen = chosen
         self._debug = debug
@@ -187,12 +187,12 @@ class OpenCLPlan(FunctionPlan):
         packed = np.ascontiguousarray(array)
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._device.context, flags, packed.nbytes) if x.fully_written else \
-            cl.Buffer(self._device.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=_bytes(packed))
+            cl.Buffer(self._device.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=bytes_of(packed))
 
         def back(last: Any) -> None:
             if last is not None:
                 found = packed if packed is array else np.empty_like(packed)
-                cl.enqueue_copy(queue, _bytes(found), buffer, wait_for=[last])
+                cl.enqueue_copy(queue, bytes_of(found), buffer, wait_for=[last])
                 if found is not array:
                     array[...] = found
         return DeviceMemory(buffer, back=back if x.written else None)
@@ -252,12 +252,7 @@ def _new(x: CallArray, queue: Any, *, zero: bool = False) -> Any:
     return replace(x, kind=x.kind.on(queue)).new(zero=zero) if isinstance(x.kind, PyopenclKind) else x.new(zero=zero)
 
 
-def _bytes(array: NumpyArray) -> NumpyArray:
-    """The bytes of an array in C order; some dtypes have no buffer of their own."""
-    return np.asarray(array).reshape(-1).view(np.uint8)
-
-
-def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
+def _as_argument(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     """The conversion of a Python number to pyopencl's argument for *dtype*."""
     if dtype is None:
         return lambda value: value

@@ -112,7 +112,7 @@ class OpenCLRunner(Runner):
             if not x.view.on_host:
                 values[x.position].finish()            # earlier work on the arrays
         number = request.number_of_sets(sum(a.view.nbytes for a in arrays), device.cache_bytes)
-        sets = [{**given, **{a.name: _copy(device, queue, a, values[a.position]) for a in arrays
+        sets = [{**given, **{a.name: _copy_on_device(device, queue, a, values[a.position]) for a in arrays
                              if turn or a.view.on_host or a.written}} for turn in range(number)]
         runs = list(map(self.on(queue).bind, sets))
         times: list[float] = []
@@ -130,7 +130,7 @@ class OpenCLRunner(Runner):
         return Timing.of(times, request)
 
 
-def _copy(device: OpenCLDevice, queue: Any, array: CallArray, value: Any) -> Any:
+def _copy_on_device(device: OpenCLDevice, queue: Any, array: CallArray, value: Any) -> Any:
     """A copy of *value* on *device*, in C order if it was on the host."""
     if not array.view.on_host:
         return value.copy(queue=queue)

@@ -115,7 +115,7 @@ QUALIFIER NAME ctanh(NAME z)
     "cpow": COMPLEX_FUNCTIONS["cpow"].replace("b*clog(a)", "times_SUFFIX(b, clog(a))")}
 
 
-def _complex(name: str, part: str, suffix: str, mark: str, digits: int) -> dict[str, str]:
+def _complex_texts(name: str, part: str, suffix: str, mark: str, digits: int) -> dict[str, str]:
     """The functions of the complex numbers *name*, two numbers of the type *part*.
 
     :arg mark: the end of a literal of this type, and of the names of the functions.
@@ -136,7 +136,8 @@ def _complex(name: str, part: str, suffix: str, mark: str, digits: int) -> dict[
 
 
 #: The texts in the order in which they need each other.
-_COMPLEX = {**_complex("complex64", "float", "c64", "f", 37), **_complex("complex128", "double", "c128", "", 307)}
+_COMPLEX = {**_complex_texts("complex64", "float", "c64", "f", 37),
+            **_complex_texts("complex128", "double", "c128", "", 307)}
 
 _AXES = {"gid": "get_group_id", "lid": "get_local_id"}
 

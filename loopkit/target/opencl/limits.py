@@ -8,9 +8,9 @@ from dataclasses import dataclass
 class OpenCLLimits:
     """Limits of one work-group, and the optional features of a device.
 
-    :ivar name: of the device, for messages.
-    :ivar threads: work-items in a work-group; *block*: along each of its three dimensions.
-    :ivar shared_bytes: local memory of a work-group.
+    :ivar name: the device, as messages call it.
+    :ivar threads: the most work-items of a work-group; *block*: along each of its three dimensions.
+    :ivar shared_bytes: the local memory of a work-group.
     :ivar float64: the device computes in float64.
     :ivar atomics64: the device updates 64 bits atomically.
     """

@@ -18,7 +18,6 @@ from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import subexpressions
-from loopkit.instructions.vector_access import WIDEST
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
@@ -36,6 +35,9 @@ from loopkit.target.memory import Addresses, FunctionText, Nested, array_declara
 from loopkit.target.opencl.dialect import FUNCTIONS, OPENCL, RESERVED
 from loopkit.target.opencl.limits import OpenCLLimits
 
+#: Alignment in bytes of arrays of which vectors are loaded and stored.
+_ALIGNMENT = 16
+
 _AXES = {f"{level}.{axis}": f"{level}id({axis})" for level in "gl" for axis in range(3)}
 
 
@@ -50,9 +52,8 @@ class OpenCLTarget(TextTarget):
     :ivar limits: those that a text must respect; ``None``: those of the device of each call, and none without a device.
     :ivar options: options for the compiler, passed on unchanged: ``("-cl-fast-relaxed-math",)``.
 
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
-    >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 64, outer_tag="g.0", inner_tag="l.0")
-    >>> print(str(lk.generate_code(knl, target=lk.OpenCLTarget(), verify=False)).strip())
+    >>> lk.OpenCLTarget(options=("-cl-fast-relaxed-math",)).name
+    'opencl'
     """
 
     name: ClassVar[str] = "opencl"
@@ -103,7 +104,7 @@ class OpenCLTarget(TextTarget):
 TARGET = OpenCLTarget
 
 
-def _condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
+def _branch_condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
     """The condition of *node*; without ``&&`` and ``||`` if barriers are in it.
 
     These operators are branches of their own. PoCL 3.0, which runs the threads of a block in loops between barriers,
@@ -187,7 +188,7 @@ class _OpenCLFunction(FunctionText):
             return [*comments, *own, *([] if node.scope is Scope.THREAD else [barrier])]
         emitter = Emitter(self.lowered.kernel, replace(OPENCL, instructions=texts),
                           Addresses({**self.places, **places}), self.layout.index,
-                          index_types(launch.kernel, self.layout.index), Hooks(sync=sync, condition=_condition),
+                          index_types(launch.kernel, self.layout.index), Hooks(sync=sync, condition=_branch_condition),
                           _AXES)
         body, bounds = list[str](), outer_bounds(launch)
         for x, value in launch.mapping.coordinates.items():
@@ -195,7 +196,7 @@ class _OpenCLFunction(FunctionText):
             bounds = bounds.defining(x, value)
         aligned = emitter.aligned(function.body)
         for a in function.arrays:
-            align = f"__attribute__((aligned({WIDEST}))) " if a.name in aligned else ""
+            align = f"__attribute__((aligned({_ALIGNMENT}))) " if a.name in aligned else ""
             body.append(f"{'__local ' if a.shared else ''}{align}{array_declaration(a, OPENCL)}")
         inner = list(emitter.lines(function.body, bounds))
         return [*body, *([""] if body else []), *inner]

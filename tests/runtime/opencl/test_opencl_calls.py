@@ -67,7 +67,7 @@ def test_arrays_choose_the_target(device: OpenCLDevice, cl: Any) -> None:
     np.testing.assert_array_equal(host.y, x + 0.5)
 
 
-@settings(max_examples=amount(60))
+@settings(max_examples=amount(32))
 @given(st.data())
 def test_views_of_buffers(data: st.DataObject) -> None:
     """Inputs and outputs that begin anywhere, with any strides, each in one buffer with another or by itself."""
@@ -93,10 +93,13 @@ def test_views_of_buffers(data: st.DataObject) -> None:
                    and np.shares_memory(after[a][places[a]], after[b][places[b]])]
     try:
         compiled()(**arguments, c=0.5)
+        refusal = ""
     except lk.CallError as err:
+        refusal = str(err)
+    if refusal:
         # one that is written overlaps the other, or both are written and lie between each other
-        assert overlapping or "lie between each other in one buffer" in str(err)
         assert shared
+        assert overlapping or "lie between each other in one buffer" in refusal
         return
     assert not overlapping
     after["y"][places["y"]], after["z"][places["z"]] = source + 0.5, 2*source
