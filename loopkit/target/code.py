@@ -166,7 +166,7 @@ class Layout:
     :ivar index_bits: 32, or 64 if an array has 2^31 elements or more.
     :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
-    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; CUDA's texts only.
+    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; not in C.
     """
 
     index_bits: int = 32

@@ -19,7 +19,7 @@ void matmul_by_warps(__global const double *restrict a, __global const double *r
     const int b_padded_dim_1 = (int)lid(0) % 16;
     double acc_k[2][2];
     __local double a_padded_0[16][16];
-    __local double b_padded_0[16][16];
+    __local __attribute__((aligned(16))) double b_padded_0[16][16];
     double a_padded_0_next[4];
     double b_padded_0_next[4];
 
@@ -80,12 +80,14 @@ void matmul_by_warps(__global const double *restrict a, __global const double *r
             for (int j_reg = 0; j_reg < 2; ++j_reg) {
                 #pragma unroll
                 for (int k_box = 0; k_box < 4; ++k_box) {
+                    double b_padded_0_vec[2] __attribute__((aligned(16)));
+                    *(double2 *)b_padded_0_vec =
+                            *(__local const double2 *)&b_padded_0[4*k_step + k_box][8*j_reg + 2*j_box_lane];
                     #pragma unroll
                     for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
                         // insn.k.update
                         acc_k[j_reg][j_box_item] +=
-                                a_padded_0[8*i_warp + i_box][4*k_step + k_box]*
-                                b_padded_0[4*k_step + k_box][8*j_reg + 2*j_box_lane + j_box_item];
+                                a_padded_0[8*i_warp + i_box][4*k_step + k_box]*b_padded_0_vec[j_box_item];
                     }
                 }
             }
