@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -89,18 +88,9 @@ class OpenCLPlan(FunctionPlan):
         self._debug = debug
         self._vectors = vectors
         self._plain = plain
+        self._without_vectors: OpenCLPlan | None = None
         shapes = checked.text.scratch_shapes(checked.bound.values)
         self._scratch = [max(prod(shapes[p.name]), 1) * p.element_bytes for p in checked.text.scratch]
-
-    @cached_property
-    def _aligned_plan(self) -> Callable[[Sequence[Any]], OpenCLPlan]:
-        made: list[OpenCLPlan] = []
-
-        def plan(values: Sequence[Any]) -> OpenCLPlan:
-            if not made:
-                made.append(self._plain(values))
-            return made[0]
-        return plan
 
     @property
     def run(self) -> Run:
@@ -108,7 +98,9 @@ class OpenCLPlan(FunctionPlan):
 
     def _run(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         if any(addresses[place] & mask for place, mask in self._vectors):
-            return self._aligned_plan(values).run(values, addresses, originals)
+            if self._without_vectors is None:
+                self._without_vectors = self._plain(values)
+            return self._without_vectors.run(values, addresses, originals)
         checked = self._checked
         checked.check(addresses)
         scalars, queue = self.scalars(values), self.queue(values)

@@ -128,6 +128,7 @@ def _branch_condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
 
 def _require_features(launch: str, text: str, limits: OpenCLLimits) -> None:
     """:raises PreconditionError: *text* needs what the device does not have."""
+    text = re.sub(r"//.*", "", text)
     for has, pattern, noun, way_out in (
             (limits.float64, r"\bdouble\d*\b", "float64", "use float32, or another device"),
             (limits.atomics64, r"\batom_\w+", "atomic updates of 64 bits", "use 32 bits, or another device")):
