@@ -154,7 +154,7 @@ def test_random_programs(program: Program, data: st.DataObject, steps: int) -> N
     trial.transform(data.draw, steps)
     if trial.lowered() is None:
         return
-    compiled = lk.compile(trial.knl, target="opencl")
+    compiled = lk.compile(trial.knl, target="opencl", verify=False)
     for sizes, expected in zip(trial.sizes, trial.expected, strict=True):
         known = trial.knl.argument_by_name
         arguments: dict[str, Any] = {trial.names[k]: v for k, v in sizes.items() if trial.names.get(k) in known}
