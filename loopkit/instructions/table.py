@@ -21,5 +21,11 @@ CUDA_TEXTS: InstructionTexts = {
     block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
+#: Those of OpenCL C. It has no asynchronous copies and no matrix instructions, whose statements become plain code, and
+#: no order between work-groups, so that inter-block flags are refused.
+OPENCL_TEXTS: InstructionTexts = {
+    vector_access.VectorAccess: vector_access.OPENCL, atomic_update.AtomicUpdate: atomic_update.OPENCL}
+
 #: The helper functions of all texts; their names are reserved.
 CUDA_HELPERS = {name: text for own in CUDA_TEXTS.values() for name, text in own.helpers.items()}
+OPENCL_HELPERS = {name: text for own in OPENCL_TEXTS.values() for name, text in own.helpers.items()}

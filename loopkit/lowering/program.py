@@ -68,7 +68,8 @@ def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:
     launch = generic.launch
     if not wanted or launch.threads == 1:
         return generic.skeleton(level)
-    if affordable(lambda: edges_are_small(launch), otherwise=False):
+    undivided = has_barrier(launch.tree) and not launch.machine.barriers_in_branches
+    if undivided or affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
 
     def full_tiles() -> tuple[Set, Callable[[Level], Block]]:

@@ -176,7 +176,7 @@ class Layout:
     :ivar index_bits: 32, or 64 if an array has 2^31 elements or more.
     :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
-    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; CUDA's texts only.
+    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; not in C.
     """
 
     index_bits: int = 32
@@ -193,12 +193,12 @@ class Layout:
 class GeneratedCode(Shown):
     """Generated source; ``str()`` is the text.
 
-    :ivar target: ``"cuda"`` or ``"c"``.
+    :ivar target: the name of the target, such as ``"cuda"``.
     :ivar source: the whole translation unit.
     :ivar kernels: the functions, each with its launch.
     :ivar order: the host's loops around calls, if it does more than calling each function once.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
-        *source* in one file; ``""`` for ``"c"``.
+        *source* in one file; ``""`` for others.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
     :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """
@@ -282,6 +282,10 @@ class TextTarget(Target, ABC):
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
 
+    def function_name(self, launch: str) -> str:
+        """The name of the function of *launch* in its texts."""
+        return launch
+
     def with_bounds_checks(self) -> TextTarget:
         """This target with texts that check the accesses that are not proven to be inside of their arrays.
 
@@ -324,7 +328,7 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     """
     lowered.require_finished()
-    if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
+    if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
     lowered = with_user_code(lowered)

@@ -70,6 +70,8 @@ class CText(CBase):
         """
         piece = self._operand(expr, resolve(self._type(expr))) if want is None else \
             self._convert(self._operand(expr, want), want)
+        if piece.dtype == BOOL and not self.dialect.syntax.has_bool:
+            return self._exact(piece).text
         return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
@@ -214,6 +216,10 @@ class CText(CBase):
                 left = self._exact(self._convert(left, dtype))
             if not self._common_is(left, right, dtype, modular=modular):
                 right = self._exact(self._convert(right, dtype))
+        kinds = ("c" if x.c_dtype.kind == "c" else "r" for x in (left, right))
+        function = self.dialect.functions.operators.get(operator.strip().join(kinds))
+        if function is not None and dtype.kind == "c":
+            return self._call(helper(function, dtype), [left, right], dtype)
         if operator == "*" and left.precedence == PRODUCT and left.divides:
             left = replace(left, precedence=SUM)       # (a / b)*c: parentheses for readers, not for C
         text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"
@@ -311,7 +317,8 @@ class CText(CBase):
             return self._literal(1, own)
         if exponent == 1:
             return piece
-        if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
+        is_name = isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY
+        if is_name and exponent <= 3 and not (own.kind == "c" and self.dialect.functions.operators):
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
         return self._call(helper(f"power{exponent}", computed), [piece], own, computed)
@@ -416,6 +423,8 @@ class CText(CBase):
         computed = FLOAT32 if is_half(dtype) else dtype
         template = self.dialect.call_text(function, computed, [x.dtype for x in pieces])
         text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
+        if dtype == BOOL and not self.dialect.syntax.has_bool:
+            return self._cast(Piece(text, PRIMARY if is_call else 0, INT32, INT32), BOOL)
         if not is_call:
             # C may compute an expression in another type
             text = f"({self.dialect.type_name(computed)})({text})"

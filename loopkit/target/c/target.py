@@ -150,7 +150,8 @@ static inline int clz_u{bits}(unsigned {kind} x)
 C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
-    Functions("static inline", references=True, helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
+    Functions("static inline", references=True, names={
+        f"{x}_{y}": f"{x}_{y}" for x in ("rsqrt", "exp10", "sinpi", "cospi") for y in ("f32", "f64")}, texts={
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -214,6 +215,10 @@ class CTarget(TextTarget):
         texts = [*preambles(lowered, self.dialect.syntax.name), *texts]
         source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
+
+
+#: The class by which ``target="c"`` finds the target of this folder.
+TARGET = CTarget
 
 
 @dataclass(frozen=True)
