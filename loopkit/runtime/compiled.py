@@ -12,6 +12,7 @@ from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInfere
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target
 from loopkit.runtime.calls import BoundCall, MakeRunner
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
@@ -196,7 +197,8 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     """Return a callable for *knl*. Its first call with arguments of a kind generates and compiles the code.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
-        ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host.
+        ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host. Kernels with the tags
+        ``cpu.threads`` and ``cpu.simd`` run on the host.
     :arg device: the GPU, as a number or a device of torch or CuPy; ``None``: the GPU of the arrays of each call, and
         for arrays of the host the current GPU.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
@@ -220,7 +222,8 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     """
     if target is None:
         # a GPU is usable only with a CUDA compiler
-        on_gpu = device is not None or (not check_bounds and why_not() is None and has_cuda_compiler())
+        on_host = check_bounds or any(of_host(tag) is not None for tag in knl.tags.values())
+        on_gpu = device is not None or (not on_host and why_not() is None and has_cuda_compiler())
         target = "cuda" if on_gpu else "c"
     if check_bounds:
         target = resolve_text_target(target).with_bounds_checks()

@@ -15,10 +15,12 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block, Region, Sync
+from loopkit.ast.nodes import Block, For, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import mentioned, rewritten
-from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
+from loopkit.ast.walk import mentioned, nodes_in, rewritten
+from loopkit.instructions.atomic_update import AtomicUpdate, has_openmp
+from loopkit.instructions.simd_loop import SimdLoop
+from loopkit.instructions.table import OPENMP_TEXTS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
@@ -132,10 +134,13 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS, **HELPERS}, instructions={AtomicUpdate: OPENMP})
+     **_HALF_HELPERS, **HELPERS}, instructions=OPENMP_TEXTS)
 
 
 # The text of launches
+
+#: The line before an unrolled loop around SIMD loops. GCC unrolls it whole if it has at most this number of iterations.
+_UNROLL = ("#pragma GCC unroll 64",)
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -158,6 +163,7 @@ class CTarget(TextTarget):
 
     name: ClassVar[str] = "c"
     runner: ClassVar[str] = "loopkit.runtime.host:HostRunner"
+    for_host: ClassVar[bool] = True
     dialect: ClassVar[Dialect] = C
 
     compiler: str | None = None
@@ -220,6 +226,12 @@ class _HostFunction(FunctionText):
         """May the host's threads share the blocks?"""
         return bool(self.blocks) and not self.in_order and not self.work.is_small
 
+    @property
+    def has_simd(self) -> bool:
+        """Does it have SIMD loops? Compilers keep their small arrays in registers if loops around are unrolled."""
+        return any(isinstance(node, For) and isinstance(node.instruction, SimdLoop)
+                   for node in nodes_in(self.function.body))
+
     def _lacks_update(self, s: Statement) -> bool:
         storage = self.lowered.storages.get(s.written)
         if not s.commutes or (storage is not None and storage.space is not AddressSpace.GLOBAL):
@@ -236,7 +248,12 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = self.dialect if self.is_parallel else replace(self.dialect, instructions={})
+        # bounds checks leave a loop, and none can leave a SIMD loop
+        without = {*(() if self.is_parallel else (AtomicUpdate,)), *((SimdLoop,) if self.check_bounds else ())}
+        texts = {own: text for own, text in self.dialect.instructions.items() if own not in without}
+        dialect = replace(self.dialect, instructions=texts)
+        if self.has_simd:
+            dialect = replace(dialect, syntax=replace(dialect.syntax, unroll=_UNROLL))
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
