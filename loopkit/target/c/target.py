@@ -23,6 +23,7 @@ from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.table import OPENMP_TEXTS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_simd
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
@@ -152,6 +153,8 @@ class CTarget(TextTarget):
     :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: the first that works.
     :ivar fast: let the compiler vectorize loops and reorder their iterations, by the fastest flags with which it
         compiles a set of trial loops correctly. By default it leaves loops as they are written.
+    :ivar contract: let the compiler fuse a product and a sum into one operation with one rounding, as CUDA's compiler
+        does. Results then differ by rounding errors from one mapping of a kernel to another.
     :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Options with which it
         compiles the trial loops wrongly are an error.
     :ivar check_bounds: check the accesses that are not proven to be inside of their arrays, as for
@@ -168,6 +171,7 @@ class CTarget(TextTarget):
 
     compiler: str | None = None
     fast: bool = False
+    contract: bool = False
     options: tuple[str, ...] = ()
     check_bounds: bool = False
 
@@ -180,6 +184,9 @@ class CTarget(TextTarget):
         return replace(self, check_bounds=True)
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        # indices of 32 bits may wrap around: compilers then take the elements of a SIMD loop for scattered ones
+        if any(map(is_simd, lowered.kernel.tags.values())):
+            layout = replace(layout, index_bits=64)
         functions = [_HostFunction(lowered, launch, function, layout, self.dialect, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
