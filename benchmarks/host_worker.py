@@ -38,15 +38,16 @@ def compiled(knl: lk.LoopKernel, out: str, **options: Any) -> Run:
     return lambda data: ready(**{x: data[x] for x in names if x in data})[out]
 
 
-def of_loopy(domains: Any, text: str, dtypes: Mapping[str, Any], out: str, order: str = "") -> Run:
-    """loopy's code for its C target, one thread; *order*: of its loops, outermost first."""
-    knl = lp.make_kernel(domains, text, target=lp.ExecutableCTarget(), lang_version=(2018, 2))
-    knl = lp.add_dtypes(knl, {x: np.dtype(t) for x, t in dtypes.items()})
-    if order:
-        knl = lp.prioritize_loops(knl, order)
+def of_loopy(domains: Any, text: str, shapes: Mapping[str, Any], dtypes: Mapping[str, Any]) -> Run:
+    """loopy's code for its C target, one thread."""
+    knl = lp.make_kernel(domains, text, [*(lp.GlobalArg(x, np.dtype(dtypes[x]), shape) for x, shape in shapes.items()),
+                                         "..."] + [lp.ValueArg("nnz", np.int32)]*("val" in shapes), target=lp.ExecutableCTarget(), lang_version=(2018, 2))
     executor = knl.executor()
-    names = set(dtypes)
-    return lambda data: executor(**{x: data[x] for x in names})[1][0]
+
+    def run(data: Arrays) -> Any:
+        with contextlib.redirect_stdout(None):          # errors print the kernel
+            return executor(**{x: data[x] for x in shapes}, **{"nnz": len(data["col"])} if "col" in data else {})[1][0]
+    return run
 
 
 fast = numba.njit(parallel=True, fastmath=True)
@@ -75,7 +76,8 @@ def product(dtype: Any, n: int) -> Kernel:
     return Kernel(f"matmul {np.dtype(dtype)} {n}", data, {
         "numpy": lambda d: np.matmul(d["a"], d["b"], out=d["c"]),
         "numba": lambda d: numba_matmul(d["a"], d["b"], d["c"]),
-        "loopy": of_loopy("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", text, {"a": dtype, "b": dtype}, "c"),
+        "loopy": of_loopy("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", text, {"a": "n,l", "b": "l,m", "c": "n,m"},
+                          dict.fromkeys("abc", dtype)),
         "no tags": compiled(lk.add_dtypes(plain, {"a,b": dtype}), "c"),
         "loopkit": compiled(lk.library.cpu_matmul(dtype), "c", contract=True)},
         lambda d: (2*float(n)**3, "operations"), "c")
@@ -107,7 +109,8 @@ def stencil(dtype: Any, n: int) -> Kernel:
     plain = lk.make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}", text)
     return Kernel(f"stencil {np.dtype(dtype)} {n}", data, {
         "numpy": numpy_stencil, "numba": lambda d: numba_stencil(d["a"], d["out"]),
-        "loopy": of_loopy(f"{{[i, j]: 1<=i,j<{n}-1}}", text, {"a": dtype, "out": dtype}, "out", "i,j"),
+        "loopy": of_loopy("{[i, j]: 1<=i<n-1 and 1<=j<m-1}", text, {"a": "n,m", "out": "n,m"},
+                          {"a": dtype, "out": dtype}),
         "no tags": compiled(lk.add_dtypes(plain, {"a": dtype}), "out"),
         "loopkit": compiled(lk.library.cpu_stencil_2d(dtype), "out")},
         lambda d: (2.0*d["a"].nbytes, "bytes"), "out")
@@ -179,7 +182,7 @@ def of_loopy_softmax(dtype: Any) -> Run:
         end
     """
     domains = ["{[i]: 0<=i<n}", *(f"{{[{x}]: 0<={x}<m}}" for x in "jklh")]
-    return of_loopy(domains, text, {"x": dtype, "y": dtype}, "y")
+    return of_loopy(domains, text, {"x": "n,m", "y": "n,m"}, {"x": dtype, "y": dtype})
 
 
 # Sparse matrices
@@ -215,9 +218,9 @@ def csr(dtype: Any, n: int, mean: int) -> Kernel:
     return Kernel(f"csr {np.dtype(dtype)} {n} rows of {mean}", data, {
         "numpy": lambda d: np.add.reduceat(d["val"]*d["x"][d["col"]], d["rowptr"][:-1], out=d["y"]),
         "numba": lambda d: numba_csr(d["rowptr"], d["col"], d["val"], d["x"], d["y"]),
-        "loopy": of_loopy(domains, CSR, dtypes, "y"),
+        "loopy": of_loopy(domains, CSR, {"val": "nnz", "col": "nnz", "rowptr": "n+1", "x": "n", "y": "n"}, dtypes),
         "no tags": compiled(lk.add_dtypes(lk.make_kernel(["{[i]: 0<=i<n}", "{[k]: first<=k<last}"], CSR), dtypes), "y"),
-        "loopkit": compiled(lk.library.cpu_csr_matvec(dtype), "y")},
+        "loopkit": compiled(lk.library.cpu_csr_matvec(dtype, row_length=mean), "y")},
         lambda d: (2.0*d["rowptr"][-1], "operations"), "y")
 
 

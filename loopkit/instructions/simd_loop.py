@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pymbolic.primitives as p
 
-from loopkit.ast.nodes import Assign, Define, For, Instruction, Node
+from loopkit.ast.nodes import Assign, Define, For, If, Instruction, Node
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import as_block, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError
@@ -49,6 +49,9 @@ def _lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Ite
 
     :raises PreconditionError: OpenMP cannot add up the copies.
     """
+    if any(isinstance(node, If) for node in nodes_in(loop.body)):
+        yield from printer.loop(loop, bounds)       # compilers have lost elements that are stored under a condition
+        return
     if not is_accumulation(loop):
         yield "#pragma omp simd"
         yield from printer.loop(loop, bounds)

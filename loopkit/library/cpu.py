@@ -12,6 +12,9 @@ from loopkit.transform.step import require_positive
 #: Bytes of a cache line, and of the longest vectors of x86 processors.
 CPU_LINE = 64
 
+#: Elements of a row of a sparse matrix from which on vectors are faster.
+LONG_ROW = 64
+
 
 @checked
 def cpu_matmul(dtype: npt.DTypeLike = np.float64, *, tile: tuple[int, int] | None = None, tiles: int = 8
@@ -116,11 +119,13 @@ def cpu_softmax(dtype: npt.DTypeLike = np.float32) -> lk.LoopKernel:
 
 
 @checked
-def cpu_csr_matvec(dtype: npt.DTypeLike = np.float64) -> lk.LoopKernel:
+def cpu_csr_matvec(dtype: npt.DTypeLike = np.float64, *, row_length: float | None = None) -> lk.LoopKernel:
     """A kernel for ``y[i] = sum(k, val[k]*x[col[k]])`` over ``rowptr[i] <= k < rowptr[i+1]`` on the host.
 
-    This is the product of a sparse matrix in the CSR format with the vector *x*. A thread has whole rows. Vectors
-    gather the elements of *x*, so that several sums of a row are added up at once.
+    This is the product of a sparse matrix in the CSR format with the vector *x*. A thread has whole rows. Long rows
+    take several sums at once, in vectors with gathered elements of *x*. For short rows this costs more than it saves.
+
+    :arg row_length: the mean number of elements per row; default: few, so that a row is one sum in order.
 
     >>> rowptr, col = np.array([0, 2, 3], np.int32), np.array([0, 1, 1], np.int32)
     >>> lk.library.cpu_csr_matvec()(rowptr=rowptr, col=col, val=np.array([1., 2, 3]), x=np.array([10., 20])).y
@@ -136,4 +141,5 @@ def cpu_csr_matvec(dtype: npt.DTypeLike = np.float64) -> lk.LoopKernel:
         end
         """, name="cpu_csr_matvec")
     knl = lk.add_dtypes(knl, {"val,x,y": known_dtype(dtype), "rowptr,col": np.int32})
-    return lk.tag_inames(knl, "i:cpu.threads, k:cpu.simd")
+    long = row_length is not None and row_length >= LONG_ROW
+    return lk.tag_inames(knl, {"i": "cpu.threads", **({"k": "cpu.simd"} if long else {})})

@@ -38,10 +38,10 @@ NATIVE = "-march=native"
 CONTRACT = "-ffp-contract=fast"
 
 #: No transformation that moves iterations of a loop or an access between iterations. Clang accepts the first two: they
-#: turn off its loop vectorizer and keep its vectorizer of straight-line code.
+#: turn off its loop vectorizer and keep its vectorizer of straight-line code. SIMD loops become vectors
+#: nevertheless, and GCC computes both values of a conditional expression there (if-conversion).
 _LOOPS_AS_WRITTEN = ("-fno-tree-vectorize", "-ftree-slp-vectorize", "-fno-loop-interchange", "-fno-loop-unroll-and-jam",
-                     "-fno-tree-loop-if-convert", "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns",
-                     "-fno-predictive-commoning")
+                     "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fno-predictive-commoning")
 _NO_VECTORS = (*_LOOPS_AS_WRITTEN, "-fno-tree-slp-vectorize")
 
 #: Faulty transformations of GCC 12.

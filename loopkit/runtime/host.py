@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ class _Complex128(ctypes.Structure):
 #: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
+#: Bytes of a cache line.
+_LINE = 64
+
 #: The types of dtypes for which numpy has none.
 _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
                            "complex64": _Complex64, "complex128": _Complex128}
@@ -58,7 +62,7 @@ class HostPlan:
         self._checked = checked
         text, bound, names = checked.text, checked.bound, checked.operands
         shapes = text.scratch_shapes(bound.values)
-        self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
+        self._scratch = tuple(partial(_scratch_array, shapes[p.name], np.dtype(p.dtype)) for p in text.scratch)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
@@ -178,6 +182,14 @@ class HostRunner(Runner):
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
+
+
+def _scratch_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array that begins at a cache line, so that no vector of its rows lies in two of them without need."""
+    size = prod(shape)*dtype.itemsize
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start:start + size].view(dtype).reshape(shape)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

@@ -125,6 +125,23 @@ static inline float odd_f32(double x)
 }
 """}
 
+#: The functions that glibc's libmvec computes for whole vectors, with errors of up to 4 units in the last place.
+_OF_VECTORS = ("exp", "log", "pow", "sin", "cos")
+
+_DECLARED = """
+#if defined __x86_64__ && defined __GLIBC__ && !defined __clang__
+#pragma omp declare simd notinbranch
+TYPE NAME(PARAMETERS);
+#endif
+"""
+
+
+def _declared(name: str) -> dict[str, str]:
+    """The declarations for float and double, for texts that have SIMD loops."""
+    return {f"{name}{mark} & simd": _DECLARED.replace("PARAMETERS", "TYPE, TYPE" if name == "pow" else "TYPE")
+            .replace("NAME", name + mark).replace("TYPE", kind) for mark, kind in (("f", "float"), ("", "double"))}
+
+
 C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
@@ -135,7 +152,7 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS, **HELPERS}, instructions=OPENMP_TEXTS)
+     **{key: text for name in _OF_VECTORS for key, text in _declared(name).items()}, **_HALF_HELPERS, **HELPERS}, instructions=OPENMP_TEXTS)
 
 
 # The text of launches
@@ -260,7 +277,9 @@ class _HostFunction(FunctionText):
         texts = {own: text for own, text in self.dialect.instructions.items() if own not in without}
         dialect = replace(self.dialect, instructions=texts)
         if self.has_simd:
-            dialect = replace(dialect, syntax=replace(dialect.syntax, unroll=_UNROLL))
+            # compilers make no vectors of fmin and fmax
+            functions = replace(dialect.functions, helped=dialect.functions.helped | {"min", "max"})
+            dialect = replace(dialect, functions=functions, syntax=replace(dialect.syntax, unroll=_UNROLL))
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
