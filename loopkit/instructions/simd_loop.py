@@ -44,7 +44,7 @@ def is_accumulation(loop: For) -> bool:
 _OPERATORS = {"+": "+", "*": "*", "min": "min", "max": "max", "or": "||", "and": "&&"}
 
 
-def _lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Iterator[str]:
+def _simd_lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Iterator[str]:
     """The loop. An accumulation needs a variable, of which each lane of the vectors has a copy.
 
     :raises PreconditionError: OpenMP cannot add up the copies.
@@ -84,4 +84,4 @@ def _lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Ite
     yield "}"
 
 
-C = InstructionText(loop=_lines)
+C = InstructionText(loop=_simd_lines)

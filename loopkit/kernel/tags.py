@@ -84,9 +84,9 @@ class AutoLocalTag(InameTag):
 #: The tags by name.
 TAGS: Mapping[str, InameTag] = {
     "g.0": GroupTag(0), "g.1": GroupTag(1), "g.2": GroupTag(2), "l.0": LocalTag(0), "l.1": LocalTag(1),
-    "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-    "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag(),
-    "cpu.threads": CpuThreadsTag(), "cpu.simd": SimdTag()}
+    "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "cpu.threads": CpuThreadsTag(), "cpu.simd": SimdTag(),
+    "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
+    "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}
 
 
 def is_parallel(tag: InameTag | None) -> bool:

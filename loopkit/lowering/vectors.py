@@ -17,11 +17,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of, data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
 from loopkit.kernel.data import AddressSpace
-from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_at_once, is_simd

@@ -21,18 +21,10 @@ from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction
 from loopkit.ast.walk import assigned
-from loopkit.expr.mappers import (
-    array_of,
-    children,
-    elements_of,
-    subexpressions,
-    subscripts_of,
-    substitute,
-    variables,
-)
+from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.instructions.simd_loop import SimdLoop, assignment_in, is_accumulation
+from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     WIDEST,
     Vector,
@@ -63,21 +55,11 @@ from loopkit.poly.piecewise import (
     points_where,
     projected,
 )
-from loopkit.poly.relations import differing, differing_first_at, in_one_iteration, same_element, shared_dims
+from loopkit.poly.relations import differing_first_at, same_element, shared_dims
 from loopkit.poly.sets import Map, Set, bounded_by
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, LaunchCheck
-
-
-@dataclass(frozen=True, eq=False)
-class LoopCheck(LaunchCheck):
-    """The check of one loop with an instruction; *execution* is its place."""
-
-    execution: Execution
-
-    def findings(self) -> Iterator[Mismatch]:
-        """The mismatches between the instruction and the loop."""
-        raise NotImplementedError
+from loopkit.verification.validation_simd import SimdCheck
+from loopkit.verification.validation_walk import Execution, LaunchCheck, LoopCheck
 
 
 class VectorCheck(LoopCheck):
@@ -425,34 +407,6 @@ class ProductCheck(LoopCheck):
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
         text = f"an iteration of '{loop.iname}' reads {read}, but another lane provides {given}"
         yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
-
-
-class SimdCheck(LoopCheck):
-    """The check of a SIMD loop: different iterations access different elements, or update one by one operation."""
-
-    def findings(self) -> Iterator[Mismatch]:
-        loop = self.execution.loop
-        assign = assignment_in(loop)
-        if is_accumulation(loop) and assign.target not in subexpressions(assign.value):
-            return
-        for e in self.executions.get(assign.statement, ()):
-            if e.node is not assign:
-                continue
-            *around, last = ((k, k) for k in range(len(e.coordinates)))
-            written = self._cells(e, assign.target)
-            elements = dict.fromkeys(x for part in (assign.value, assign.target)
-                                     for x in elements_of(part, (array_of(assign.target),)))
-            for element in elements or (assign.target,):
-                both = same_element(written, self._cells(e, element))
-                pairs = differing(in_one_iteration(both, around), [last])
-                if pairs is not None:
-                    yield from self.mismatch(
-                        "simd", assign.statement, f"two iterations of the SIMD loop over '{loop.iname}' access one "
-                        f"element of '{array_of(assign.target)}'", pairs.domain(), e.coordinates)
-
-    @staticmethod
-    def _cells(e: Execution, element: Expression) -> Map:
-        return e.relation(substitute(i, e.names) for i in subscripts_of(element))
 
 
 def _differ(one: p.Subscript, other: p.Subscript) -> bool:

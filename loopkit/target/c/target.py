@@ -136,10 +136,11 @@ TYPE NAME(PARAMETERS);
 """
 
 
-def _declared(name: str) -> dict[str, str]:
-    """The declarations for float and double, for texts that have SIMD loops."""
+def _declared_for_vectors() -> dict[str, str]:
+    """Their declarations for float and double, for texts that have SIMD loops."""
     return {f"{name}{mark} & simd": _DECLARED.replace("PARAMETERS", "TYPE, TYPE" if name == "pow" else "TYPE")
-            .replace("NAME", name + mark).replace("TYPE", kind) for mark, kind in (("f", "float"), ("", "double"))}
+            .replace("NAME", name + mark).replace("TYPE", kind)
+            for name in _OF_VECTORS for mark, kind in (("f", "float"), ("", "double"))}
 
 
 C = Dialect(
@@ -152,7 +153,7 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **{key: text for name in _OF_VECTORS for key, text in _declared(name).items()}, **_HALF_HELPERS, **HELPERS}, instructions=OPENMP_TEXTS)
+     **_declared_for_vectors(), **_HALF_HELPERS, **HELPERS}, instructions=OPENMP_TEXTS)
 
 
 # The text of launches
