@@ -102,7 +102,7 @@ def test_what_vector_units_cannot_do(knl: Callable[[], lk.LoopKernel], message: 
 
 
 def test_an_operation_of_the_user_is_no_openmp_reduction() -> None:
-    add = lk.ReductionOperation("either", "a + b - 2*a*b", 0)
+    add = lk.ReductionOperation("either", "a + b - 2*a*b", 0, reorderable=True)
     knl = lk.make_kernel("{[i]: 0<=i<8}", "y[0] = either(i, x[i])", reductions=[add])
     with pytest.raises(lk.PreconditionError, match="which OpenMP lacks"):
         lk.generate_code(lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:cpu.simd"), target="c")
