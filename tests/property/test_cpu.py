@@ -33,7 +33,7 @@ STEPS = (CpuDrawer.threads, CpuDrawer.simd, CpuDrawer.simd, CpuDrawer.part, CpuD
 @pytest.mark.parametrize("part", PARTS)
 def test_threads_and_simd_loops_keep_results(part: int) -> None:
     """The machine runs the iterations of a SIMD loop backwards."""
-    @examples(part, EXAMPLES // 8)
+    @examples(part, EXAMPLES // 16)
     @given(programs(), st.data(), st.integers(1, 4), st.integers(0, 15))
     def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
         trial = Trial.of(program)
