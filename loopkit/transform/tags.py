@@ -25,7 +25,8 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     axes of the threads of a block; ``l.auto`` lets lowering choose the axes. ``unr`` unrolls the loop. ``ilp`` and
     ``ilp.seq`` run all instances of a statement before the next statement. ``vec`` also uses vector loads and stores.
     ``for`` keeps a sequential loop. ``cpu.threads`` distributes the instances over the threads of the host, and
-    ``cpu.simd`` runs them in its vector units. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
+    ``cpu.simd`` runs them in its vector units. :func:`tensorize` sets ``mma`` together with the other tags that it
+    needs.
 
     :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``.
     :arg force: replace existing tags.

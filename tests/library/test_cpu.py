@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_rows_of_a_sparse_matrix(row_length: float | None) -> None:
     col, x = rng.integers(0, 50, rowptr[-1]).astype(np.int32), rng.random(50)
     val = rng.random(rowptr[-1])
     y = lk.library.cpu_csr_matvec(row_length=row_length)(rowptr=rowptr, col=col, val=val, x=x).y
-    wanted = [val[a:b] @ x[col[a:b]] for a, b in zip(rowptr, rowptr[1:], strict=False)]
+    wanted = [val[a:b] @ x[col[a:b]] for a, b in pairwise(rowptr)]
     np.testing.assert_allclose(y, wanted, rtol=1e-12)
 
 

@@ -79,7 +79,7 @@ def test_other_targets_say_what_to_write(tags: str, way: str) -> None:
 @pytest.mark.parametrize("text", ["y[i+1] = y[i]", "y[i] = y[i+1]", "y[0] = x[i]", "s[0] = s[0] + x[i]"])
 def test_what_a_loop_carries_is_refused(text: str, tag: str) -> None:
     """A vector could write after all reads, and one element in order; a SIMD loop has no order."""
-    knl = make("{[i]: 0<=i<n}", text, **{name: F32 for name in re.findall(r"[xs](?=\[)|y(?=\[i)", text)})
+    knl = make("{[i]: 0<=i<n}", text, **dict.fromkeys(re.findall(r"[xs](?=\[)|y(?=\[i)", text), F32))
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.tag_inames(knl, {"i": tag})
     assert caught.value.witness is not None
