@@ -85,6 +85,14 @@ def test_what_a_loop_carries_is_refused(text: str, tag: str) -> None:
     assert caught.value.witness is not None
 
 
+def test_a_refusal_shows_the_other_order() -> None:
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(make("{[i]: 0<=i<n}", "y[i] = y[i+1]", y=F32), "i:cpu.simd")
+    shown = str(caught.value.replay())
+    assert "both in one SIMD loop" in shown
+    assert "y[0] is" in shown
+
+
 def test_a_reduction_over_host_threads_is_refused() -> None:
     with pytest.raises(lk.PreconditionError, match="reduction iname 'k'"):
         lk.tag_inames(row_sums(), "k:cpu.threads")
