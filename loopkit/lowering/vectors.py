@@ -54,7 +54,7 @@ def _require_simd(knl: LoopKernel, iname: str, s: Statement, storages: Mapping[s
 
     The order of the accesses to arguments is proven with the tag. Cells of temporaries are known only now.
 
-    :raises PreconditionError: they are atomic updates, write one cell, or combine values by an operation of the user.
+    :raises PreconditionError: they are atomic updates, access one cell, or combine values by an operation of the user.
     """
     node = knl.reduction_of.get(s.id)
     own, why = node is not None and iname in node.inames and s.id in node.updates, ""
@@ -63,13 +63,12 @@ def _require_simd(knl: LoopKernel, iname: str, s: Statement, storages: Mapping[s
     elif own and node is not None and node.operation in knl.operations:
         why = f"combines values by '{node.operation}', which OpenMP lacks"
     elif not own and s.written in storages:
-        write = accesses_of(knl, s)[-1]
+        *found, written = (storages[s.written].accessed_cells(a) for a in accesses_of(knl, s) if a.array == s.written)
         place = s.inames.index(iname)
-        cells_of = storages[s.written].accessed_cells(write)
-        pairs = in_one_iteration(same_element(cells_of, cells_of), [
-            (k, k) for k, x in enumerate(s.inames) if x != iname])
-        if differing(pairs, [(place, place)]) is not None:
-            why = f"writes one cell of '{s.written}' in several iterations"
+        around = [(k, k) for k, x in enumerate(s.inames) if x != iname]
+        if any(differing(in_one_iteration(same_element(written, other), around), [(place, place)]) is not None
+               for other in (*found, written)):
+            why = f"writes a cell of '{s.written}' that another iteration accesses"
     if why:
         raise PreconditionError(f"'{s.id}' {why}: '{iname}' cannot have the tag 'cpu.simd'.", subject=iname,
                                 hint=f"untag_inames(knl, '{iname}')")

@@ -100,7 +100,18 @@ def test_a_reduction_over_host_threads_is_refused() -> None:
 
 @pytest.mark.parametrize(("knl", "message"), [
     (lambda: make("{[i]: 0<=i<n}", "h[x[i]] = h[x[i]] + 1 {atomic}", x=np.int32, h=np.int32), "atomically"),
-    (lambda: make("{[i]: 0<=i<8}", "<> t = x[i] {id=w}\n y[0] = t {dep=w, inames=}", x=F32), "one cell of 't'"),
+    (lambda: make("{[i]: 0<=i<8}", "<> t = x[i] {id=w}\n y[0] = t {dep=w, inames=}", x=F32), "a cell of 't'"),
+    (lambda: make("{[i, k]: 0<=i<8 and 0<=k<9}", """
+        for k
+            <> t[k] = x[k]
+        end
+        for i
+            t[i] = t[i+1] + 1
+        end
+        for i
+            y[i] = t[i]
+        end
+        """, x=F32), "a cell of 't'"),
     (lambda: make("{[i]: 0<=i<8}", "y[0] = sum(i, x[i])", x=np.complex64), "accumulates complex64"),
     (lambda: make("{[i]: 0<=i<8}", "y[0] = sum(i, x[i])", x=np.float16), "accumulates float16")])
 def test_what_vector_units_cannot_do(knl: Callable[[], lk.LoopKernel], message: str) -> None:
