@@ -12,6 +12,7 @@ from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInfere
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, target_of_arrays
 from loopkit.runtime.calls import BoundCall, MakeRunner
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
@@ -197,7 +198,8 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     """Return a callable for *knl*. Its first call with arguments of a kind generates and compiles the code.
 
     :arg target: ``"cuda"``, ``"c"``, ``"opencl"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
-        ``lk.CTarget(fast=True)``); ``None``: a GPU with CUDA if one is usable, else the host.
+        ``lk.CTarget(fast=True)``); ``None``: a GPU with CUDA if one is usable, else the host. Kernels with
+        the tags ``cpu.threads`` and ``cpu.simd`` run on the host.
     :arg device: the GPU, as a number or a device of torch or CuPy; for OpenCL a number, or a device, context or queue
         of pyopencl; ``None``: the device of the arrays of each call, and for arrays of the host the current GPU, or
         the first device of OpenCL.
@@ -222,7 +224,8 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     """
     if target is None:
         # a GPU is usable only with a CUDA compiler
-        on_gpu = device is not None or (not check_bounds and why_not() is None and has_cuda_compiler())
+        on_host = check_bounds or any(of_host(tag) is not None for tag in knl.tags.values())
+        on_gpu = device is not None or (not on_host and why_not() is None and has_cuda_compiler())
         target = "cuda" if on_gpu else "c"
     if check_bounds:
         target = resolve_text_target(target).with_bounds_checks()

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class _Complex128(ctypes.Structure):
 #: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
+#: Bytes of a cache line.
+_LINE = 64
+
 #: The types of dtypes for which numpy has none.
 _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
                            "complex64": _Complex64, "complex128": _Complex128}
@@ -58,7 +62,7 @@ class HostPlan(FunctionPlan):
             p.name: reference_call(p, failures) for x in kernels for p in x.parameters
             if isinstance(p, ReferencePointer)})
         shapes = checked.text.scratch_shapes(checked.bound.values)
-        self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in checked.text.scratch)
+        self._scratch = tuple(partial(_scratch_array, shapes[p.name], np.dtype(p.dtype)) for p in checked.text.scratch)
 
     @cached_property
     def run(self) -> Run:
@@ -160,6 +164,14 @@ class HostRunner(Runner):
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
+
+
+def _scratch_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array that begins at a cache line, so that no vector of its rows lies in two of them without need."""
+    size = prod(shape)*dtype.itemsize
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start:start + size].view(dtype).reshape(shape)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

@@ -23,6 +23,7 @@ from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
@@ -270,7 +271,10 @@ class TextTarget(Target, ABC):
 
     :cvar reserved: names that its texts use themselves, besides those that no kernel can have
         (:mod:`loopkit.language.names`).
+    :cvar for_host: its texts run on the host, so that kernels may have the tags ``cpu.threads`` and ``cpu.simd``.
     """
+
+    for_host: ClassVar[bool] = False
 
     reserved: ClassVar[frozenset[str]] = frozenset()
 
@@ -325,9 +329,15 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     """The source text of a lowered kernel; with 64-bit indices if 32 bits cannot be right.
 
     :raises PreconditionError: stages of lowering are missing.
+    :raises PreconditionError: an iname has a tag for the host, and the target has another device.
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     """
     lowered.require_finished()
+    for iname, tag in lowered.kernel.tags.items():
+        if not target.for_host and (nearest := of_host(tag)) is not None:
+            raise PreconditionError(
+                f"'{iname}' has the tag '{tag}', which is for the host, and the target '{target.name}' is not.",
+                subject=iname, hint=f"tag_inames(knl, '{iname}:{nearest}', force=True), or target='c'")
     if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")

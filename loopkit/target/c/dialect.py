@@ -222,6 +222,8 @@ _REAL: Mapping[str, tuple[str, str]] = {
     const TYPE q = (a - r) / b - (r != 0 && (r < 0) != (b < 0));
     return q == 0 ? copysignMARK(q, a / b) : rintMARK(q);
 """),
+    "min": ("TYPE a, TYPE b", "\n    return a < b || b != b ? a : b;\n"),
+    "max": ("TYPE a, TYPE b", "\n    return a > b || b != b ? a : b;\n"),
     "rsqrt": ("TYPE x", "\n    return 1 / sqrtMARK(x);\n"),
     "exp10": ("TYPE x", "\n    return powMARK(10, x);\n"),
     "sinpi": ("TYPE x", """
