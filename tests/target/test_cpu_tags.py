@@ -132,6 +132,16 @@ def test_stores_under_a_condition_stay_a_plain_loop() -> None:
     assert "omp simd" not in str(lk.generate_code(knl, target="c"))
 
 
+def test_c_code_stays_in_a_plain_loop() -> None:
+    """It may store under a condition."""
+    code = lk.CInstruction("i", "if ($x < 0) break; $y = $x;", {"x": "x[i]"}, {"y": "y[i]"}, id="c")
+    knl = lk.make_kernel("{[i]: 0<=i<n}", [code, "z[i] = (h[i] << i % 5) | 1"])
+    knl = lk.add_dtypes(knl, {"x,y": F32, "h": np.int32})
+    text = str(lk.generate_code(lk.tag_inames(knl, "i:cpu.simd"), target="c"))
+    assert re.search(r"simd\n +for \(.*\n +// insn", text)
+    assert not re.search(r"simd\n +for \(.*\n +// c_y", text)
+
+
 def test_bounds_checks_leave_loops() -> None:
     knl = lk.tag_inames(make("{[i]: 0<=i<n}", "y[i] = x[at[i]]", x=F32, at=np.int32), "i:cpu.simd")
     assert "omp simd" not in str(lk.generate_code(knl, target=lk.CTarget(check_bounds=True)))

@@ -116,6 +116,50 @@ def test_a_device_may_lack_features() -> None:
         text_of(mapped("y[i % 2] = y[i % 2] + x[i] {atomic}", dtype=np.complex64))
 
 
+def test_features_that_the_language_lacks() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = bessel_jn(2, x[i])")
+    with pytest.raises(lk.PreconditionError, match="'bessel_jn' has no text for the language 'opencl'") as caught:
+        text_of(lk.add_dtypes(knl, {"x": np.float32}))
+    assert caught.value.hint == "ScalarFunction('own_bessel_jn', ..., text={'opencl': ...})"
+    own = lk.ScalarFunction("f", 1, "float", text={"c": "f"}, reference=abs)
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = f(x[i])", functions=[own])
+    with pytest.raises(lk.PreconditionError, match="'f' has no text for the language 'opencl'") as caught:
+        text_of(lk.add_dtypes(knl, {"x": np.float32}))
+    assert caught.value.hint == "ScalarFunction('f', ..., text={'opencl': ...}); it has texts for 'c'"
+    code = lk.CInstruction("i", {"opencl": "$y = $x > 0;"}, {"x": "x[i]"}, {"y": "y[i]"}, id="sign")
+    with pytest.raises(lk.PreconditionError, match="'sign' writes a truth value, which the language 'opencl' has no"):
+        text_of(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [code]), {"x": np.int32, "y": np.bool_}))
+    with pytest.raises(lk.PreconditionError, match=r"'i' has the tag 'cpu\.simd', which is for the host, and the target "
+                                                    "'opencl' is not"):
+        text_of(lk.tag_inames(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[i]"), {"x": np.int32}),
+                              "i:cpu.simd"))
+
+
+def test_pointers_of_c_code_name_their_memory() -> None:
+    code = lk.CInstruction("i", "$y = $s[0] + $t[$t.stride];", {"s": "s[0:4]", "t": "x[i, 0:2]"}, {"y": "y[i]"}, id="c")
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<4}", ["s[j] = 2*x[j, 0]", code], kernel_data=[
+        lk.TemporaryVariable("s", np.float32, shape=(4,), address_space=lk.AddressSpace.LOCAL), "..."])
+    text = text_of(lk.tag_inames(lk.add_dtypes(knl, {"x,y": np.float32}), "i:l.0, j:l.0"))
+    assert "__local const float *c_s = &s[0];" in text
+    assert "__global const float *c_t = &x[" in text
+    assert "__global float *c_y = &y[i];" in text
+
+
+@pytest.mark.parametrize(("value", "fence"), [
+    ("x[i]", "CLK_LOCAL_MEM_FENCE"), ("y[i]", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")])
+def test_a_requested_barrier(value: str, fence: str) -> None:
+    """There is one, and it orders global memory if both sides access an array there."""
+    knl = lk.make_kernel("{[i]: 0<=i<32}", f"""
+        for i
+            y[i] = 2*x[i] {{id=w}}
+            ... lbarrier {{id=b, dep=w}}
+            z[i] = {value} {{dep=b}}
+        end
+        """)
+    text = text_of(lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0"))
+    assert re.findall(r"barrier\((.*)\);", text) == [fence]
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(lk.PreconditionError, match="'limits' of a OpenCLTarget cannot be 3"):
         lk.OpenCLTarget(limits=3)                       # type: ignore[arg-type]
