@@ -129,8 +129,8 @@ def test_features_that_the_language_lacks() -> None:
     code = lk.CInstruction("i", {"opencl": "$y = $x > 0;"}, {"x": "x[i]"}, {"y": "y[i]"}, id="sign")
     with pytest.raises(lk.PreconditionError, match="'sign' writes a truth value, which the language 'opencl' has no"):
         text_of(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [code]), {"x": np.int32, "y": np.bool_}))
-    with pytest.raises(lk.PreconditionError, match=r"'i' has the tag 'cpu\.simd', which is for the host, and the target "
-                                                    "'opencl' is not"):
+    with pytest.raises(lk.PreconditionError, match=r"'i' has the tag 'cpu\.simd', which is for the host, and the "
+                                                   "target 'opencl' is not"):
         text_of(lk.tag_inames(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[i]"), {"x": np.int32}),
                               "i:cpu.simd"))
 
