@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
+    from loopkit.target.opencl.target import OpenCLTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.buffering import buffer_array
@@ -125,14 +126,14 @@ __all__ = [
     "CellDifference", "Check", "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff",
     "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
     "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning",
-    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "Reduction", "ReductionOperation",
-    "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError",
-    "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
-    "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code",
+    "NameConflictError", "OpenCLTarget", "Options", "Outputs", "ParseError", "PreconditionError", "Reduction",
+    "ReductionOperation", "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError",
+    "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError",
+    "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
+    "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule",
+    "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent",
+    "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames",
+    "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code",
     "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_function",
     "make_kernel", "make_two_level_scan", "map_instructions", "merge", "pad_domain", "peel", "pipeline", "precompute",
     "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions", "remove_unused_inames",
@@ -149,8 +150,8 @@ _LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, global
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name != "replay"})
-# the folder loopkit/target/opencl has the class OpenclTarget in target.py
-TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{folder.name.title()}Target"
+# the folder loopkit/target/opencl has the module target.py, which calls the class of the target TARGET
+TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:TARGET"
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",

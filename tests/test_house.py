@@ -201,7 +201,10 @@ INSTRUCTIONS = {
         "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
-        "verification.validation_instructions", "target.cuda.target", "instructions.mma")),
+        "verification.validation_instructions", "target.cuda.target", "target.opencl.dialect", "instructions.mma")),
+    "simd_loop": (r"Simd(Loop|Tag)|simd_loop", (
+        "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
+        "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "instructions.asynchronous_copy")),

@@ -161,8 +161,8 @@ class ScalarFunction(Declared):
             has = " and ".join(repr(x) for x in (text if isinstance(text, Mapping) else self.text))
             raise PreconditionError(
                 f"The function '{self.name}' has no text for the language '{language}'{of_dtype}.", subject=self.name,
-                hint=None if self.name in FUNCTIONS else f"ScalarFunction('{self.name}', ..., text={{'{language}': "
-                f"{entry}}})" + (f"; it has texts for {has}" if has else ""))
+                hint=f"ScalarFunction('{'own_' if self.name in FUNCTIONS else ''}{self.name}', ..., "
+                     f"text={{'{language}': {entry}}})" + (f"; it has texts for {has}" if has else ""))
         return found
 
     def value(self, *arguments: Any) -> Any:

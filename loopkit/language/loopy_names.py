@@ -6,7 +6,7 @@ LOOPY_NAMES = {
     "ConstantArg": "lk.GlobalArg",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",
-    "OpenCLTarget": "lk.CudaTarget or lk.CTarget",
+    "PyOpenCLTarget": "lk.OpenCLTarget",
     "ScalarCallable": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
     "add_dependency": "the order of the text, or dep= in it",

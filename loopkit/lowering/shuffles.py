@@ -235,6 +235,8 @@ def no_shuffles(threads: OverThreads) -> str:
     knl, inames = threads.kernel, threads.everywhere.inames
     if threads.length == 1:
         return "of one thread"
+    if threads.warp == 1:
+        return "the target has no warps"
     extents = _axis_extents(knl, inames)
     if not _of_whole_warps(threads, extents):
         return "the block has other threads too"

@@ -16,6 +16,7 @@ import numpy as np
 from loopkit.errors import CallError
 from loopkit.expr.kinds import DTYPE_NAMES, is_tuple, named_dtype
 from loopkit.expr.tuples import dtype_text
+from loopkit.kernel.target import target_of_arrays
 from loopkit.runtime.views import ArrayView, NumpyArray, address_of
 
 #: The handle of the legacy stream, which is ordered with all others.
@@ -277,6 +278,9 @@ def host_view(name: str, x: object) -> NumpyArray:
             raise unreadable(name, err) from None
     if kind is not None and kind.view(name, x).on_host:
         return kind.numpy(x)
+    if (target := target_of_arrays((x,))) is not None:
+        raise CallError(f"'{name}' is an array of the target '{target}', and the kernel was compiled for another one.",
+                        argument=name, hint=f"compile(knl, target={target!r}), or copy the array to the host")
     if kind is not None or device in ON_GPU or hasattr(x, "__cuda_array_interface__"):
         raise CallError(f"'{name}' lies on a GPU, and the kernel runs on the host here.", argument=name,
                         hint="compile(knl, target='cuda') runs it on the GPU, or copy the array to the host")

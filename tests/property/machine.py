@@ -43,6 +43,7 @@ from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     VectorAccess,
     assignment_of,
@@ -407,6 +408,10 @@ class _Text:
                 return self._by_lanes(node, product, pad)
             case For() if vectors_of(node) and not _copies(node):
                 return self._in_vectors(node, depth)
+            case For(instruction=SimdLoop()):
+                # in no order: the last iteration comes first
+                every = f"range({self.text(node.start)}, {self.text(node.stop)}, {node.step})"
+                return [f"{pad}for {node.iname} in reversed({every}):", *self._block(node.body, depth + 1)]
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
                 return [head, *self._block(node.body, depth + 1)]

@@ -11,15 +11,15 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Call, For, Scope, own_instructions
+from loopkit.ast.nodes import Array, Call, For, Scope
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import mentioned, nodes_in
+from loopkit.ast.walk import mentioned
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import MemoryInstruction, if_else
+from loopkit.instructions.base import if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.lowering.lowered import Launch, Lowered, serves
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import if_affine
 from loopkit.poly.codegen import condition_expression
@@ -146,6 +146,10 @@ class CudaTarget(TextTarget):
                              lowered.program.host_order, assumed)
 
 
+#: The class by which ``target="cuda"`` finds the target of this folder.
+TARGET = CudaTarget
+
+
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
     if not isinstance(value, str) or value not in known:
         raise PreconditionError(f"{value!r} is not a known {what}.", subject=str(value),
@@ -201,13 +205,10 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        for s in (bound.statement for bound in self.launch.statements.values()):
-            for i in (i for i in s.instructions if isinstance(i, MemoryInstruction)):
-                if not serves(i, s, self.lowered.storages):
-                    i.refuse_memory(s, self.lowered.storages[s.written].space)
-                if self.limits.capability < i.capability:
-                    raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                            subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+        for s, i in self.memory_instructions():
+            if self.limits.capability < i.capability:
+                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
     def _blocks(self) -> int:
         """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
@@ -243,12 +244,10 @@ class _CudaFunction(FunctionText):
         for x, value in launch.mapping.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
-        aligned = frozenset[str]().union(*(
-            i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
         inner = list(emitter.lines(function.body, bounds))
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside]
-        body += [*self.shared.declarations(arrays, aligned), *lanes.declarations()]
+        body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
