@@ -7,7 +7,7 @@ LOOPY_NAMES = {
     "GuardedPwQPolynomial": "lk.PiecewiseQuasiPolynomial",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",
-    "OpenCLTarget": "lk.CudaTarget or lk.CTarget",
+    "PyOpenCLTarget": "lk.OpenCLTarget",
     "ScalarCallable": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "Sync": "lk.Synchronization",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
