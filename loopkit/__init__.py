@@ -5,6 +5,7 @@ import sys
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from loopkit.analysis.counts import CountGranularity, MemAccess, Op, Synchronization, ToCountMap
 from loopkit.errors import (
     AccessWitness,
     BoundsError,
@@ -44,11 +45,19 @@ from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
 from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
+from loopkit.poly.quasi_polynomials import PiecewiseQuasiPolynomial
 from loopkit.shown import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from loopkit import library
     from loopkit.interpreter.replay import CellDifference, Replay
+    from loopkit.lowering.counts import (
+        gather_access_footprint_bytes,
+        gather_access_footprints,
+        get_mem_access_map,
+        get_op_map,
+        get_synchronization_map,
+    )
     from loopkit.lowering.pipeline import lower
     from loopkit.runtime.compiled import (
         CompiledKernel,
@@ -123,17 +132,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessWitness", "AddressSpace", "Assignment", "BoundsError", "CInstruction", "CTarget", "CallError",
-    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff",
-    "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
-    "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning",
-    "NameConflictError", "OpenCLTarget", "Options", "Outputs", "ParseError", "PreconditionError", "Reduction",
-    "ReductionOperation", "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError",
-    "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError",
-    "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
-    "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule",
-    "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent",
-    "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames",
-    "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code",
+    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CountGranularity", "CudaTarget", "DeviceError",
+    "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History",
+    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MemAccess",
+    "MisspelledNameWarning", "NameConflictError", "Op", "OpenCLTarget", "Options", "Outputs", "ParseError",
+    "PiecewiseQuasiPolynomial", "PreconditionError", "Reduction", "ReductionOperation", "Replay", "ReplayError",
+    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Synchronization",
+    "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
+    "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
+    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
+    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "gather_access_footprint_bytes",
+    "gather_access_footprints", "generate_code", "get_mem_access_map", "get_op_map", "get_synchronization_map",
     "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_function",
     "make_kernel", "make_two_level_scan", "map_instructions", "merge", "pad_domain", "peel", "pipeline", "precompute",
     "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions", "remove_unused_inames",

@@ -4,10 +4,12 @@ from __future__ import annotations
 #: For each name of loopy, what to use instead.
 LOOPY_NAMES = {
     "ConstantArg": "lk.GlobalArg",
+    "GuardedPwQPolynomial": "lk.PiecewiseQuasiPolynomial",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",
     "PyOpenCLTarget": "lk.OpenCLTarget",
     "ScalarCallable": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
+    "Sync": "lk.Synchronization",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
     "add_dependency": "the order of the text, or dep= in it",
     "add_inames_to_insn": "'for' blocks or inames= in the text",
@@ -19,8 +21,6 @@ LOOPY_NAMES = {
     "fuse_kernels": "one text for both kernels, and lk.fuse_loops",
     "generate_code_v2": "lk.generate_code(knl, target='cuda'), whose text is str(...)",
     "get_dot_dependency_graph": "knl.plot('dependences')",
-    "get_mem_access_map": "knl.plot('access') or lk.explain",
-    "get_op_map": "nothing: operations are not counted",
     "infer_unknown_types": "lk.add_dtypes for the arguments: other dtypes are inferred when they are needed",
     "linearize": "lk.lower(knl, stop='ast')",
     "make_copy_kernel": "lk.library.copy",
