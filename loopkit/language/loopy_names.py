@@ -4,7 +4,6 @@ from __future__ import annotations
 #: For each name of loopy, what to use instead.
 LOOPY_NAMES = {
     "ConstantArg": "lk.GlobalArg",
-    "GuardedPwQPolynomial": "lk.PiecewiseQuasiPolynomial",
     "ImageArg": "lk.GlobalArg",
     "ISPCTarget": "lk.CTarget",
     "PyOpenCLTarget": "lk.OpenCLTarget",

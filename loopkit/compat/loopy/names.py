@@ -28,6 +28,8 @@ _BY_MODULE = {
     "target.opencl": "OpenCLTarget",
     "target.pyopencl": "PyOpenCLTarget",
     "ready": "make_copy_kernel make_einsum",
+    "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
+                   "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
     "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
     "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
@@ -53,8 +55,8 @@ PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names i
                          for name in names.split()})
 
 #: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
-_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "symbolic", "target", "transform",
-            "translation_unit", "types", "typing", "version")
+_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "statistics", "symbolic", "target",
+            "transform", "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 
 #: Advice for the names of loopy that the layer does not have.
@@ -65,23 +67,17 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "BarrierInstruction": "'... gbarrier' in the text, or lp.add_barrier",
     "CallInstruction": "a statement of the kernel language",
     "CallMangleInfo": "a function of the kernel language",
-    "CountGranularity": "nothing: operations are not counted",
     "HappensAfter": "dep= in the text",
     "InKernelCallable": "a function of the kernel language",
     "LegacyStringInstructionTag": "tags= in the text",
     "LinearSubscript": "a subscript for each axis",
-    "MemAccess": "nothing: memory accesses are not counted",
     "MemoryOrdering": "the option {atomic} of a statement",
     "MemoryScope": "the option {atomic} of a statement",
     "NoOpInstruction": "'... nop' in the text",
-    "Op": "nothing: operations are not counted",
     "Optional": "None",
     "OrderedAtomic": "the option {atomic} of a statement",
     "ScalarCallable": "a function of the kernel language",
-    "Sync": "nothing: barriers are not counted",
     "TaggedVariable": "a variable without a tag",
-    "ToCountMap": "nothing: operations are not counted",
-    "ToCountPolynomialMap": "nothing: operations are not counted",
     "UniqueName": "lk.make_kernel, which makes ids unique",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
@@ -97,8 +93,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "find_padding_multiple": "lk.add_padding",
     "find_rules_matching": "knl.substitutions",
     "find_unused_axis_tag": "the tag 'l.auto'",
-    "gather_access_footprint_bytes": "nothing: memory accesses are not counted",
-    "gather_access_footprints": "nothing: memory accesses are not counted",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
     "get_global_barrier_order": "lk.lower(knl, stop='launches')",
     "get_kennedy_unweighted_fusion_candidates": "lk.fuse_loops, which proves that loops can be fused",
@@ -106,7 +100,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "get_one_scheduled_kernel": "lk.lower(knl, stop='ast')",
     "get_subkernel_to_insn_id_map": "lk.lower(knl, stop='launches')",
     "get_subkernels": "lk.lower(knl, stop='launches')",
-    "get_synchronization_map": "nothing: barriers are not counted",
     "infer_arg_descr": "nothing: a kernel needs no preparation",
     "inline_callable_kernel": "one text for both kernels",
     "map_domain": "lk.affine_map_inames, lk.skew or lk.shift",
