@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Block, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, rewritten
+from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
@@ -147,10 +148,13 @@ static inline int clz_u{bits}(unsigned {kind} x)
 }}
 """ for bits, kind, end in ((32, "int", ""), (64, "long long", "ll"))}
 
+_TYPES = {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
+          "complex64": "float _Complex", "complex128": "double _Complex"}
+
 C = Dialect(
-    {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
-     "complex128": "double _Complex"},
+    _TYPES,
     Functions("static inline", references=True, helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
+        **RANDOM_CALLS,
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -163,7 +167,8 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS}, instructions={AtomicUpdate: OPENMP})
+     **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS, **random_texts("static inline", _TYPES)},
+    instructions={AtomicUpdate: OPENMP})
 
 
 # The text of launches
