@@ -306,9 +306,12 @@ def _computed_signature(function: ScalarFunction, rule: Callable[..., object], g
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:
     """The dtype of an accumulator: its operand's, int32 for truth values that are counted.
 
-    :raises TypeInferenceError: the minimum or maximum of complex numbers.
+    :raises TypeInferenceError: the minimum or maximum of complex numbers, or the bits of numbers that are not integers.
     """
     combine = operation.combine
+    if combine in ("&", "|", "^") and rank_of(operand) > _INT:
+        raise TypeInferenceError(f"'{operation.name}' operates on bits, and its operand is {resolve(operand)}.",
+                                 subject=operation.name, hint="convert it: int64(x)")
     if combine in ("and", "or"):
         return BOOL
     if combine in ("min", "max") and rank_of(operand) == _COMPLEX:

@@ -64,7 +64,8 @@ class Neutral(_Node):
 
 #: The node that combines two operands, by the names of :class:`Operation`.
 COMBINED: Mapping[str, Callable[[Any], Expression]] = {
-    "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr}
+    "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr,
+    "&": p.BitwiseAnd, "|": p.BitwiseOr, "^": p.BitwiseXor}
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Operation:
     """The operation of a reduction; a new one is one frozen value.
 
     :ivar name: its name in the language.
-    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; for a user's
-        operation, an expression.
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``, ``"&"``, ``"|"``,
+        ``"^"``; for a user's operation, an expression.
     :cvar reorderable: operands may be combined in any order and grouping.
     """
 
@@ -85,7 +86,9 @@ class Operation:
         """The neutral element as a numpy scalar of *dtype*."""
         if self.combine in ("+", "*"):
             return dtype.type(1 if self.combine == "*" else 0)
-        largest = self.combine in ("min", "and")
+        if self.combine in ("&", "|", "^") and dtype.kind != "b":
+            return np.array(-1 if self.combine == "&" else 0).astype(dtype)[()]
+        largest = self.combine in ("min", "and", "&")
         if self.combine in ("and", "or") or dtype.kind == "b":
             return np.bool_(largest)
         if kind_of(dtype) == "f":
@@ -99,7 +102,8 @@ class Operation:
 
 REDUCTIONS = {op.name: op for op in (
     Operation("sum", "+"), Operation("product", "*"), Operation("min", "min"), Operation("max", "max"),
-    Operation("any", "or"), Operation("all", "and"))}
+    Operation("any", "or"), Operation("all", "and"),
+    Operation("bit_and", "&"), Operation("bit_or", "|"), Operation("bit_xor", "^"))}
 
 
 # pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do

@@ -262,9 +262,8 @@ class _HostFunction(FunctionText):
         if not s.commutes or (storage is not None and storage.space is not AddressSpace.GLOBAL):
             return False
         dtype = self.lowered.kernel.array_args[s.written].dtype if storage is None else storage.dtype
-        assert s.combine is not None
         assert dtype is not None
-        return not has_openmp(s.combine, np.dtype(dtype))
+        return not has_openmp(s, np.dtype(dtype))
 
     @cached_property
     def emitter(self) -> Emitter:
