@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from loopkit.analysis.atomic_stores import claims_of_stores
 from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
@@ -83,6 +84,7 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
     :raises NameConflictError: a name is reserved, or has two meanings.
     :raises PreconditionError: a declaration in *kernel_data* does not fit the text, or the value that a read of a
         temporary gets is ambiguous.
+    :raises UndecidedError: atomic stores may store different values in one element.
 
     :class:`loopkit.LoopkitWarning` is issued for inames that no statement uses, and for scalar arguments that are not
     declared and resemble another name.
@@ -106,6 +108,7 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
         knl = _kernel_of(program, name, declared, assumptions, options or Options(), made)
         if not knl.statements and instructions != []:
             raise program.source.error(0, "The instructions contain no statement.", "a statement")
+        claims_of_stores(knl, knl.statements, "make_kernel")
         knl = in_own_order(knl, kernel_tags=user_tags(tags, f"kernel '{name}'")) if tags else knl
     for suspicion in suspicions(knl, program.domains.parents, declared):
         warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
@@ -197,7 +200,8 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
     taken = {*names, *domains.parents, *domains.inline_inames, *operations, *functions}
     reductions = ReductionMaker(domains, affine_names.difference(temporaries), taken, set(ids.places))
-    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
+    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions,
+                           [o for o in operations.values() if o.reorderable])
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from loopkit.analysis.atomic_stores import claims_of_stores
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, joined_relations, relations_of
 from loopkit.analysis.match import Within
@@ -122,6 +123,11 @@ def _defined(kernel: LoopKernel, instructions: Program,
                     [d if isinstance(d, InstanceSet) else str(d) for d in given],
                     [*kernel.arguments, *temporaries.values(), "..."] if kernel_data is None else kernel_data)
     result = _with_parts_of(kernel, result, temporaries if kernel_data is None else None)
+    old = kernel.statement_by_id
+    new = [s for s in result.statements if s.id not in old or (s.expression, s.instructions) != (
+        old[s.id].expression, old[s.id].instructions)]
+    claims = claims_of_stores(result, new, "with_statements", assume, unsafe=unsafe)
+    result = annotated(result, obligations=(*result.obligations, *claims))
     return tagged(result, {x: tag for x, tag in kernel.tags.items() if x in result.inames}, "with_statements",
                   assume=assume, unsafe=unsafe)
 
