@@ -55,7 +55,8 @@ def _unequal(knl: LoopKernel, s: Statement, reads_itself: bool) -> Map | None:
     """Pairs of instances that may store different values in one element; ``None``: there are none."""
     write = _write_of(knl, s)
     pairs = other_instance(same_element(write.relation, write.relation))
-    return None if pairs.is_empty() else pairs if reads_itself or not _is_equal(knl, expanded_expression(knl, s), s.inames, pairs) else None
+    equal = pairs.is_empty() or not reads_itself and _is_equal(knl, expanded_expression(knl, s), s.inames, pairs)
+    return None if equal else pairs
 
 
 def _write_of(knl: LoopKernel, s: Statement) -> Access:
