@@ -46,7 +46,7 @@ _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 #: CUDA's largest compare-and-swap, in bytes.
 _LARGEST = 8
 
-_HELPERS = {"atomic_update": """
+_HELPERS = {"swap_in_word": """
 // replaces an element by a function of its value, by compare-and-swap of the word around it
 template <typename Word, typename T, typename F>
 __device__ __forceinline__ void swap_in_word(Word *word, const T *, F new_value, unsigned int shift)
@@ -64,6 +64,7 @@ __device__ __forceinline__ void swap_in_word(Word *word, const T *, F new_value,
         seen = atomicCAS(word, last, (last & others) | bits << shift);
     } while (seen != last);
 }
+""", "atomic_update": """
 template <typename T, typename F>
 __device__ __forceinline__ void atomic_update(T *target, F new_value)
 {

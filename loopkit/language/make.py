@@ -76,7 +76,7 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
         parameters that are not listed are added.
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
     :arg name: the name of the kernel, and of the generated function.
-    :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg reductions: operations in addition to those of the language, such as ``sum`` and ``max``.
     :arg functions: functions of numbers in addition to those of the language.
     :arg tags: user tags of the kernel.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.

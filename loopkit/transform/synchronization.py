@@ -30,15 +30,20 @@ def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None
     """Execute updates ``a[f] = a[f] + e`` as atomic read-modify-write operations, as the option ``{atomic}`` does.
 
     Atomic updates of one array by one operation may run in any order and concurrently, in one statement or in several.
-    The operations are the reduction operations ``+``, ``*``, ``min``, ``max``, ``and`` and ``or``. Sums of real numbers
-    are rounded in the order of execution, as in a reduction. Every other access to the array keeps its order with each
-    update.
+    The operations are ``+``, ``*``, ``min``, ``max``, ``and``, ``or``, ``&``, ``|``, ``^``, and the user's reorderable
+    ones. Sums of real numbers are rounded in the order of execution, as in a reduction. Every other access to the array
+    keeps its order with each update.
 
-    :arg within: the statements that become atomic; default: all that update an element of an array.
+    A statement without such an operation becomes an atomic store, or an update by compare-and-swap. Its instances may
+    run in any order too, if all that store into one element store equal values, or on the caller's word.
+
+    :arg within: the statements that become atomic; default: all that update an element of an array by an operation.
+    :arg assume: the reason why each of several stored values will do, or why undecided pairs are legal.
     :raises UnknownNameError: a pattern matches no name of the kernel.
-    :raises PreconditionError: a statement is not an update; every update is atomic already; or earlier steps changed
-        the order in which values of a temporary flow.
+    :raises PreconditionError: every update is atomic already; an update of a temporary has no operation; or earlier
+        steps changed the order in which values of a temporary flow.
     :raises IllegalTransformError: a reader of a temporary would miss an earlier update.
+    :raises UndecidedError: the order of stores may decide which value remains.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i // 4] = h[i // 4] + w[i]")
     >>> print(lk.make_atomic(knl, "insn").statements_text)
@@ -47,6 +52,11 @@ def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None
     end
     >>> dict(lk.tag_inames(lk.make_atomic(knl), "i:g.0").tags)
     {'i': GroupTag(axis=0)}
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "last[0] = x[i] {id=last}")
+    >>> print(lk.make_atomic(knl, "last", assume="x has one value").statements_text)
+    for i
+      last[0] = x[i]  {id=last, atomic}
+    end
     """
     new = _atomic(kernel, within)
     step = f"make_atomic({', '.join(map(repr, new))})"
