@@ -55,7 +55,7 @@ def _unequal(knl: LoopKernel, s: Statement, reads_itself: bool) -> Map | None:
     """Pairs of instances that may store different values in one element; ``None``: there are none."""
     write = _write_of(knl, s)
     pairs = other_instance(same_element(write.relation, write.relation))
-    equal = pairs.is_empty() or not reads_itself and _is_equal(knl, expanded_expression(knl, s), s.inames, pairs)
+    equal = pairs.is_empty() or (not reads_itself and _is_equal(knl, expanded_expression(knl, s), s.inames, pairs))
     return None if equal else pairs
 
 

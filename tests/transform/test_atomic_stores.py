@@ -48,13 +48,12 @@ def test_proven_stores_are_those_of_equal_values() -> None:
         domains, arrays = "{[i,j]: 0<=i,j<n}", [lk.GlobalArg(a, np.float64, shape="9*n + 9") for a in "xy"]
         try:
             knl = lk.make_kernel(domains, text, [*(a for a in arrays if a.name == "y" or as_element), "..."])
-        except lk.UndecidedError as err:
-            assert "atomic stores of 'insn'" in str(err)
+        except lk.UndecidedError:
             assert differ, text
-        else:
-            accepted += 1
-            assert not differ, text
-            assert not [d for d in dependences(knl) if d.kind == "output"]
+            continue
+        accepted += 1
+        assert not differ, text
+        assert not [d for d in dependences(knl) if d.kind == "output"]
     assert accepted > 5
 
 
