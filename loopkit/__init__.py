@@ -42,7 +42,7 @@ from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
-from loopkit.language.make import make_kernel
+from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
 from loopkit.shown import ENTRY_POINTS
 
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
+    from loopkit.transform.functions import inline_callable_kernel
     from loopkit.transform.iname import (
         chunk_iname,
         duplicate_inames,
@@ -131,14 +132,14 @@ __all__ = [
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions",
-    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
-    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
-    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam",
-    "untag_inames", "verify", "with_statements",
+    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code",
+    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_function",
+    "make_kernel", "make_two_level_scan", "map_instructions", "merge", "pad_domain", "peel", "pipeline", "precompute",
+    "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replace_instruction_ids", "replay", "reverse", "review",
+    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
+    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
+    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

@@ -178,15 +178,6 @@ def test_arguments_that_loopy_has_and_loopkit_has_not() -> None:
         assert not own & set(re.findall(r"(\w+)=", call))
 
 
-@pytest.mark.parametrize(("loopy", "loopkit"), rows(section("loopy", "Texts that are refused")))
-def test_texts_that_are_refused(loopy: str, loopkit: str) -> None:
-    domain = "{[i,j]: 0<=i,j<n}"
-    with pytest.raises((lk.ParseError, lk.UnknownNameError)):
-        lk.make_kernel(domain, loopy.strip("`"))
-    if not loopkit.startswith("none"):
-        lk.make_kernel(domain.replace(",j", "") if "j" not in loopkit else domain, loopkit.strip("`"))
-
-
 def test_tags_of_array_axes() -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i,j<4}", "<> t[i,j] = 1\n y[i,j] = t[i,j]")
     (item,) = re.findall(r"^- \*Array axes\.\*(.*?)^\n", PAGES["loopy"], re.MULTILINE | re.DOTALL)

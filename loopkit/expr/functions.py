@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.bessel import bessel_j, bessel_y
-from loopkit.expr.kinds import DTYPES, dtype_of
+from loopkit.expr.kinds import NUMBERS, dtype_of, is_tuple
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.random_numbers import RANDOM
 from loopkit.shown import Declared
@@ -110,8 +110,8 @@ class ScalarFunction(Declared):
         key, value = item
         names = key if isinstance(key, tuple) else (key,)
         found, result = [x for x in map(dtype_of, names) if x is not None], dtype_of(value)
-        if len(found) != len(names) or result is None:
-            self._refuse(f": dtypes= has an entry {key!r}: {value!r} that is not of dtypes", DTYPES)
+        if len(found) != len(names) or result is None or any(map(is_tuple, (*found, result))):
+            self._refuse(f": dtypes= has an entry {key!r}: {value!r} that is not of dtypes of numbers", NUMBERS)
         if len(found) != self.arity:
             self._refuse(f" has {self.arity} arguments, but dtypes= has an entry for {len(found)}: {key!r}")
         return tuple(found), result

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, is_tuple, named_dtype
+from loopkit.expr.tuples import dtype_text
 from loopkit.runtime.views import ArrayView, NumpyArray, address_of
 
 #: The handle of the legacy stream, which is ordered with all others.
@@ -178,6 +179,9 @@ class TorchKind(Kind):
         return np.asarray(plain.numpy()).view(named_dtype(self._names[x.dtype]))
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
+        if is_tuple(dtype):
+            raise CallError(f"torch has no tensors of structs {dtype_text(dtype)}, so an output cannot be one.",
+                            argument="", hint="pass a numpy array for it, or write the fields to arrays of their own")
         if ordinal is None:                            # numpy zeroes large arrays when they are touched
             halves = dtype.name == "bfloat16"          # which from_numpy() does not support
             made = self.torch.from_numpy(NUMPY.new(shape, np.dtype(np.int16) if halves else dtype, None, zero=zero))

@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Instruction, Node, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
@@ -26,6 +26,7 @@ from loopkit.lowering.c_instructions import UserCode
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
+from loopkit.target.functions import LaunchCalls, Outliner
 from loopkit.target.memory import Addresses, Flat, Nested
 from loopkit.target.user_code import code_lines
 
@@ -57,6 +58,7 @@ class Emitter:
 
     :ivar types: the types of the kernel's names.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
+    :ivar calls: collects the functions that calls become; ``None``: calls stay in the text.
     """
 
     kernel: LoopKernel
@@ -66,6 +68,7 @@ class Emitter:
     types: Mapping[str, Type]
     hooks: Hooks
     axes: Mapping[str, str] = field(default_factory=dict)
+    calls: LaunchCalls | None = None
 
     # The interface for instructions
 
@@ -166,6 +169,8 @@ class Emitter:
                         node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():
                     yield from self._region(node, bounds)
+                case FunctionBody():
+                    yield from self._function(node, bounds)
                 case Block():
                     yield "{"
                     yield from indented(self.lines(node, bounds))
@@ -173,6 +178,25 @@ class Emitter:
                 case Call():
                     yield from self.hooks.call(node, bounds)
             last = node
+
+    def _function(self, node: FunctionBody, bounds: LowerBounds) -> Iterator[str]:
+        """The call of a function, or the lines of its body."""
+        if self.annotate:
+            yield f"// {self.kernel.calls[node.call].text}"
+        def pointer(element: p.Variable | p.Subscript) -> str:
+            first = f"{array_of(element)}[0]"
+            return array_of(element) if (text := self.place(element, bounds)) == first else f"&{text}"
+        found = None if self.calls is None else Outliner(
+            self.kernel, self.dialect, self.addresses, self.index_dtype, frozenset(self.axes), self._type_of,
+            pointer, lambda e: self.text(e, bounds, self.index_dtype)
+            ).outlined(node, self.calls, self.bounds)
+        if found is None or self.calls is None:
+            yield from self.lines(node, bounds)
+            return
+        inside = replace(self, addresses=found.addresses, types=found.types)
+        body = inside.lines(found.body, bounds.renamed(found.names))
+        name = self.calls.texts.name_of(found.parameters, (*found.declarations, *body), self.kernel.calls[node.call])
+        yield f"{name}({', '.join(found.arguments)});"
 
     def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:
         emitter = self

@@ -216,11 +216,15 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
         written = isinstance(x, Pointer) and x.written
         pointer = f"*{f'{dialect.syntax.restrict} ' if safe or written else ''}" if isinstance(x, Pointer) else ""
         items.append(f"{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
-    # a line is broken between parameters only
-    first, *others = (text.replace(" ", "\0") for text in (start, *items))
-    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
-                 break_long_words=False, break_on_hyphens=False)
-    yield from (line.replace("\0", " ") for line in lines)
+    yield from wrapped_head(start, items)
     yield "{"
     yield from indented(body)
     yield "}"
+
+
+def wrapped_head(start: str, parameters: Iterable[str]) -> Iterator[str]:
+    """``start(parameters)``, wrapped between parameters only."""
+    first, *others = (text.replace(" ", "\0") for text in (start, *parameters))
+    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
+                 break_long_words=False, break_on_hyphens=False)
+    yield from (line.replace("\0", " ") for line in lines)

@@ -41,6 +41,9 @@ def storage_refusal() -> lk.StorageError:
 # All that users call
 
 KERNEL, REFUSAL, STORAGE = mapped(), refusal(), storage_refusal()
+FUNCTION = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="f")
+CALLER = lk.make_kernel("{[i]: 0<=i<m}", "y[i, :] = f(x[i, :], 4)", functions=[FUNCTION])
+FUNCTION = lk.split_iname(FUNCTION, "j", 2)
 DATA = {"a": np.ones((4, 3), np.float32), "x": np.ones(3, np.float32)}
 
 
@@ -53,6 +56,8 @@ def fresh() -> lk.LoopKernel:
 #: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.
 CALLS: dict[str, Callable[[], object]] = {
     "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
+    "make_function": lambda: lk.make_function("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="f"),
+    "merge": lambda: lk.merge([CALLER, FUNCTION]),
     "lower": lambda: lk.lower(fresh()),
     "generate_code": lambda: lk.generate_code(fresh(), target="c"),
     "verify": lambda: lk.verify(fresh(), full=True),

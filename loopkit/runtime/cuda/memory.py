@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import DeviceError
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import is_tuple, named_dtype
+from loopkit.expr.tuples import dtype_text
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.views import ArrayView, NumpyArray, addresses, c_strides
 
@@ -94,7 +95,12 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
 
 def export_capsule(view: ArrayView, owner: object) -> Any:
-    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
+    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it.
+
+    :raises BufferError: its elements are tuples, which DLPack lacks.
+    """
+    if is_tuple(view.dtype):
+        raise BufferError(f"DLPack has no arrays of structs {dtype_text(view.dtype)}")
     # numpy exports truth values and bfloat16 only as integers
     array = addresses(view, f"<u{view.itemsize}" if view.dtype.kind in "bV" else view.dtype.str, owner)
     # numpy makes the capsule of an array in the host's memory: the device and the kind of the elements are replaced

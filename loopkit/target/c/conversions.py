@@ -30,8 +30,9 @@ from loopkit.expr.dtypes import (
     weak,
 )
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
-from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
+from loopkit.expr.kinds import is_bfloat16, is_half, is_tuple, kind_of, promote
 from loopkit.expr.nodes import TypeCast
+from loopkit.expr.tuples import field_dtype, field_dtypes, joined_tuples
 from loopkit.target.c.dialect import Dialect, helper
 
 #: Precedence of C's operators.
@@ -232,6 +233,9 @@ class CBase:
         """*piece* with the dtype *want*; a cast if it has another one."""
         if piece.dtype == want:
             return piece
+        if is_tuple(want) or is_tuple(piece.dtype):
+            joined_tuples(piece.dtype, want, promote)
+            return self._struct(want, [self._field(piece, name) for name in want.names or ()])
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
@@ -243,6 +247,19 @@ class CBase:
             real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
             return self._convert(real, want)
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
+
+    def _struct(self, dtype: np.dtype, fields: Sequence[Piece]) -> Piece:
+        """A tuple of *dtype* with the values *fields*."""
+        values = [self._convert(x, own) for x, own in zip(fields, field_dtypes(dtype).values(), strict=True)]
+        texts = ", ".join((self._stored(x) if is_half(x.dtype) else self._exact(x)).text for x in values)
+        name = self.dialect.type_name(dtype)
+        return Piece(f"{name if self.dialect.overloaded else f'({name})'}{{{texts}}}", PRIMARY, dtype, dtype)
+
+    @staticmethod
+    def _field(piece: Piece, name: str) -> Piece:
+        """The field *name* of a tuple."""
+        own = field_dtype(piece.dtype, name)
+        return Piece(f"{inside(piece, PRIMARY)}.{name}", PRIMARY, own, own)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
         if want.kind == "c" and self.dialect.overloaded:

@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 
+from loopkit.errors import NameConflictError
 from loopkit.expr.functions import CallText, ScalarFunction
-from loopkit.expr.kinds import is_bfloat16
+from loopkit.expr.kinds import is_bfloat16, is_tuple
+from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
+from loopkit.language.names import RESERVED
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -101,7 +104,7 @@ class Dialect:
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
-        return self.types[dtype.name]
+        return struct_name(dtype) if is_tuple(dtype) else self.types[dtype.name]
 
     def function(self, name: str, dtype: np.dtype) -> str:
         """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
@@ -125,16 +128,35 @@ class Dialect:
         return reference_name(function, value, arguments) if by_python else \
             function.text_for(self.syntax.name, arguments, self.functions.texts)
 
-    def preamble(self, text: str) -> str:
-        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+    def preamble(self, text: str, more: Callable[[str], Iterable[str]] = lambda _code: ()) -> str:
+        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name.
+
+        :arg more: gives the further texts that code needs, which follow those of the dialect.
+        """
         found, known = "", None
         while found != known:
             known, code = found, re.sub("//.*", "", f"{text}\n{found}")
             own = (part for key, part in self.texts.items()
                    if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
-            parts = (self.syntax.includes, *own, *self.helpers(code).values())
+            parts = (self.syntax.includes, *own, *self._structs(code), *self.helpers(code).values(), *more(code))
             found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found
+
+    def _structs(self, code: str) -> Iterator[str]:
+        """The structs of the tuples that *code* names; :raises NameConflictError: a field is a reserved word."""
+        for name in dict.fromkeys(re.findall(r"\w+", code)):
+            dtype = struct_dtype(name)
+            if dtype is not None:
+                if taken := RESERVED.intersection(field_dtypes(dtype)):
+                    raise NameConflictError(f"The field '{min(taken)}' of a tuple is a reserved word of C or CUDA.",
+                                            subject=min(taken), hint="give it another name")
+                fields = "".join(f"    {self._aligned(own)} {field};\n" for field, own in field_dtypes(dtype).items())
+                yield f"typedef struct {{\n{fields}}} {name};"
+
+    def _aligned(self, dtype: np.dtype) -> str:
+        """The type of a field: complex numbers are aligned to their size in all languages."""
+        align = f"_Alignas({dtype.itemsize}) " if dtype.kind == "c" and not self.overloaded else ""
+        return f"{align}{self.type_name(dtype)}"
 
     def helpers(self, code: str) -> dict[str, str]:
         """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""

@@ -34,7 +34,8 @@ from loopkit.expr.functions import FunctionName, ScalarFunction, filled, functio
 from loopkit.expr.intervals import Bounds, is_linear
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.mappers import children, with_children
-from loopkit.expr.nodes import TypeCast, negated
+from loopkit.expr.nodes import Combined, MakeTuple, TypeCast, negated
+from loopkit.expr.tuples import combining_name, field_dtypes
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.c.conversions import (
     AND,
@@ -133,6 +134,15 @@ class CText(CBase):
                 if isinstance(function.dtypes, Mapping) or isinstance(expr.function, FunctionName):
                     return self._with_own_text(function, expr.parameters, own)
                 return self._function(function, expr.parameters, own)
+            case MakeTuple(values=values):
+                dtype = want if want.names == own.names else own
+                fields = zip(values, field_dtypes(dtype).values(), strict=True)
+                return self._struct(dtype, [self._operand(value, field) for value, field in fields])
+            case p.Lookup(aggregate=aggregate, name=name):
+                return self._field(self._operand(aggregate, resolve(self._type(aggregate))), name)
+            case Combined(operation=operation):
+                both = [self._converted(e, own) for e in children(expr)]
+                return self._call(combining_name(operation.name, own), both, own)
             case _:
                 raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
 

@@ -26,6 +26,7 @@ from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import (
@@ -38,6 +39,7 @@ from loopkit.target.code import (
     split_condition,
 )
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
+from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 from loopkit.target.scalar_functions import preambles, references_in
 
@@ -210,19 +212,25 @@ class CTarget(TextTarget):
         return replace(self, check_bounds=True)
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, self.check_bounds)
+        called = function_texts(lowered, "static")
+        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, called, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(
             x.launch.name, x.all_parameters, x.launch.grid, x.launch.block,
             checks=tuple(x.checks.accesses)) for x in functions)
-        texts = [*preambles(lowered, self.dialect.syntax.name), *texts]
-        source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
+        texts = [*preambles(lowered, self.dialect.syntax.name),
+                 *("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
+        source = "\n\n".join([self._preamble(lowered, texts), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
+
+    def _preamble(self, lowered: Lowered, texts: Sequence[str]) -> str:
+        return self.dialect.preamble("\n".join(texts), combining_functions(lowered.kernel, self.dialect)).rstrip()
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
+    called: FunctionTexts
     check_bounds: bool = False
 
     @property
@@ -276,7 +284,8 @@ class _HostFunction(FunctionText):
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks)
+                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks,
+                       calls=None if self.check_bounds else LaunchCalls.of(self.called, self.function, barriers=False))
 
     @cached_property
     def checks(self) -> BoundsChecks:

@@ -27,6 +27,7 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
@@ -45,6 +46,7 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
+from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import (
     Addresses,
     FunctionText,
@@ -123,19 +125,23 @@ class CudaTarget(TextTarget):
         return DEVICE_LIMITS[self.architecture]
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, self.limits, self.max_registers or 0)
+        called = function_texts(lowered, "static __device__")
+        most = self.max_registers or 0
+        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, called, self.limits, most)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
             x.require_capability()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
+        texts = [*("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
         launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
         texts = [*preambles(lowered, CUDA.syntax.name), *texts]
-        source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
+        preamble = CUDA.preamble("\n".join(texts), combining_functions(lowered.kernel, CUDA)).rstrip()
+        source = "\n\n".join([*filter(None, (comments, preamble)), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
 
@@ -148,6 +154,7 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class _CudaFunction(FunctionText):
+    called: FunctionTexts
     limits: DeviceLimits
     max_registers: int
 
@@ -228,7 +235,8 @@ class _CudaFunction(FunctionText):
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
-            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
+            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
+            LaunchCalls.of(self.called, function, barriers=True))
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
@@ -237,8 +245,10 @@ class _CudaFunction(FunctionText):
             bounds = bounds.defining(x, value)
         aligned = frozenset[str]().union(*(
             i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
-        body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, bounds))
+        assert emitter.calls is not None
+        arrays = [a for a in function.arrays if a.name not in emitter.calls.inside]
+        body += [*self.shared.declarations(arrays, aligned), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
