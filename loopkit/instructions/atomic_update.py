@@ -46,6 +46,9 @@ _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 #: CUDA's largest compare-and-swap, in bytes.
 _LARGEST = 8
 
+#: The dtypes that a store to volatile memory writes at once.
+_STORED = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
+
 _HELPERS = {"swap_in_word": """
 // replaces an element by a function of its value, by compare-and-swap of the word around it
 template <typename Word, typename T, typename F>
@@ -86,13 +89,14 @@ _OLD = p.Variable("old_")
 def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
     """The access on a GPU. The old value is not used further, so that the thread does not wait for it.
 
-    :raises PreconditionError: the element is larger than what CUDA swaps.
+    :raises PreconditionError: the element is not a single word that CUDA swaps.
     """
     dtype = printer.dtype_of(node.target)
-    if dtype.itemsize > _LARGEST:
+    if dtype.itemsize > _LARGEST or dtype.names is not None:
+        what = "tuples" if dtype.names is not None else dtype.name
         raise PreconditionError(
-            f"CUDA has no atomic access to {dtype.name}, as '{node.statement}' needs it.", subject=node.statement,
-            hint=f"the largest element has {_LARGEST} bytes: use arrays of the real and the imaginary parts")
+            f"CUDA has no atomic access to {what}, as '{node.statement}' needs it.", subject=node.statement,
+            hint=f"use one array for each part: the largest element is a number of {_LARGEST} bytes")
     target = printer.value(node.target, bounds, dtype)
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     function, dtypes = _FUNCTIONS.get("" if operation is None else operation.combine, ("", ()))
@@ -104,7 +108,7 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
             yield f"{function}(&{target}, {operand});"
         return
     new = replaced(node.value, {node.target: _OLD}) if operation is None else operation.apply(_OLD, node.value)
-    if operation is None and new == node.value:
+    if operation is None and new == node.value and dtype.name in _STORED:
         yield f"*(volatile {printer.type_name(dtype)} *)&{target} = {printer.value(new, bounds, dtype)};"
         return
     value = printer.with_registers({_OLD.name: dtype}).value(new, bounds, dtype)
@@ -130,7 +134,7 @@ OPENMP = InstructionText(assignment=_openmp)
 
 def has_openmp(statement: Statement, dtype: np.dtype) -> bool:
     """Can OpenMP make the atomic access of *statement* to an element of *dtype*?"""
-    if dtype.kind == "c" or is_half(dtype):
+    if dtype.kind == "c" or is_half(dtype) or dtype.names is not None:
         return False
     if statement.combine is None:
         return statement.assignee not in subexpressions(statement.expression)

@@ -103,6 +103,15 @@ def test_the_value_is_one_of_those_stored() -> None:
     assert found[7] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.float16, np.uint8])
+def test_stores_of_other_dtypes(dtype: type[np.generic]) -> None:
+    knl = over_threads(lk.make_kernel("{[i]: 0<=i<n}", "y[b[i]] = z[0] {id=S, atomic}", [
+        lk.GlobalArg("y", dtype, shape=4), lk.GlobalArg("z", dtype), lk.GlobalArg("b", np.int32), "..."]))
+    source = str(lk.generate_code(knl, target="cuda"))
+    assert ("volatile" in source) == (dtype is np.uint8)
+    compile_cuda(source)
+
+
 def test_a_flag_of_a_block() -> None:
     """A shared flag that some threads set: all of them read it after a barrier."""
     knl = kernel("<> any_ = 0\nany_ = 1 {atomic, if=x[i] > 0}\nw[j] = any_", "{[i,j]: 0<=i,j<64}")
@@ -124,6 +133,12 @@ def test_what_cannot_be_atomic() -> None:
         lk.GlobalArg("y", np.complex128), lk.GlobalArg("z", np.complex128), "..."]))
     with pytest.raises(lk.PreconditionError, match="CUDA has no atomic access to complex128, as 'S' needs it"):
         lk.generate_code(wide, target="cuda")
+    point = np.dtype([("x", np.float32), ("y", np.int32)])
+    pairs = lk.make_kernel("{[i]: 0<=i<n}", "y[i//2] = z[i//2] {id=S, atomic}", [
+        lk.GlobalArg("y", point), lk.GlobalArg("z", point), "..."])
+    with pytest.raises(lk.PreconditionError, match="CUDA has no atomic access to tuples, as 'S' needs it"):
+        lk.generate_code(over_threads(pairs), target="cuda")
+    assert "#pragma" not in str(lk.generate_code(over_threads(pairs), target="c"))
     z = np.array([1, 2j, 3])
     assert wide(z=z, y=np.zeros(2, complex)).y.tolist() == [1 + 2j, 3]
 
