@@ -44,11 +44,23 @@ def claims_of_stores(knl: LoopKernel, statements: Iterable[Statement], step: str
         pairs = _unequal(knl, s, reads_itself)
         if pairs is None:
             continue
-        what = "updates" if reads_itself else "stores"
         if assume is None and not unsafe:
-            raise _undecided(knl, s, step, pairs, what)
-        found.append(Obligation(step, f"the atomic {what} of '{s.id}' to '{s.written}' may run in any order", assume))
+            raise _undecided(knl, s, step, pairs, reads_itself)
+        found.append(Obligation(step, _claim(s, reads_itself), assume))
     return tuple(found)
+
+
+def is_claimed(knl: LoopKernel, s: Statement) -> bool:
+    """Did the caller claim that the atomic stores of *s* may run in any order?"""
+    return s.commutes and any(o.claim in (_claim(s, True), _claim(s, False)) for o in knl.obligations)
+
+
+def _claim(s: Statement, reads_itself: bool) -> str:
+    return f"the atomic {_noun(reads_itself)} of '{s.id}' to '{s.written}' may run in any order"
+
+
+def _noun(reads_itself: bool) -> str:
+    return "updates" if reads_itself else "stores"
 
 
 def _unequal(knl: LoopKernel, s: Statement, reads_itself: bool) -> Map | None:
@@ -75,11 +87,12 @@ def _is_equal(knl: LoopKernel, expr: Expression, inames: tuple[str, ...], pairs:
     return bool(children(expr)) and all(_is_equal(knl, part, inames, pairs) for part in children(expr))
 
 
-def _undecided(knl: LoopKernel, s: Statement, step: str, pairs: Map, what: str) -> UndecidedError:
+def _undecided(knl: LoopKernel, s: Statement, step: str, pairs: Map, reads_itself: bool) -> UndecidedError:
     doubt = why_inexact(knl, _write_of(knl, s))
     reason = f"two instances may access one element, because {doubt}" if doubt is not None else \
         str(BrokenPairs.on_one_element(knl, s.written, "output", s.id, s.id, pairs).witness())
     first = "" if step.startswith("make_atomic") else "write the statement without {atomic}, and "
+    what = _noun(reads_itself)
     return UndecidedError(
         f"{step}: the order of the atomic {what} of '{s.id}' may decide which value '{s.written}' keeps.", reason,
         hint=f"{first}state why each of the values will do: make_atomic(knl, '{s.id}', assume=\"...\")")

@@ -12,6 +12,7 @@ from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.random_numbers import RANDOM
 from loopkit.interpreter.instances import reference_order
 from tests.deep import amount
+from tests.golden_files import GoldenFiles
 from tests.interpreter.test_machine import ran
 from tests.nvrtc import compile_cuda
 
@@ -59,10 +60,12 @@ def test_the_interpreter_has_the_same_numbers() -> None:
         assert (np.array(found) == references(name, key, low, high)).all()
 
 
-def test_their_text_in_cuda() -> None:
-    source = str(lk.generate_code(lk.tag_inames(every_function(), "i:g.0, w:l.0"), target="cuda"))
-    assert "philox_normal_f64(key[i], low[i], high[i], w)" in source
+def test_their_texts(golden: GoldenFiles) -> None:
+    knl = lk.tag_inames(every_function(), "i:g.0, w:l.0")
+    source = str(lk.generate_code(knl, target="cuda"))
     compile_cuda(source)
+    golden.check("random_numbers.cu", source)
+    golden.check("random_numbers.c", str(lk.generate_code(knl, target="c")))
 
 
 def test_a_text_has_the_functions_that_it_needs() -> None:

@@ -151,6 +151,9 @@ def test_a_claim_stays_with_its_statement() -> None:
     over_threads(again)
     with pytest.raises(lk.UndecidedError, match="with_statements: the order of the atomic stores of 'S'"):
         lk.map_instructions(knl, "S", lambda insn: insn.copy(expression="2*x[i]"))
+    proven = kernel("y[0] = x[0] {id=S, atomic, inames=i}")
+    with pytest.raises(lk.UndecidedError, match="with_statements: the order of the atomic stores of 'S'"):
+        lk.with_statements(proven, [*proven.instructions, lk.Assignment("x[i]", "i")])
 
 
 def every_kind() -> lk.LoopKernel:
