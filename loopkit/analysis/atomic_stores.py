@@ -56,10 +56,10 @@ def is_claimed(knl: LoopKernel, s: Statement) -> bool:
 
 
 def _claim(s: Statement, reads_itself: bool) -> str:
-    return f"the atomic {_noun(reads_itself)} of '{s.id}' to '{s.written}' may run in any order"
+    return f"the atomic {_access_noun(reads_itself)} of '{s.id}' to '{s.written}' may run in any order"
 
 
-def _noun(reads_itself: bool) -> str:
+def _access_noun(reads_itself: bool) -> str:
     return "updates" if reads_itself else "stores"
 
 
@@ -92,7 +92,7 @@ def _undecided(knl: LoopKernel, s: Statement, step: str, pairs: Map, reads_itsel
     reason = f"two instances may access one element, because {doubt}" if doubt is not None else \
         str(BrokenPairs.on_one_element(knl, s.written, "output", s.id, s.id, pairs).witness())
     first = "" if step.startswith("make_atomic") else "write the statement without {atomic}, and "
-    what = _noun(reads_itself)
+    what = _access_noun(reads_itself)
     return UndecidedError(
         f"{step}: the order of the atomic {what} of '{s.id}' may decide which value '{s.written}' keeps.", reason,
         hint=f"{first}state why each of the values will do: make_atomic(knl, '{s.id}', assume=\"...\")")
