@@ -140,7 +140,7 @@ def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
-            *((a.is_write, a.affine, a.doubt is None, a.update, id(a.domain), a.subscripts, loops_of(path))
+            *((a.is_write, a.affine, a.doubt is None, a.update, a.any_order, id(a.domain), a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 

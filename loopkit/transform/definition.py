@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from loopkit.analysis.atomic_stores import claims_of_stores, is_claimed
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, joined_relations, relations_of
 from loopkit.analysis.match import Within
@@ -122,6 +123,11 @@ def _defined(kernel: LoopKernel, instructions: Program,
                     [d if isinstance(d, InstanceSet) else str(d) for d in given],
                     [*kernel.arguments, *temporaries.values(), "..."] if kernel_data is None else kernel_data)
     result = _with_parts_of(kernel, result, temporaries if kernel_data is None else None)
+    # a new writer of an array that a store reads may contradict its proof, but no claim about a store that stays
+    claimed = {s.id: (s.assignee, s.expression) for s in kernel.statements if is_claimed(kernel, s)}
+    claims = claims_of_stores(result, [s for s in result.statements if claimed.get(s.id) != (s.assignee, s.expression)],
+                              "with_statements", assume, unsafe=unsafe)
+    result = annotated(result, obligations=(*result.obligations, *claims))
     return tagged(result, {x: tag for x, tag in kernel.tags.items() if x in result.inames}, "with_statements",
                   assume=assume, unsafe=unsafe)
 
