@@ -53,7 +53,7 @@ def with_statements(kernel: LoopKernel, instructions: Program,
     >>> print([step.verdict for step in knl.history])
     ['defined', 'defined']
     """
-    return _defined(kernel, instructions, domains, kernel_data, assume, unsafe)
+    return defined(kernel, instructions, domains, kernel_data, assume, unsafe)
 
 
 @definition
@@ -73,7 +73,7 @@ def map_instructions(kernel: LoopKernel, insn_match: Within,
     end
     """
     chosen = matching_statements(kernel, insn_match)
-    return _defined(kernel, [f(insn) if insn.id in chosen else insn for insn in kernel.instructions])
+    return defined(kernel, [f(insn) if insn.id in chosen else insn for insn in kernel.instructions])
 
 
 @definition
@@ -102,10 +102,10 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
             above[str(insn.id)] = new.depends_on
         else:
             kept.append(new)
-    return _defined(kernel, kept)
+    return defined(kernel, kept)
 
 
-def _defined(kernel: LoopKernel, instructions: Program,
+def defined(kernel: LoopKernel, instructions: Program,
              domains: Given | Iterable[Given] | None = None, kernel_data: Iterable[object] | None = None,
              assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """The kernel with the statements *instructions* and what stays of *kernel*."""
