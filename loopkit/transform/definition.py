@@ -109,7 +109,7 @@ def defined(kernel: LoopKernel, instructions: Program,
              domains: Given | Iterable[Given] | None = None, kernel_data: Iterable[object] | None = None,
              assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """The kernel with the statements *instructions* and what stays of *kernel*."""
-    _require_own_order(kernel)
+    require_own_order(kernel)
     _require_whole_reductions(kernel)
     listed = listed_program(instructions)
     new_rules = {rule.name for rule in listed if isinstance(rule, SubstitutionRule)}
@@ -144,7 +144,7 @@ def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[
         obligations=kernel.obligations, user_tags=kernel.user_tags, kernel_tags=kernel.kernel_tags)
 
 
-def _require_own_order(kernel: LoopKernel) -> None:
+def require_own_order(kernel: LoopKernel) -> None:
     """:raises PreconditionError: a read gets another value in the current order than by the dependences."""
     if kernel.derivation is None:
         return

@@ -289,6 +289,7 @@ def _with_reductions(insn: Assignment, f: Callable[[InstanceSet], InstanceSet]) 
         new = map_children(e, walk) if has_reduction(e) else e
         return replace(new, declared=tuple(f(InstanceSet.parse(text)).text for text in new.declared)) if isinstance(
             new, Reduction) else new
-    assert not isinstance(insn.assignee, str) and not isinstance(insn.expression, str)
+    assert not isinstance(insn.assignee, str)
+    assert not isinstance(insn.expression, str)
     return insn.copy(assignee=walk(insn.assignee), expression=walk(insn.expression),
                      predicates=tuple(map(walk, insn.predicates)))

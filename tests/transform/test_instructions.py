@@ -12,11 +12,11 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
 
-I, J = "{[i, j]: 0<=i<n and 0<=j<m}", "{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<=i}"
+FLAT, TRIANGLE = "{[i, j]: 0<=i<n and 0<=j<m}", "{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<=i}"
 
 
 def pair(**options: Any) -> lk.LoopKernel:
-    return lk.make_kernel(I, "t[i] = 2*x[i] {id=A}\ny[i, j] = t[i] + j {id=B}\nz[i] = y[i, 0] {id=C}", **options)
+    return lk.make_kernel(FLAT, "t[i] = 2*x[i] {id=A}\ny[i, j] = t[i] + j {id=B}\nz[i] = y[i, 0] {id=C}", **options)
 
 
 def instances(knl: lk.LoopKernel, statement: str, **sizes: int) -> list[tuple[int, ...]]:
@@ -37,16 +37,16 @@ def test_a_new_iname_joins_the_loop_beside_it(name: str) -> None:
 
 
 def test_neighbours_get_one_new_loop() -> None:
-    knl = lk.make_kernel(I, "a[i] = 1 {id=A}\nb[i] = 2 {id=B}\nc[i, j] = 3 {id=C}")
+    knl = lk.make_kernel(FLAT, "a[i] = 1 {id=A}\nb[i] = 2 {id=B}\nc[i, j] = 3 {id=C}")
     new = lk.add_inames_to_insn(knl, "j", "A, B")
     assert new.statements_text.splitlines()[0] == "for i, j"
     assert new.statements_text.count("for") == 1
-    alone = lk.add_inames_to_insn(lk.make_kernel([I, "{[k]: 0<=k<4}"], "a[i] = 1 {id=A}\nb[i, j] = 2 {id=B}"), "k", "A")
+    alone = lk.add_inames_to_insn(lk.make_kernel([FLAT, "{[k]: 0<=k<4}"], "a[i] = 1 {id=A}\nb[i, j] = 2 {id=B}"), "k", "A")
     assert alone.statements_text.splitlines()[1] == "  for k"
 
 
 def test_nested_bounds_and_conditions_stay() -> None:
-    knl = lk.make_kernel([I, "[i] -> {[k]: 0<=k<=i}"], "a[i] = sum(k, x[k]) {id=A, if=i>0}\nb[i, j] = 2 {id=B}")
+    knl = lk.make_kernel([FLAT, "[i] -> {[k]: 0<=k<=i}"], "a[i] = sum(k, x[k]) {id=A, if=i>0}\nb[i, j] = 2 {id=B}")
     new = lk.add_inames_to_insn(knl, "j", "A")
     x = np.arange(4.0)
     assert instances(new, "A", n=3, m=2) == [(1, 0), (1, 1), (2, 0), (2, 1)]
@@ -68,7 +68,7 @@ def test_tagged_and_split_kernels() -> None:
 
 
 def test_one_of_several_conditions_is_removed() -> None:
-    knl = lk.make_kernel(I, "y[i] = 1 {id=A, if=i > 1 and i < 5 and x[i] > 0}\nw[i, j] = 1")
+    knl = lk.make_kernel(FLAT, "y[i] = 1 {id=A, if=i > 1 and i < 5 and x[i] > 0}\nw[i, j] = 1")
     less = lk.remove_predicates_from_insn(knl, ["i < 5"], "A")
     assert instances(less, "A", n=7) == [(i,) for i in range(2, 7)]
     assert less.statement("A").predicates == knl.statement("A").predicates
@@ -87,7 +87,7 @@ def test_an_order_that_later_steps_keep() -> None:
 
 
 def test_claims_about_barriers() -> None:
-    knl = lk.make_kernel(I, "t[i] = 2*x[i] {id=A}\ny[i] = t[i] {id=B}\nz[i] = x[i] {id=C}")
+    knl = lk.make_kernel(FLAT, "t[i] = 2*x[i] {id=A}\ny[i] = t[i] {id=B}\nz[i] = x[i] {id=C}")
     claims = {s: knl.statement(s).options.no_sync_with for s in "ABC"}
     assert claims == dict.fromkeys("ABC", frozenset())
     both = lk.add_nosync(knl, "local", "A", None, bidirectional=True)
@@ -123,11 +123,11 @@ def test_only_unused_arguments_go() -> None:
 
 @pytest.mark.parametrize(("act", "error", "message"), [
     (lambda: lk.add_inames_to_insn(pair(), "k", "A"), lk.UnknownNameError, "'k' is not an iname"),
-    (lambda: lk.add_inames_to_insn(lk.make_kernel([I, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k",
+    (lambda: lk.add_inames_to_insn(lk.make_kernel([FLAT, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k",
                                    "A"), lk.PreconditionError, "The bounds of 'k' depend on 'j', which 'A' does not"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "A"), lk.PreconditionError, "'A' does not have the iname 'j'"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "B"), lk.PreconditionError, "'B' uses the iname 'j' in its exp"),
-    (lambda: lk.remove_inames_from_insn(lk.make_kernel(J, "y[j] = sum(k, x[k]) {id=A, inames=i:j}"), "i", "A"),
+    (lambda: lk.remove_inames_from_insn(lk.make_kernel(TRIANGLE, "y[j] = sum(k, x[k]) {id=A, inames=i:j}"), "i", "A"),
      lk.PreconditionError, "'A' uses the iname 'i'"),
     (lambda: lk.remove_predicates_from_insn(pair(), "i < 4", "A"), lk.PreconditionError,
      "'A' does not have the condition 'i < 4'"),
