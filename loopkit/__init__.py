@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         set_temporary_address_space,
     )
     from loopkit.transform.definition import map_instructions, remove_instructions, with_statements
+    from loopkit.transform.derivative import diff_kernel
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
@@ -144,16 +145,16 @@ __all__ = [
     "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding", "add_prefetch",
     "affine_map_inames", "apply_schedule", "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds",
     "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "concatenate_arrays",
-    "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst",
-    "find_instructions", "fix_parameters", "fuse_kernels", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "library", "lower", "make_atomic", "make_einsum", "make_kernel", "make_two_level_scan", "map_instructions",
-    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
-    "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",
-    "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "replace_instruction_ids",
-    "replay", "reverse", "review", "set_accumulator_dtype", "set_argument_order", "set_cache_policy", "set_options",
-    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
-    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched", "unroll", "unroll_and_jam",
-    "untag_inames", "verify", "with_statements",
+    "contract", "diff", "diff_kernel", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
+    "extract_subst", "find_instructions", "fix_parameters", "fuse_kernels", "fuse_loops", "generate_code",
+    "interchange", "join_inames", "library", "lower", "make_atomic", "make_einsum", "make_kernel",
+    "make_two_level_scan", "map_instructions", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops",
+    "privatize", "realize_scan", "register_callable", "remove_inames_from_insn", "remove_instructions",
+    "remove_predicates_from_insn", "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname",
+    "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_argument_order",
+    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels",
+    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
+    "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
@@ -163,7 +164,7 @@ _LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, global
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name not in (
-                                      "fuse_kernels", "replay")})
+                                      "diff_kernel", "fuse_kernels", "replay")})
 # the folder loopkit/target/opencl has the class OpenclTarget in target.py
 TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{folder.name.title()}Target"
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})

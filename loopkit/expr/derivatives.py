@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -67,13 +67,13 @@ class Differentiator:
         :raises PreconditionError: a part of *e* has no known derivative.
         """
         terms = self._terms(e, factor)
-        return 0 if not terms else terms[0] if len(terms) == 1 else p.Sum(tuple(terms))  # type: ignore[arg-type]
+        return 0 if not terms else terms[0] if len(terms) == 1 else p.Sum(tuple(terms))
 
     def is_active(self, e: Expression) -> bool:
         """Can *e* have a derivative other than zero?"""
         return not self.active.isdisjoint(variables(e))
 
-    def _terms(self, e: Expression, f: Expression) -> list[Expression]:
+    def _terms(self, e: Expression, f: Expression) -> list[Any]:
         if not self.is_active(e):
             return []
         match e:
@@ -114,8 +114,7 @@ class Differentiator:
             case _:
                 self._refuse(e)
 
-    def _chosen(self, condition: Expression, then: Expression, otherwise: Expression, f: Expression
-                ) -> list[Expression]:
+    def _chosen(self, condition: Expression, then: Expression, otherwise: Expression, f: Expression) -> list[Any]:
         a, b = self.of(then, f), self.of(otherwise, f)
         return [] if _is_zero(a) and _is_zero(b) else [p.If(condition, a, b)]
 

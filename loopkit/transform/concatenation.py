@@ -73,7 +73,7 @@ def concatenate_arrays(kernel: LoopKernel, array_names: str | Iterable[str], new
 
 def _free_name(kernel: LoopKernel, name: str | None, old: Sequence[str]) -> str:
     """*name*, which may be one of the *old* ones, or a new name."""
-    return name if name in old else step.new_name(kernel, name, "concatenated_array")
+    return name if name is not None and name in old else step.new_name(kernel, name, "concatenated_array")
 
 
 def _joint_temporary(kernel: LoopKernel, names: Sequence[str], axis: int
