@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -112,7 +111,7 @@ class Differentiator:
                 return [term for argument, partial in zip(e.parameters, self._partials(e), strict=True)
                         for term in (() if _is_zero(partial) else self._terms(argument, times(f, partial)))]
             case _:
-                self._refuse(e)
+                raise self._unknown(e)
 
     def _chosen(self, condition: Expression, then: Expression, otherwise: Expression, f: Expression) -> list[Any]:
         a, b = self.of(then, f), self.of(otherwise, f)
@@ -127,18 +126,17 @@ class Differentiator:
         elif function is not None and name in DERIVATIVES:
             partials = partials_of(DERIVATIVES[name])
         else:
-            self._refuse(e)
+            raise self._unknown(e)
         return [substitute(partial, dict(zip(_ARGUMENTS, e.parameters, strict=False))) for partial in partials]
 
-    def _refuse(self, e: Expression) -> NoReturn:
+    def _unknown(self, e: Expression) -> PreconditionError:
         name = e.function.name if isinstance(e, p.Call) and isinstance(e.function, p.Variable) else None
         hint = f"derivatives={{'{name}': [...]}}, with a text in x, y and z for each argument" if name else \
             "differentiate sums, products, quotients, powers, choices and functions"
-        raise PreconditionError(f"The derivative of '{to_text(e)}' is not known.", subject=to_text(e), hint=hint)
+        return PreconditionError(f"The derivative of '{to_text(e)}' is not known.", subject=to_text(e), hint=hint)
 
 
-@lru_cache(maxsize=256)
-def partials_of(texts: tuple[str, ...], known: KnownNames | None = None) -> tuple[Expression, ...]:
+def partials_of(texts: Sequence[str], known: KnownNames | None = None) -> tuple[Expression, ...]:
     """The expressions of partial derivatives; :raises ParseError: one of *texts* is not an expression."""
     return tuple(parse_expression(text, "a derivative", known) for text in texts)
 

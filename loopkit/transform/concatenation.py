@@ -18,8 +18,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add
 from loopkit.poly.elements import outside
 from loopkit.shown import ENTRY_POINTS
-from loopkit.transform.reindex import folded, substituted, substituted_rules
 from loopkit.transform import step
+from loopkit.transform.reindex import folded, substituted, substituted_rules
 from loopkit.transform.step import known_list, transform
 
 

@@ -1,7 +1,7 @@
 """diff_kernel: the kernel that computes derivatives of a kernel's results, in forward mode."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, bounded_by
 from loopkit.shown import ENTRY_POINTS
+from loopkit.transform.arguments import remove_unused_arguments
 from loopkit.transform.definition import with_statements
 from loopkit.transform.instructions import place_of
 from loopkit.transform.step import known_list
@@ -31,14 +32,14 @@ from loopkit.transform.step import known_list
 
 @checked
 def diff_kernel(kernel: LoopKernel, diff_outputs: str | Iterable[str], by: str, diff_iname_prefix: str = "diff_i",
-                batch_axes_in_by: Collection[int] = frozenset(), copy_outputs: str | Iterable[str] = frozenset(), *,
-                derivatives: Mapping[str, str | Sequence[str]] | None = None
-                ) -> tuple[LoopKernel, dict[str, str]]:
+                batch_axes_in_by: Collection[int] = frozenset(), copy_outputs: str | Iterable[str] = frozenset(),
+                *, derivatives: Mapping[str, str | Sequence[str]] | None = None) -> tuple[LoopKernel, dict[str, str]]:
     """Make the kernel that computes the derivatives of *diff_outputs* by the elements of the argument *by*.
 
     Each variable ``z`` that depends on ``x`` gets a variable ``z_dx`` with the axes of ``z`` and those of ``x``. Before
     each assignment to ``z`` stands one to ``z_dx``, in the same loops and in loops over the elements of ``x``. The
-    kernel keeps the statements that the derivatives need. It is a definition, as by :func:`with_statements`.
+    kernel keeps the statements and arguments that the derivatives need. It is a definition, as by
+    :func:`with_statements`.
 
     Conditions, roundings and integers count as constant. If a statement reads an argument ``z`` before another writes
     it, the call passes the derivative of the initial ``z`` as ``z_dx``.
@@ -71,15 +72,13 @@ def diff_kernel(kernel: LoopKernel, diff_outputs: str | Iterable[str], by: str, 
         copies = known_list("argument or temporary", copy_outputs, data)
         _require_argument(kernel, by)
         shape = _shape_of(kernel, by, batch_axes_in_by)
-        plan = _plan(kernel, by, diff_iname_prefix, shape, frozenset(batch_axes_in_by), _functions(kernel, derivatives))
-        if missing := [x for x in outputs if x not in plan.names]:
-            raise PreconditionError(f"'{missing[0]}' does not depend on '{by}'.", subject=missing[0],
-                                    hint="its derivative is zero")
+        plan = _plan(kernel, outputs, _Variable(by, shape, frozenset(batch_axes_in_by)), diff_iname_prefix,
+                     _functions(kernel, derivatives))
         statements = plan.statements(outputs, copies)
         arguments, temporaries = _data(kernel, plan, statements)
         domains = [*kernel.domains, *([plan.elements] if shape else [])]
         result = with_statements(kernel, statements, domains, kernel_data=[*arguments, *temporaries, "..."])
-    return result, {x: plan.names[x] for x in outputs}
+    return remove_unused_arguments(result), {x: plan.names[x] for x in outputs}
 
 
 # Preconditions
@@ -124,6 +123,18 @@ def _functions(kernel: LoopKernel, given: Mapping[str, str | Sequence[str]] | No
 # The plan of the new kernel
 
 @dataclass(frozen=True)
+class _Variable:
+    """The argument by which a kernel is differentiated.
+
+    :ivar shape: the extents of its axes that are none of *batch_axes*.
+    """
+
+    name: str
+    shape: Sequence[Expression]
+    batch_axes: frozenset[int]
+
+
+@dataclass(frozen=True)
 class _Plan:
     """The derivatives of a kernel's instructions.
 
@@ -145,11 +156,8 @@ class _Plan:
         wanted = {*(self.names[x] for x in outputs), *copies}
         every = [insn for pair in zip(self.differentials, self.instructions, strict=True) for insn in pair
                  if insn is not None]
-        while True:
-            read = {x for insn in every if insn.written in wanted for x in self._reads(insn)}
-            if read <= wanted:
-                return [_with_known_dependences(insn, every, wanted) for insn in every if insn.written in wanted]
-            wanted |= read
+        kept = _reached(wanted, lambda found: {x for insn in every if insn.written in found for x in self._reads(insn)})
+        return [_with_known_dependences(insn, every, kept) for insn in every if insn.written in kept]
 
     def _reads(self, insn: Assignment) -> frozenset[str]:
         """The names that *insn* reads, also in the bounds of its loops and reductions."""
@@ -176,17 +184,23 @@ def _with_known_dependences(insn: Assignment, every: Iterable[Assignment], wante
     return insn.copy(depends_on=insn.depends_on & ids, no_sync_with=insn.no_sync_with & ids)
 
 
-def _plan(kernel: LoopKernel, by: str, prefix: str, shape: Sequence[Expression], batch_axes: frozenset[int],
+def _plan(kernel: LoopKernel, outputs: Sequence[str], variable: _Variable, prefix: str,
           functions: Mapping[str, Sequence[Expression]]) -> _Plan:
+    by, shape = variable.name, variable.shape
     instructions = kernel.instructions
     expanded = [expand_rules(_value_of(insn), kernel.substitutions) for insn in instructions]
-    active = _active(kernel, by, instructions, expanded)
+    flow = [(insn.written, variables(e)) for insn, e in zip(instructions, expanded, strict=True)]
+    active = _active(kernel, by, flow)
+    if missing := [x for x in outputs if x not in active]:
+        raise PreconditionError(f"'{missing[0]}' does not depend on '{by}'.", subject=missing[0],
+                                hint="its derivative is zero")
+    needed = _reached(outputs, lambda found: {x for written, read in flow if written in found for x in read & active})
     taken: list[str] = []
 
     def new(name: str) -> str:
         taken.append(kernel.fresh_name(name, *taken))
         return taken[-1]
-    names = {x: new(f"{x}_d{by}") for x in sorted(active - {by})}
+    names = {x: new(f"{x}_d{by}") for x in sorted(needed - {by})}
     inames = tuple(new(f"{prefix}{k}") for k in range(len(shape)))
     elements = InstanceSet.universe(inames).where(
         *(c for x, extent in zip(inames, shape, strict=True) for c in bounded_by(x, 0, extent)))
@@ -196,7 +210,7 @@ def _plan(kernel: LoopKernel, by: str, prefix: str, shape: Sequence[Expression],
         if array_of(e) != by:
             own = element(names[array_of(e)], (*index, *map(p.Variable, inames)))
             return own if factor == 1 and isinstance(factor, int) else p.Product((factor, own))  # type: ignore[arg-type]
-        rest = [i for k, i in enumerate(index) if k not in batch_axes]
+        rest = [i for k, i in enumerate(index) if k not in variable.batch_axes]
         conditions = tuple(p.Comparison(p.Variable(x), "==", i) for x, i in zip(inames, rest, strict=True))
         chosen = p.LogicalAnd(conditions) if len(conditions) > 1 else conditions[0] if conditions else None
         factor = factor if variables(factor) else _real(factor)
@@ -227,18 +241,22 @@ def _real(number: Expression) -> Expression:
         TypeCast("float64", number)
 
 
-def _active(kernel: LoopKernel, by: str, instructions: Sequence[Assignment], expanded: Sequence[Expression]
-            ) -> frozenset[str]:
-    """*by* and the real variables that depend on it."""
+def _active(kernel: LoopKernel, by: str, flow: Iterable[tuple[str, frozenset[str]]]) -> frozenset[str]:
+    """*by* and the real variables that depend on it.
+
+    :arg flow: for each instruction, the variable that it writes and those in its value.
+    """
     integers = {d.name for d in (*kernel.arguments, *kernel.temporaries.values())
                 if d.dtype is not None and kind_of(np.dtype(d.dtype)) in "biu"}
-    found = {by}
-    while True:
-        new = {insn.written for insn, e in zip(instructions, expanded, strict=True)
-               if not found.isdisjoint(variables(e))} - found - integers
-        if not new:
-            return frozenset(found)
+    return _reached([by], lambda found: {written for written, read in flow if not found.isdisjoint(read)} - integers)
+
+
+def _reached(start: Iterable[str], further: Callable[[set[str]], set[str]]) -> frozenset[str]:
+    """*start* and all names that *further* finds from those found before."""
+    found = set(start)
+    while new := further(found) - found:
         found |= new
+    return frozenset(found)
 
 
 def _data(kernel: LoopKernel, plan: _Plan, statements: Iterable[Assignment]

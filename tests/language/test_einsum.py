@@ -15,7 +15,8 @@ from loopkit.lowering.types import infer_types
 def test_numpy_computes_the_same(spec: str) -> None:
     operands = [x.replace(" ", "") for x in spec.split("->")[0].split(",")]
     rng = np.random.default_rng(7)
-    arrays = {name: rng.integers(-3, 4, (2,)*len(own)).astype(np.float64) for name, own in zip("abc", operands, strict=False)}
+    arrays = {name: rng.integers(-3, 4, (2,)*len(own)).astype(np.float64)
+              for name, own in zip("abc", operands, strict=False)}
     knl = infer_types(lk.add_dtypes(lk.make_einsum(spec, [*arrays]), {",".join(arrays): np.float64}))
     sizes = {a.name: 2 for a in knl.arguments if a.name.startswith("N")}
     numbers = {name: float(x) for name, x in arrays.items() if not x.shape}

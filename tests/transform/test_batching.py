@@ -13,6 +13,9 @@ from loopkit.analysis.dependences import dependences
 SQUARE = "{[i, j]: 0<=i,j<n}"
 
 
+TWO = "<> p[i] = x[i]\n<> s[i] = x[i]\n"
+
+
 def product(**options: Any) -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel(SQUARE, """
         twice(u) := 2*u + x[0]
@@ -102,10 +105,13 @@ def test_the_last_axis() -> None:
     (lambda: lk.concatenate_arrays(parts(address_space="global"), "p, s"), lk.PreconditionError, "in global memory"),
     (lambda: lk.concatenate_arrays(parts(shape=(5, 3)), "p, s"), lk.PreconditionError,
      "'P' accesses 'p' outside of its shape"),
-    (lambda: lk.concatenate_arrays(lk.make_kernel(SQUARE, "<> p[i] = x[i]\n<> s[i] = x[i]\ny[i] = p[i] + s[i]"), "p, s"),
-     lk.TypeInferenceError, "cannot be inferred"),
-    (lambda: lk.concatenate_arrays(lk.add_dtypes(lk.make_kernel(SQUARE, "<> p[i] = x[i]\n<> s[i] = x[i]\n"
-     "y[i] = p[m[i]] + s[i]", [lk.GlobalArg("m", np.int32), "..."]), {"x": np.float32}), "p, s"), lk.LoopkitError, "p")])
+    (lambda: lk.concatenate_arrays(lk.make_kernel(SQUARE, f"{TWO}y[i] = p[i] + s[i]"), "p, s"), lk.TypeInferenceError,
+     "cannot be inferred"),
+    (lambda: lk.concatenate_arrays(lk.add_dtypes(lk.make_kernel(SQUARE, f"{TWO}y[i] = p[m[i]] + s[i]"), {
+        "x": np.float32, "m": np.int32}), "p, s"), lk.PreconditionError, "The shape of 'p' is unknown"),
+    (lambda: lk.concatenate_arrays(lk.add_dtypes(lk.make_kernel(SQUARE, f"{TWO}y[i] = p[m[i]] + s[i]", [
+        lk.TemporaryVariable("p", shape="n"), "..."]), {"x": np.float32, "m": np.int32}), "p, s"), lk.UndecidedError,
+     "Whether 'insn_1' stays within 'p' cannot be decided")])
 def test_refused(act: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         act()

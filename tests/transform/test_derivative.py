@@ -15,7 +15,8 @@ SQUARE = "{[i, j]: 0<=i,j<n}"
 PROGRAMS = {
     "a temporary in a sum": "<> t = 1/(1 + sinh(x[i] + a[i, j])**2)\ny[i] = sum(j, exp(t*x[j]))",
     "several writers": "y[i] = x[i]**2 {id=A}\ny[i] = y[i]*sum(j, a[i, j]*x[j]) {id=B, if=i > 0}\nu[i] = y[i]",
-    "a value that the loop carries": "for i\ny[i] = a[i, 0]*x[i] + if(i > 0, 2*y[i-1]*x[0], 0)\nend",
+    "a value that the loop carries":
+        "for i\n<float64> t[i] = a[i, 0]*x[i] + if(i > 0, 2*t[i-1]*x[0], 0)\ny[i] = t[i]\nend",
     "rules and a constant write": "f(u) := u*u + sum(j, x[j])\n<> t = 3.0\nt = f(x[i]) {if=i > 1}\ny[i] = t*x[i]",
     "a condition on data, and a read position": "<int32> k = (3*i + 1) % n\ny[i] = if(x[k] > 1, x[k]**3, sin(x[k]))",
     "unused statements": "v[i] = lgamma(x[i])\ny[i] = max(x[i], a[i, 0])\nw[i] = y[i] + v[i]",
@@ -23,31 +24,31 @@ PROGRAMS = {
 
 
 def program(text: str, **options: Any) -> lk.LoopKernel:
-    return lk.add_dtypes(lk.make_kernel(SQUARE, text, **options), {"x": np.float64, "a": np.float64})
+    knl = lk.make_kernel(SQUARE, text, **options)
+    return lk.add_dtypes(knl, dict.fromkeys({"x", "a"} & knl.argument_by_name.keys(), np.float64))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_differences(name: str) -> None:
-    knl = program(PROGRAMS[name])
+    knl = program(PROGRAMS[name], kernel_data=[lk.GlobalArg("x", np.float64, shape="n"), "..."])
     dknl, names = lk.diff_kernel(knl, "y", "x", copy_outputs="y")
     assert names == {"y": "y_dx"}
     rng, n, h = np.random.default_rng(3), 4, 1e-5
     x, a = rng.normal(size=n), rng.normal(size=(n, n))
     f, df = lk.compile(knl, "c"), lk.compile(dknl, "c")
-    given = {"a": a} if "a" in dknl.argument_by_name and "a" in knl.argument_by_name else {}
-    extra = {"n": n}
-    found = df(x=x, **given, **extra)
-    want = np.stack([(f(x=x + h*e, **given, **extra).y - f(x=x - h*e, **given, **extra).y)/(2*h) for e in np.eye(n)], -1)
+    given = {"n": n, "a": a} if "a" in knl.argument_by_name else {"n": n}
+    found = df(x=x, **given)
+    want = np.stack([(f(x=x + h*e, **given).y - f(x=x - h*e, **given).y)/(2*h) for e in np.eye(n)], -1)
     np.testing.assert_allclose(found.y_dx, want, rtol=1e-7, atol=1e-8)
-    np.testing.assert_array_equal(found.y, f(x=x, **given, **extra).y)
+    np.testing.assert_array_equal(found.y, f(x=x, **given).y)
     assert found.y_dx.dtype == np.float64
 
 
 def test_only_what_a_derivative_needs_is_computed() -> None:
     dknl, _ = lk.diff_kernel(program(PROGRAMS["unused statements"]), "y", "x")
     assert [insn.written for insn in dknl.instructions] == ["y_dx"]
-    assert [a.name for a in lk.remove_unused_arguments(dknl).arguments] == ["a", "n", "x", "y_dx"]
-    assert [step.name for step in dknl.history] == ["add_dtypes", "with_statements"]
+    assert [a.name for a in dknl.arguments] == ["a", "n", "x", "y_dx"]
+    assert [step.name for step in dknl.history] == ["add_dtypes", "with_statements", "remove_unused_arguments"]
 
 
 def test_numbers_batches_and_functions_of_the_user() -> None:

@@ -41,7 +41,8 @@ def test_neighbours_get_one_new_loop() -> None:
     new = lk.add_inames_to_insn(knl, "j", "A, B")
     assert new.statements_text.splitlines()[0] == "for i, j"
     assert new.statements_text.count("for") == 1
-    alone = lk.add_inames_to_insn(lk.make_kernel([FLAT, "{[k]: 0<=k<4}"], "a[i] = 1 {id=A}\nb[i, j] = 2 {id=B}"), "k", "A")
+    alone = lk.make_kernel([FLAT, "{[k]: 0<=k<4}"], "a[i] = 1 {id=A}\nb[i, j] = 2 {id=B}")
+    alone = lk.add_inames_to_insn(alone, "k", "A")
     assert alone.statements_text.splitlines()[1] == "  for k"
 
 
@@ -123,8 +124,9 @@ def test_only_unused_arguments_go() -> None:
 
 @pytest.mark.parametrize(("act", "error", "message"), [
     (lambda: lk.add_inames_to_insn(pair(), "k", "A"), lk.UnknownNameError, "'k' is not an iname"),
-    (lambda: lk.add_inames_to_insn(lk.make_kernel([FLAT, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k",
-                                   "A"), lk.PreconditionError, "The bounds of 'k' depend on 'j', which 'A' does not"),
+    (lambda: lk.add_inames_to_insn(
+        lk.make_kernel([FLAT, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k", "A"), lk.PreconditionError,
+     "The bounds of 'k' depend on 'j', which 'A' does not"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "A"), lk.PreconditionError, "'A' does not have the iname 'j'"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "B"), lk.PreconditionError, "'B' uses the iname 'j' in its exp"),
     (lambda: lk.remove_inames_from_insn(lk.make_kernel(TRIANGLE, "y[j] = sum(k, x[k]) {id=A, inames=i:j}"), "i", "A"),
