@@ -33,6 +33,7 @@ from pytools.tag import Tag
 from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError, UnknownNameError
 from loopkit.expr.tokens import Cursor, Source, Token
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
@@ -70,6 +71,7 @@ def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag
     return found
 
 
+@checked
 def find_instructions(kernel: LoopKernel, insn_match: Within) -> list[Assignment]:
     """The instructions of :attr:`LoopKernel.instructions` that *insn_match* selects, as in ``within=``; maybe none.
 

@@ -1,21 +1,24 @@
 """make_einsum: the kernel of a sum of products in numpy's einsum notation."""
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import pymbolic.primitives as p
 
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import Reduction, product_of
 from loopkit.expr.tokens import Source
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.language.names import name_list
 
 
+@checked
 def make_einsum(spec: str, arg_names: str | Iterable[str], **knl_creation_kwargs: Any) -> LoopKernel:
     """Make the kernel of a sum of products, in the notation of :func:`numpy.einsum`.
 
@@ -26,6 +29,7 @@ def make_einsum(spec: str, arg_names: str | Iterable[str], **knl_creation_kwargs
     :arg arg_names: the names of the arrays.
     :arg knl_creation_kwargs: further arguments of :func:`make_kernel`.
     :raises ParseError: *spec* has another form, or a subscript of the result is twice or in no array.
+    :raises UnknownNameError: make_kernel has no such argument.
     :raises PreconditionError: the number of names is not that of arrays.
 
     >>> knl = lk.make_einsum("ik,kj->ij", ["a", "b"])
@@ -36,8 +40,10 @@ def make_einsum(spec: str, arg_names: str | Iterable[str], **knl_creation_kwargs
       out[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}
     end
     """
+    require_known("argument", knl_creation_kwargs, [*inspect.signature(make_kernel).parameters][2:],
+                  where="make_kernel")
     source = Source(spec, "the specification")
-    text = re.sub(r"\s", lambda _: " ", spec)
+    text = re.sub(r"\s", " ", spec)
     if (form := re.fullmatch(r"([A-Za-z, ]*)->([A-Za-z ]*)", text)) is None:
         wrong = re.search(r"[^A-Za-z, ]", re.sub("->", "  ", text, count=1))
         raise source.error(len(spec) if wrong is None else wrong.start(), "The specification has another form.",

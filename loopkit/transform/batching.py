@@ -50,8 +50,9 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     if bound := [x for x in varying if x in sizes]:
         raise PreconditionError(f"'{bound[0]}' bounds loops or is in the assumptions, so that all batches share it.",
                                 subject=bound[0], hint="choose other arguments, or read the bound from an array")
-    count, arguments = _count(kernel, nbatches)
+    count, arguments = _batch_count(kernel, nbatches)
     iname = kernel.fresh_name(batch_iname_prefix)
+    require_fresh(kernel, iname)
     batch = p.Variable(iname)
     result = with_other_axes(kernel, varying, lambda _, own: (batch, *own), lambda _, own: (count, *own))
     bounds = bounded_by(iname, 0, count)
@@ -64,7 +65,7 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     return require_legal(result, "to_batched")
 
 
-def _count(kernel: LoopKernel, nbatches: int | str) -> tuple[Expression, tuple[Argument, ...]]:
+def _batch_count(kernel: LoopKernel, nbatches: int | str) -> tuple[Expression, tuple[Argument, ...]]:
     """The number of batches, and the new argument for it, if any."""
     if isinstance(nbatches, str):
         if nbatches in kernel.value_params:

@@ -27,7 +27,7 @@ from loopkit.shown import ENTRY_POINTS
 from loopkit.transform.arguments import remove_unused_arguments
 from loopkit.transform.definition import with_statements
 from loopkit.transform.instructions import place_of
-from loopkit.transform.step import known_list
+from loopkit.transform.step import known_list, require_fresh
 
 
 @checked
@@ -88,7 +88,7 @@ def _require_argument(kernel: LoopKernel, by: str) -> None:
     known_list("argument", [by], kernel.argument_by_name)
     argument = kernel.argument_by_name[by]
     if by in kernel.written_names:
-        raise PreconditionError(f"The kernel writes to '{by}', so that its elements are no independent variables.",
+        raise PreconditionError(f"The kernel writes to '{by}', which is the variable of the derivative.",
                                 subject=by, hint="differentiate by an argument that the kernel only reads")
     if any(by in d.params for d in kernel.domains):
         raise PreconditionError(f"'{by}' bounds loops, and there is no derivative by it.", subject=by)
@@ -101,7 +101,7 @@ def _require_argument(kernel: LoopKernel, by: str) -> None:
 
 
 def _shape_of(kernel: LoopKernel, by: str, batch_axes: Collection[int]) -> tuple[Expression, ...]:
-    """The extents of the axes of *by* that are none of *batch_axes*."""
+    """The extents of the axes of *by*, without *batch_axes*."""
     shape = () if isinstance(kernel.argument_by_name[by], ValueArg) else array_shapes(kernel).get(by, ())
     if wrong := [k for k in batch_axes if not 0 <= k < len(shape)]:
         raise PreconditionError(f"'{by}' has {len(shape)} axes, but no axis {wrong[0]}.", subject=by)
@@ -126,7 +126,7 @@ def _functions(kernel: LoopKernel, given: Mapping[str, str | Sequence[str]] | No
 class _Variable:
     """The argument by which a kernel is differentiated.
 
-    :ivar shape: the extents of its axes that are none of *batch_axes*.
+    :ivar shape: the extents of its axes, without *batch_axes*.
     """
 
     name: str
@@ -161,7 +161,7 @@ class _Plan:
 
     def _reads(self, insn: Assignment) -> frozenset[str]:
         """The names that *insn* reads, also in the bounds of its loops and reductions."""
-        own = [expand_rules(e, self.kernel.substitutions) for e in _expressions(insn)]
+        own = [expand_rules(e, self.kernel.substitutions) for e in _evaluated_by(insn)]
         bounds = (set(InstanceSet.parse(text).params) for e in own for part in subexpressions(e)
                   for text in getattr(part, "declared", ()))
         return frozenset(place_of(insn).domain.params).union(*bounds, *map(variables, own))
@@ -172,7 +172,7 @@ def _value_of(insn: Assignment) -> Expression:
     return insn.expression
 
 
-def _expressions(insn: Assignment) -> tuple[Expression, ...]:
+def _evaluated_by(insn: Assignment) -> tuple[Expression, ...]:
     """The expressions that *insn* evaluates."""
     assert not isinstance(insn.assignee, str)
     return (*subscripts_of(insn.assignee), _value_of(insn), *insn.predicates)
@@ -202,6 +202,8 @@ def _plan(kernel: LoopKernel, outputs: Sequence[str], variable: _Variable, prefi
         return taken[-1]
     names = {x: new(f"{x}_d{by}") for x in sorted(needed - {by})}
     inames = tuple(new(f"{prefix}{k}") for k in range(len(shape)))
+    for x in inames:
+        require_fresh(kernel, x)
     elements = InstanceSet.universe(inames).where(
         *(c for x, extent in zip(inames, shape, strict=True) for c in bounded_by(x, 0, extent)))
 

@@ -87,7 +87,7 @@ def fuse_kernels(kernels: Iterable[LoopKernel], suffixes: Iterable[str] | None =
         _require_equal_domains(parts)
         # the arguments have the given order, and the statements that of the data flow
         own = _with_own_names(parts, suffixes)
-        fused = _fused([own[k] for k in _order(len(parts), flows)], name, _arguments(own))
+        fused = _one_after_the_other([own[k] for k in _order(len(parts), flows)], name, _joint_arguments(own))
         fused = _with_flows(fused, own, flows)
         return require_legal(fused, "fuse_kernels", assume=assume, unsafe=unsafe)
 
@@ -218,7 +218,7 @@ def _with_temporaries_renamed(knl: LoopKernel, names: Mapping[str, str]) -> Loop
 
 # The parts of the new kernel
 
-def _fused(parts: Sequence[LoopKernel], name: str, arguments: tuple[Argument, ...]) -> LoopKernel:
+def _one_after_the_other(parts: Sequence[LoopKernel], name: str, arguments: tuple[Argument, ...]) -> LoopKernel:
     """The kernel that runs *parts*, whose names of temporaries and statements differ, one after the other."""
     assumptions = coalesced(reduce(Set.intersect, (knl.assumptions for knl in parts)))
     if assumptions.is_empty():
@@ -260,7 +260,7 @@ def _merged(what: str, parts: Sequence[LoopKernel], held: Callable[[LoopKernel],
     return found
 
 
-def _arguments(parts: Sequence[LoopKernel]) -> tuple[Argument, ...]:
+def _joint_arguments(parts: Sequence[LoopKernel]) -> tuple[Argument, ...]:
     """The arguments of the kernels, each once."""
     sizes = {x for knl in parts for s in knl.statements for x in s.domain.params}
     found: dict[str, Argument] = {}

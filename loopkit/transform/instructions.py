@@ -59,7 +59,7 @@ def add_inames_to_insn(kernel: LoopKernel, inames: str | Iterable[str], insn_mat
     new = domains.sorted(frozenset(names))
     while left:
         # those beside a loop over a new iname are first
-        nests = {k: max((_joined(place_of(found[k]).loops, new, place_of(other).loops) for other in (
+        nests = {k: max((_shared_with(place_of(found[k]).loops, new, place_of(other).loops) for other in (
             *found[max(k - 1, 0):k], *found[k + 1:k + 2])), key=len, default=()) for k in left}
         k = next((k for k, loops in nests.items() if not set(loops) <= set(place_of(found[k]).loops)), left[0])
         found[k] = _with_inames(found[k], new, domains, nests[k])
@@ -220,7 +220,8 @@ def _bounding(iname: str, domains: Domains) -> frozenset[str]:
     return domains.parents[iname].union(x for x in before if depends_on(points.onto((x, iname)).bound([x]), [x]))
 
 
-def _joined(loops: Sequence[LoopPlace], added: Sequence[str], beside: Sequence[LoopPlace]) -> tuple[LoopPlace, ...]:
+def _shared_with(loops: Sequence[LoopPlace], added: Sequence[str], beside: Sequence[LoopPlace]
+                 ) -> tuple[LoopPlace, ...]:
     """The outer loops of those *beside* that a statement in *loops* and in new loops over *added* shares."""
     found: list[LoopPlace] = []
     rest = list(loops)

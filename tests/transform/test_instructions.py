@@ -125,8 +125,8 @@ def test_only_unused_arguments_go() -> None:
 @pytest.mark.parametrize(("act", "error", "message"), [
     (lambda: lk.add_inames_to_insn(pair(), "k", "A"), lk.UnknownNameError, "'k' is not an iname"),
     (lambda: lk.add_inames_to_insn(
-        lk.make_kernel([FLAT, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k", "A"), lk.PreconditionError,
-     "The bounds of 'k' depend on 'j', which 'A' does not"),
+        lk.make_kernel([FLAT, "[j] -> {[k]: 0<=k<=j}"], "y[i] = 1 {id=A}\nz[i,j,k] = 1"), "k", "A"),
+     lk.PreconditionError, "The bounds of 'k' depend on 'j', which 'A' does not"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "A"), lk.PreconditionError, "'A' does not have the iname 'j'"),
     (lambda: lk.remove_inames_from_insn(pair(), "j", "B"), lk.PreconditionError, "'B' uses the iname 'j' in its exp"),
     (lambda: lk.remove_inames_from_insn(lk.make_kernel(TRIANGLE, "y[j] = sum(k, x[k]) {id=A, inames=i:j}"), "i", "A"),
