@@ -96,7 +96,7 @@ def remove_inames_from_insn(kernel: LoopKernel, inames: str | Iterable[str], ins
 
 
 @definition
-def remove_predicates_from_insn(kernel: LoopKernel, predicates: str | p.ExpressionNode | Iterable[str | Expression],
+def remove_predicates_from_insn(kernel: LoopKernel, predicates: str | p.ExpressionNode | Iterable[Expression | str],
                                 insn_match: Within) -> LoopKernel:
     """Define the kernel with instructions that run without the conditions *predicates*.
 
