@@ -148,10 +148,16 @@ def require_own_order(kernel: LoopKernel) -> None:
     """:raises PreconditionError: a read gets another value in the current order than by the dependences."""
     if kernel.derivation is None:
         return
+    for node in kernel.reductions.values():
+        if node.others or node.sweep is not None:
+            raise PreconditionError(f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, "
+                                    "so that the present order cannot be that of a definition.", subject=node.name,
+                                    hint="define the statements before that step")
     own = in_own_order(kernel)
-    free = {node.accumulator for node in kernel.reductions.values() if kernel.operation(node.operation).reorderable}
-    for name in kernel.temporaries.keys() - free:
-        flows, carried = joined_relations(flow_of_values(own, name)), relations_of(kernel, name, "flow")
+    sums = {node.accumulator: kernel.operation(node.operation) for node in kernel.reductions.values()}
+    for name in (x for x in kernel.temporaries if x not in sums or not sums[x].reorderable):
+        flows = relations_of(own, name, "flow") if name in sums else joined_relations(flow_of_values(own, name))
+        carried = relations_of(kernel, name, "flow")
         for pair in [*flows, *carried]:
             if pair not in flows or pair not in carried or not flows[pair].is_equal(carried[pair]):
                 raise PreconditionError(
