@@ -17,6 +17,7 @@ from loopkit.kernel.tags import ForTag
 from loopkit.kernel.tree import Loop
 from loopkit.poly.sets import InstanceSet, bounded_by
 from loopkit.transform.definition import require_own_order
+from loopkit.transform.functions import with_calls_inlined
 from loopkit.transform.reindex import with_domains
 from loopkit.transform.step import definition, known_list, require_fresh
 
@@ -27,7 +28,7 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     """Define the kernel that does the work of *kernel* for each of *nbatches* batches, in a loop around it.
 
     Arrays that vary from batch to batch get a leading axis, and numbers become arrays. Temporaries need no axis: each
-    batch has values of its own, and storage allocation gives them cells.
+    batch has values of its own, and storage allocation gives them cells. Calls of functions are inlined.
 
     :arg nbatches: the number of batches, or the name of a size, which may be new.
     :arg batch_varying_args: the arguments, and temporaries, that get the axis.
@@ -45,6 +46,7 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     end
     """
     require_own_order(kernel)
+    kernel = with_calls_inlined(kernel)
     varying = known_list("argument or temporary", batch_varying_args, [*kernel.argument_by_name, *kernel.temporaries])
     sizes = {x for d in kernel.domains for x in d.params}.union(InstanceSet((), kernel.assumptions).params)
     if bound := [x for x in varying if x in sizes]:

@@ -150,9 +150,10 @@ def require_own_order(kernel: LoopKernel) -> None:
         return
     for node in kernel.reductions.values():
         if node.others or node.sweep is not None:
-            raise PreconditionError(f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, "
-                                    "so that the present order cannot be that of a definition.", subject=node.name,
-                                    hint="define the statements before that step")
+            raise PreconditionError(
+                f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, so that the present "
+                "order cannot be that of a definition.", subject=node.name,
+                hint="define the statements before that step")
     own = in_own_order(kernel)
     sums = {node.accumulator: kernel.operation(node.operation) for node in kernel.reductions.values()}
     for name in (x for x in kernel.temporaries if x not in sums or not sums[x].reorderable):

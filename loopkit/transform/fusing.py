@@ -27,6 +27,7 @@ from loopkit.language.names import fresh
 from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.sets import InstanceSet, Set, rename_param
 from loopkit.transform.definition import require_own_order
+from loopkit.transform.functions import with_calls_inlined
 from loopkit.transform.names import replace_instruction_ids
 from loopkit.transform.reindex import folded, substituted, substituted_rules, with_domains
 
@@ -47,7 +48,7 @@ def fuse_kernels(kernels: Iterable[LoopKernel], suffixes: Iterable[str] | None =
     two, with a proof.
 
     Arguments of one name are one argument, and inames of one name are one iname, with one tag. Temporaries and
-    statements stay apart: if a name is taken, they get another one.
+    statements stay apart: if a name is taken, they get another one. Calls of functions are inlined.
 
     :arg suffixes: for each kernel, a suffix for the names of its temporaries that another kernel has; default: numbers
         for the temporaries of later kernels.
@@ -82,6 +83,7 @@ def fuse_kernels(kernels: Iterable[LoopKernel], suffixes: Iterable[str] | None =
     with bounded(f"fusing kernel '{name}'"):
         for knl in parts:
             require_own_order(knl)
+        parts = [with_calls_inlined(knl) for knl in parts]
         flows = _flows(parts, data_flow)
         _require_one_kind(parts)
         _require_equal_domains(parts)

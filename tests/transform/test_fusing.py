@@ -92,6 +92,19 @@ def test_declarations_complete_each_other() -> None:
     assert (y.dtype, y.tags, str(y.shape)) == (np.float32, {Marked()}, str(second.array_args["y"].shape))
 
 
+def test_calls_are_inlined() -> None:
+    twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
+    knl = lk.make_kernel("{[i]: 0<=i<m}", "y[i,:] = twice(x[i,:], 3)", functions=[twice])
+    knl = lk.add_dtypes(knl, {"x": np.float64})
+    fused = lk.fuse_kernels([knl, lk.rename_argument(knl, "y", "z")])
+    assert not fused.calls
+    batched = lk.to_batched(fused, 2, "x, z")
+    x = np.arange(12.0).reshape(2, 2, 3)
+    out = lk.compile(batched, "c")(x=x)
+    np.testing.assert_array_equal(out.z, 2*x)
+    np.testing.assert_array_equal(out.y, 2*x[1])
+
+
 OTHER = "{[j]: 0<=j<n}"
 
 
