@@ -151,8 +151,8 @@ def require_own_order(kernel: LoopKernel) -> None:
     for node in kernel.reductions.values():
         if node.others or node.sweep is not None:
             raise PreconditionError(
-                f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, so that the present "
-                "order cannot be that of a definition.", subject=node.name,
+                f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, so that the "
+                "present order cannot be that of a definition.", subject=node.name,
                 hint="define the statements before that step")
     own = in_own_order(kernel)
     sums = {node.accumulator: kernel.operation(node.operation) for node in kernel.reductions.values()}
