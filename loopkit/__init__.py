@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
-    from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+    from loopkit.transform.affine import affine_map_inames, map_domain, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
@@ -132,8 +132,8 @@ __all__ = [
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions",
-    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
+    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain",
+    "map_instructions", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
     "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
     "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
     "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
