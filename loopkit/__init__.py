@@ -48,6 +48,7 @@ from loopkit.shown import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from loopkit import library
+    from loopkit.analysis.fusion import get_kennedy_unweighted_fusion_candidates
     from loopkit.interpreter.replay import CellDifference, Replay
     from loopkit.lowering.pipeline import lower
     from loopkit.runtime.compiled import (
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from loopkit.transform.peel import peel
     from loopkit.transform.pipelining import pipeline
     from loopkit.transform.prefetch import add_prefetch, precompute
+    from loopkit.transform.renaming import rename_inames, rename_inames_in_batch
     from loopkit.transform.scan import make_two_level_scan, realize_scan
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
@@ -131,10 +133,11 @@ __all__ = [
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain",
-    "map_instructions", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
-    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
+    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code",
+    "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library", "lower", "make_atomic",
+    "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions",
+    "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames", "rename_inames_in_batch",
     "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
     "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
     "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam",

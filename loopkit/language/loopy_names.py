@@ -30,7 +30,6 @@ LOOPY_NAMES = {
     "realize_reduction": "lk.realize_scan for a scan; other reductions need no step",
     "register_function_id_to_in_knl_callable_mapper": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "register_reduction_parser": "lk.make_kernel(..., reductions=[lk.ReductionOperation(...)])",
-    "rename_inames": "lk.fuse_loops",
     "save_and_reload_temporaries": "nothing: a temporary that two launches share is in global memory",
     "set_argument_order": "kernel_data of lk.make_kernel",
     "set_loop_priority": "lk.prioritize_loops",
@@ -46,8 +45,8 @@ LOOPY_NAMES = {
 def no_attribute(name: str) -> str:
     """The message about a *name* that loopkit does not have.
 
-    >>> no_attribute("rename_inames")
-    "module 'loopkit' has no attribute 'rename_inames', a name of loopy. Use lk.fuse_loops."
+    >>> no_attribute("set_loop_priority")
+    "module 'loopkit' has no attribute 'set_loop_priority', a name of loopy. Use lk.prioritize_loops."
     """
     message = f"module 'loopkit' has no attribute '{name}'"
     return f"{message}, a name of loopy. Use {LOOPY_NAMES[name]}." if name in LOOPY_NAMES else message

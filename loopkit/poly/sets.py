@@ -338,8 +338,8 @@ def parsed(read: Callable[[isl.Context, str], T], text: str) -> T:
         if gave_up(err):
             raise
         # the sentence of isl's error, without islpy's additions
-        lines = str(err).splitlines()
-        raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), "isl refuses this text")) from None
+        sentences = (x.strip() for x in str(err).splitlines() if ":" in x and "isl_" not in x)
+        raise ValueError(next(sentences, "isl refuses this text")) from None
 
 
 def plain_hull(points: T) -> T:

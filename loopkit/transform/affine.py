@@ -195,7 +195,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     _require_sides(kernel, "affine_map_inames", old, new)
     chosen, owners = _chosen(kernel, old, within, "mapped")
     relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new))])
-    result = _mapped(kernel, chosen, owners, old, new, relation)
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -238,7 +238,7 @@ def map_domain(kernel: LoopKernel, transform_map: str | AnyMap, *, within: Withi
     _require_sides(kernel, "map_domain", old, new)
     require_known("parameter", params, kernel.value_params)
     chosen, owners = _chosen(kernel, old, within, "mapped")
-    result = _mapped(kernel, chosen, owners, old, new, relation)
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
     return require_legal(result, f"map_domain({', '.join(old)} -> {', '.join(new)})", assume=assume, unsafe=unsafe)
 
 
@@ -251,8 +251,8 @@ def _require_sides(kernel: LoopKernel, step: str, old: Sequence[str], new: Seque
         require_fresh(kernel, x)
 
 
-def _mapped(kernel: LoopKernel, chosen: frozenset[str], owners: Sequence[Statement], old: tuple[str, ...],
-            new: tuple[str, ...], relation: Map) -> LoopKernel:
+def _with_loops_mapped(kernel: LoopKernel, chosen: frozenset[str], owners: Sequence[Statement], old: tuple[str, ...],
+                       new: tuple[str, ...], relation: Map) -> LoopKernel:
     """*kernel* with loops over *new* in place of those over *old* around *chosen*; *relation* maps their points."""
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
     _require_bijective(kernel, owners[0].id, points, new, relation)

@@ -84,7 +84,7 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 
 
 def recordable(argument: Any) -> Any:
-    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, isl's objects are texts."""
+    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, isl objects are text."""
     match argument:
         case Mapping():
             return {k: recordable(v) for k, v in argument.items()}

@@ -74,6 +74,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "diff": lambda: lk.diff(fresh(), lk.split_iname(fresh(), "k", 4)),
     "explain": lambda: lk.explain(fresh()),
     "review": lambda: lk.review(fresh(), f"{tempfile.mkdtemp()}/page.html"),
+    "get_kennedy_unweighted_fusion_candidates": lambda: lk.get_kennedy_unweighted_fusion_candidates(fresh(), ["i"]),
     "assert_golden": lambda: lk.assert_golden(fresh(), f"{tempfile.mkdtemp()}/code.cu", update=True),
     "the steps of a kernel": lambda: str(lk.split_iname(fresh(), "k", 4).history.show()),
     "a code as HTML": lambda: lk.generate_code(fresh(), target="c")._repr_html_(),

@@ -450,7 +450,7 @@ def test_map_domain(transform_map: Any) -> None:
 def test_map_domain_is_split_iname_and_affine_map_inames() -> None:
     split, mapped = (f(twice()) for f in (
         lambda knl: lk.split_iname(knl, "i", 32),
-        lambda knl: lk.map_domain(knl, "{ [i] -> [i_outer, i_inner] : i = 32i_outer + i_inner and 0 <= i_inner < 32 }")))
+        lambda knl: lk.map_domain(knl, "{ [i] -> [i_outer, i_inner] : i = 32i_outer + i_inner and 0<=i_inner<32 }")))
     assert split.statements == mapped.statements
     text = "{ [i, j] -> [wave, k] : wave = i + j and k = j }"
     assert lk.map_domain(scaled_matrix(), text) == lk.affine_map_inames(
@@ -545,7 +545,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "a map of loops that are apart": (lambda: lk.affine_map_inames(
         lk.prioritize_loops(lk.make_kernel("{[i,j,k]: 0<=i,j,k<n}", "y[i,j,k] = 1"), "i, j, k"), "i, k", "u, v",
         ["u = i + k", "v = i"]), lk.ScheduleError, "not perfectly nested"),
-    "a map of an unknown iname": (lambda: lk.map_domain(twice(), "{ [q] -> [u] : u = q }"), lk.UnknownNameError, "'q'"),
+    "a map of an unknown iname": (lambda: lk.map_domain(twice(), "{ [q] -> [u] : u = q }"), lk.UnknownNameError,
+                                  "'q'"),
     "a map with an unknown parameter": (lambda: lk.map_domain(twice(), "[q] -> { [i] -> [u] : u = i + q }"),
                                         lk.UnknownNameError, "'q' is not a parameter"),
     "a map without names": (lambda: lk.map_domain(twice(), "{ [i] -> [i] }"), lk.ParseError, "another name for each"),
