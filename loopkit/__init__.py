@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from loopkit.target.cuda.target import CudaTarget
     from loopkit.transform.affine import affine_map_inames, map_domain, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
+    from loopkit.transform.arithmetic import fold_constants, simplify_indices
     from loopkit.transform.assignment_to_subst import assignment_to_subst
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
@@ -134,15 +135,15 @@ __all__ = [
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden",
     "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
     "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop",
-    "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops",
-    "generate_code", "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library", "lower",
-    "make_atomic", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain", "peel",
-    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable",
+    "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fold_constants",
+    "fuse_loops", "generate_code", "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library",
+    "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain",
+    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable",
     "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
-    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels",
-    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices", "skew",
+    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
+    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

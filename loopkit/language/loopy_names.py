@@ -15,7 +15,6 @@ LOOPY_NAMES = {
     "alias_temporaries": "nothing: each temporary has memory of its own",
     "auto_test_vs_ref": "lk.check_equivalent(ref, knl, {'n': 1000})",
     "distribute_loops": "lk.distribute_loop",
-    "fold_constants": "nothing: a kernel keeps the expressions of its text",
     "fuse_kernels": "one text for both kernels, and lk.fuse_loops",
     "generate_code_v2": "lk.generate_code(knl, target='cuda'), whose text is str(...)",
     "get_dot_dependency_graph": "knl.plot('dependences')",

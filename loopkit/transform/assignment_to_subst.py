@@ -71,7 +71,7 @@ def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: str 
     """
     require_known("array or temporary", [lhs_name], kernel.data)
     require_no_rule(kernel, frozenset([lhs_name]))
-    reads = _reads(kernel, lhs_name, matching_statements(kernel, within))
+    reads = _single_reads(kernel, lhs_name, matching_statements(kernel, within))
     extra = name_list(extra_arguments)
     require_known("iname", extra, kernel.inames)
     rules: dict[str, _Rule] = {}
@@ -90,7 +90,7 @@ def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: str 
     return result
 
 
-def _reads(kernel: LoopKernel, name: str, chosen: Collection[str]) -> _Reads:
+def _single_reads(kernel: LoopKernel, name: str, chosen: Collection[str]) -> _Reads:
     """The readers of *name* among *chosen*, each with the one statement whose values it reads."""
     flows = relations_of(kernel, name, "flow") if name in kernel.temporaries else \
         joined_relations(flow_of_values(kernel, name))
