@@ -105,6 +105,11 @@ if TYPE_CHECKING:
     from loopkit.transform.peel import peel
     from loopkit.transform.pipelining import pipeline
     from loopkit.transform.prefetch import add_prefetch, precompute
+    from loopkit.transform.reductions import (
+        reduction_arg_to_subst_rule,
+        split_reduction_inward,
+        split_reduction_outward,
+    )
     from loopkit.transform.renaming import rename_inames, rename_inames_in_batch
     from loopkit.transform.scan import make_two_level_scan, realize_scan
     from loopkit.transform.step import replay
@@ -138,12 +143,13 @@ __all__ = [
     "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "fix_parameters", "fold_constants",
     "fuse_loops", "generate_code", "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library",
     "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain",
-    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable",
-    "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
-    "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
-    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices", "skew",
-    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
-    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
+    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
+    "rename_inames", "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review",
+    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift",
+    "simplify_indices", "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
+    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll",
+    "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

@@ -113,7 +113,9 @@ def _with_simplest_form(points: InstanceSet, index: Expression) -> Expression:
     if not is_quasi_affine(form, points.inames):
         return index
     found = simplest_form(points, form)
-    return index if found is None or _operations(found) >= _operations(form) else replaced(found, {v: e for e, v in names.items()})
+    if found is None or _operations(found) >= _operations(form):
+        return index
+    return replaced(found, {v: e for e, v in names.items()})
 
 
 def _operations(expr: Expression) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: str 
         taken = [rule.rule.name for rule in rules.values()]
         rule = kernel.fresh_name(f"{lhs_name}_subst", *taken)
         rules[definition] = _rule_of(kernel, kernel.statement_by_id[definition], rule, extra,
-                                     _index_of(kernel, reads, lhs_name))
+                                     _indexing_reader(kernel, reads, lhs_name))
     for reader, (definition, pairs) in reads.items():
         _require_same_inames(kernel, rules[definition], reader, pairs)
     step = f"assignment_to_subst({lhs_name!r})"
@@ -150,7 +150,7 @@ class _Rule:
         return p.Call(name, (*values, *others)) if self.rule.arguments else name
 
 
-def _index_of(kernel: LoopKernel, reads: _Reads, name: str) -> str | None:
+def _indexing_reader(kernel: LoopKernel, reads: _Reads, name: str) -> str | None:
     """A reader of *name* in a subscript, which is computed with wider integers than other expressions."""
     return next((s.id for s in map(kernel.statement, reads) for e in (s.expression, s.assignee, *s.predicates)
                  for part in subexpressions(e) if isinstance(part, p.Subscript)
