@@ -10,6 +10,7 @@ LOOPY_NAMES = {
     "ScalarCallable": "lk.make_kernel(..., functions=[lk.ScalarFunction(...)])",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
     "add_dependency": "the order of the text, or dep= in it",
+    "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
     "add_inames_to_insn": "'for' blocks or inames= in the text",
     "add_nosync": "nosync= in the text",
     "alias_temporaries": "nothing: each temporary has memory of its own",
@@ -18,8 +19,10 @@ LOOPY_NAMES = {
     "fuse_kernels": "one text for both kernels, and lk.fuse_loops",
     "generate_code_v2": "lk.generate_code(knl, target='cuda'), whose text is str(...)",
     "get_dot_dependency_graph": "knl.plot('dependences')",
+    "get_iname_duplication_options": "nothing: each kernel has an order of its loops",
     "get_mem_access_map": "knl.plot('access') or lk.explain",
     "get_op_map": "nothing: operations are not counted",
+    "has_schedulable_iname_nesting": "nothing: each kernel has an order of its loops",
     "infer_unknown_types": "lk.add_dtypes for the arguments: other dtypes are inferred when they are needed",
     "linearize": "lk.lower(knl, stop='ast')",
     "make_copy_kernel": "lk.library.copy",
@@ -36,6 +39,7 @@ LOOPY_NAMES = {
     "split_array_dim": "lk.tag_array_axes, lk.swizzle or lk.add_padding of a temporary",
     "tag_data_axes": "lk.tag_array_axes",
     "to_batched": "the batch as an iname in the text",
+    "unprivatize_temporaries_with_inames": "lk.contract of each temporary",
 }
 
 
