@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from loopkit.transform.assignment_to_subst import assignment_to_subst
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
+    from loopkit.transform.common_factors import collect_common_factors_on_increment
     from loopkit.transform.data import (
         add_dtypes,
         assume,
@@ -140,18 +141,18 @@ __all__ = [
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden",
     "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
-    "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop",
-    "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "find_one_rule_matching",
-    "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants", "fuse_loops", "generate_code",
-    "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library", "lower", "make_atomic",
-    "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain", "peel", "pipeline",
-    "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule", "register_callable",
-    "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
-    "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
-    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices", "skew",
-    "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle", "tag_array_axes",
-    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
-    "verify", "with_statements",
+    "check_equivalent", "check_legal", "check_races", "chunk_iname", "collect_common_factors_on_increment", "compile",
+    "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst",
+    "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
+    "fuse_loops", "generate_code", "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library",
+    "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain",
+    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
+    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
+    "rename_inames", "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review",
+    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift",
+    "simplify_indices", "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
+    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll",
+    "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
