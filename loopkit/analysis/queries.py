@@ -17,11 +17,15 @@ def find_rules_matching(kernel: LoopKernel, pattern: str) -> list[str]:
     """The names of the substitution rules of *kernel* that match *pattern*.
 
     :arg pattern: a name, which may have the wildcards ``*``, ``?`` and ``[...]``.
+    :raises PreconditionError: *pattern* cannot match a name.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "t_load(s) := x[s]\\ny[i] = t_load(i)")
     >>> lk.find_rules_matching(knl, "*_load")
     ['t_load']
     """
+    if not pattern or any(x.isspace() for x in pattern):
+        raise PreconditionError(f"'{pattern}' cannot match the name of a rule.", subject=pattern,
+                                hint="a pattern is a name with the wildcards *, ? and [...]")
     return [name for name in kernel.substitutions if fnmatchcase(name, pattern)]
 
 
@@ -49,7 +53,7 @@ def find_unused_axis_tag(kernel: LoopKernel, kind: str | type, insn_match: Withi
 
     :arg kind: ``"g"`` for an axis of the grid, ``"l"`` for one of the block, or the class of such a tag.
     :arg insn_match: the statements; default: all.
-    :raises PreconditionError: *kind* is no kind of axis.
+    :raises PreconditionError: *kind* is not a kind of axis.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "y[i, j] = 2*x[i, j]")
     >>> knl = lk.tag_inames(knl, "i:g.0, j:l.0")
@@ -58,7 +62,7 @@ def find_unused_axis_tag(kernel: LoopKernel, kind: str | type, insn_match: Withi
     """
     axis_tag = {"g": GroupTag, "l": LocalTag, GroupTag: GroupTag, LocalTag: LocalTag}.get(kind)
     if axis_tag is None:
-        raise PreconditionError(f"kind={kind!r} is no kind of axis.", subject="kind", hint="kind='g' or kind='l'")
+        raise PreconditionError(f"kind={kind!r} is not a kind of axis.", subject="kind", hint="kind='g' or kind='l'")
     with bounded(f"reading kernel '{kernel.name}'"):
         chosen = kernel.statement_by_id if insn_match is None else matching(kernel, insn_match)
     used = {kernel.tags.get(x) for s in chosen for x in kernel.statement_by_id[s].inames}

@@ -63,11 +63,11 @@ def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_
     require_no_rule(kernel, frozenset([var_name]))
     dtype = require_dtype(var_name, kernel.temporaries[var_name].dtype)
     axes = _valid_axes(kernel, var_name, vary_by_axes)
-    products = {s.id: list(_products(kernel, s, var_name)) for s in kernel.statements if s.written == var_name}
+    products = {s.id: list(_increments(kernel, s, var_name)) for s in kernel.statements if s.written == var_name}
     groups: dict[_Key, list[str]] = {}
     for writer in products:
-        groups.setdefault(_key(kernel.statement_by_id[writer].assignee, axes), []).append(writer)
-    factors = {key: _common(kernel, var_name, [x for writer in own for x in products[writer]]) for key, own in
+        groups.setdefault(_group_key(kernel.statement_by_id[writer].assignee, axes), []).append(writer)
+    factors = {key: _common_factors(kernel, var_name, [x for writer in own for x in products[writer]]) for key, own in
                groups.items()}
     factors = _constant_along_flows(kernel, var_name, axes, factors, products)
     if not any(factors.values()):
@@ -79,7 +79,7 @@ def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_
     def of_read(e: Expression) -> Expression:
         if not isinstance(e, p.Variable | p.Subscript) or _name_of(e) != var_name:
             return map_children(e, of_read)
-        own = factors.get(_key(e, axes), ())
+        own = factors.get(_group_key(e, axes), ())
         product: Expression = p.Product(tuple(map(arithmetic, (*own, e)))) if own else e
         given = type_of(product, lambda name: declared(kernel, name))
         return product if given == dtype else TypeCast(dtype.name, product)
@@ -87,9 +87,9 @@ def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_
     def with_factors(s: Statement) -> Statement:
         if s.written != var_name:
             return replace(s, expression=of_read(s.expression), predicates=tuple(map(of_read, s.predicates)))
-        own = factors[_key(s.assignee, axes)]
-        terms = [term if term == s.assignee or not products[s.id] else _without(term, own)
-                 for term in _terms(s.expression)]
+        own = factors[_group_key(s.assignee, axes)]
+        terms = [term if term == s.assignee or not products[s.id] else _without_factors(term, own)
+                 for term in _terms_of_sum(s.expression)]
         return replace(s, expression=terms[0] if len(terms) == 1 else p.Sum(tuple(map(arithmetic, terms))))
     return rewritten(kernel, statements=tuple(map(with_factors, kernel.statements)))
 
@@ -104,7 +104,7 @@ def _valid_axes(kernel: LoopKernel, name: str, given: int | Iterable[int]) -> tu
     return listed
 
 
-def _key(element: Expression, axes: Sequence[int]) -> _Key:
+def _group_key(element: Expression, axes: Sequence[int]) -> _Key:
     return tuple(subscripts_of(element)[axis] for axis in axes)
 
 
@@ -112,29 +112,29 @@ def _name_of(element: p.Variable | p.Subscript) -> str | None:
     return array_of(element) if isinstance(element, p.Variable) or isinstance(element.aggregate, p.Variable) else None
 
 
-def _terms(expr: Expression) -> tuple[Expression, ...]:
+def _terms_of_sum(expr: Expression) -> tuple[Expression, ...]:
     return expr.children if isinstance(expr, p.Sum) else (expr,)
 
 
-def _factors(term: Expression) -> Iterator[Expression]:
+def _factors_of(term: Expression) -> Iterator[Expression]:
     for part in term.children if isinstance(term, p.Product) else ():
-        yield from _factors(part)
+        yield from _factors_of(part)
     if not isinstance(term, p.Product):
         yield term
 
 
-def _products(kernel: LoopKernel, s: Statement, name: str) -> Iterator[tuple[Expression, ...]]:
+def _increments(kernel: LoopKernel, s: Statement, name: str) -> Iterator[tuple[Expression, ...]]:
     """The factors of each term that *s* adds to *name*; none if *s* sets it to 0."""
-    others = [term for term in _terms(s.expression) if term != s.assignee]
-    if s.combine is not None or len(_terms(s.expression)) - len(others) > 1 or any(
+    others = [term for term in _terms_of_sum(s.expression) if term != s.assignee]
+    if s.combine is not None or len(_terms_of_sum(s.expression)) - len(others) > 1 or any(
             name in variables(e) for e in (*others, *s.subscripts, *s.predicates)):
         raise PreconditionError(f"'{s.id}' is not an increment of '{name}' by a value without it.", subject=s.id,
                                 hint=f"write {name} = {name} + ..., with a sum of products")
     if others != [0]:
-        yield from (tuple(_factors(term)) for term in others)
+        yield from (tuple(_factors_of(term)) for term in others)
 
 
-def _common(kernel: LoopKernel, name: str, products: Sequence[tuple[Expression, ...]]) -> tuple[Expression, ...]:
+def _common_factors(kernel: LoopKernel, name: str, products: Sequence[tuple[Expression, ...]]) -> tuple[Expression, ...]:
     """The factors that all *products* have and whose operands the kernel does not write."""
     first = products[0] if products else ()
     return tuple(f for f in dict.fromkeys(first) if all(f in own for own in products)
@@ -150,7 +150,7 @@ def _constant_along_flows(kernel: LoopKernel, name: str, axes: Sequence[int],
         if d.array != name or d.kind != "flow" or not products[d.source]:
             continue
         source, sink = kernel.statement_by_id[d.source], kernel.statement_by_id[d.sink]
-        key = _key(source.assignee, axes)
+        key = _group_key(source.assignee, axes)
         if name in sink.domain.params or any(name in variables(index) for index in sink.subscripts):
             raise PreconditionError(f"'{name}' is in a bound or in the written element of '{sink.id}'.", subject=name,
                                     hint="assign the value to another temporary first")
@@ -165,9 +165,9 @@ def _constant_along_flows(kernel: LoopKernel, name: str, axes: Sequence[int],
     return result
 
 
-def _without(term: Expression, factors: Sequence[Expression]) -> Expression:
+def _without_factors(term: Expression, factors: Sequence[Expression]) -> Expression:
     """The product *term* without one of each of *factors*."""
-    rest = list(_factors(term))
+    rest = list(_factors_of(term))
     for f in factors:
         rest.remove(f)
     return 1 if not rest else rest[0] if len(rest) == 1 else p.Product(tuple(map(arithmetic, rest)))

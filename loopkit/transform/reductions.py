@@ -80,7 +80,8 @@ def reduction_arg_to_subst_rule(kernel: LoopKernel, inames: str | Iterable[str],
     chosen = matching_statements(kernel, insn_match)
     nodes = [node for node in kernel.reductions.values() if {*node.inames} == {*own} and node.final in chosen]
     if not nodes or (subst_rule_name is not None and len(nodes) > 1):
-        raise PreconditionError(f"{len(nodes) or 'No'} reductions are over just {', '.join(own)}.", subject=own[0],
+        raise PreconditionError(f"{len(nodes) or 'No'} reductions are over just {', '.join(own)}.",
+                                subject=", ".join(own),
                                 hint="name the inames of one reduction, or select its statement by insn_match=")
     values, _ = folded(kernel)
     accumulators = {node.accumulator for node in kernel.reductions.values()}

@@ -33,5 +33,5 @@ def test_axes() -> None:
     assert lk.find_unused_axis_tag(kernel(), "g", "one") == GroupTag(1)
     assert lk.find_unused_axis_tag(lk.tag_inames(lk.untag_inames(kernel(), "j"), "j:l.0"), "l") == LocalTag(1)
     assert lk.find_unused_axis_tag(lk.tag_inames(lk.untag_inames(kernel(), "j"), "j:l.0"), "l", "one") == LocalTag(0)
-    with pytest.raises(lk.PreconditionError, match="kind='q' is no kind of axis"):
+    with pytest.raises(lk.PreconditionError, match="kind='q' is not a kind of axis"):
         lk.find_unused_axis_tag(kernel(), "q")
