@@ -5,6 +5,7 @@ import sys
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from loopkit.analysis.counts import CountGranularity, MemAccess, Op, Synchronization, ToCountMap
 from loopkit.errors import (
     AccessWitness,
     BoundsError,
@@ -42,8 +43,9 @@ from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.loopy_names import no_attribute
-from loopkit.language.make import make_kernel
+from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
+from loopkit.poly.quasi_polynomials import PiecewiseQuasiPolynomial
 from loopkit.shown import ENTRY_POINTS
 
 if TYPE_CHECKING:
@@ -51,6 +53,13 @@ if TYPE_CHECKING:
     from loopkit.analysis.fusion import get_kennedy_unweighted_fusion_candidates
     from loopkit.analysis.queries import find_one_rule_matching, find_rules_matching, find_unused_axis_tag
     from loopkit.interpreter.replay import CellDifference, Replay
+    from loopkit.lowering.counts import (
+        gather_access_footprint_bytes,
+        gather_access_footprints,
+        get_mem_access_map,
+        get_op_map,
+        get_synchronization_map,
+    )
     from loopkit.lowering.pipeline import lower
     from loopkit.runtime.compiled import (
         CompiledKernel,
@@ -65,6 +74,7 @@ if TYPE_CHECKING:
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
+    from loopkit.target.opencl.target import OpenCLTarget
     from loopkit.transform.affine import affine_map_inames, map_domain, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.arithmetic import fold_constants, simplify_indices
@@ -85,6 +95,7 @@ if TYPE_CHECKING:
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
+    from loopkit.transform.functions import inline_callable_kernel
     from loopkit.transform.iname import (
         chunk_iname,
         duplicate_inames,
@@ -132,27 +143,30 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessWitness", "AddressSpace", "Assignment", "BoundsError", "CInstruction", "CTarget", "CallError",
-    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "Diff",
-    "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
-    "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MisspelledNameWarning",
-    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "Reduction", "ReductionOperation",
-    "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError",
-    "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
+    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CountGranularity", "CudaTarget", "DeviceError",
+    "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History",
+    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MemAccess",
+    "MisspelledNameWarning", "NameConflictError", "Op", "OpenCLTarget", "Options", "Outputs", "ParseError",
+    "PiecewiseQuasiPolynomial", "PreconditionError", "Reduction", "ReductionOperation", "Replay", "ReplayError",
+    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Synchronization",
+    "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden",
     "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
     "check_equivalent", "check_legal", "check_races", "chunk_iname", "collect_common_factors_on_increment", "compile",
     "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst",
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
-    "fuse_loops", "generate_code", "get_kennedy_unweighted_fusion_candidates", "interchange", "join_inames", "library",
-    "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "pad_domain",
-    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
-    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
-    "rename_inames", "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review",
-    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift",
-    "simplify_indices", "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
-    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
+    "get_kennedy_unweighted_fusion_candidates", "get_mem_access_map", "get_op_map", "get_synchronization_map",
+    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_function",
+    "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule", "register_callable",
+    "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
+    "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
+    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices", "skew",
+    "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle", "tag_array_axes",
+    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
@@ -162,8 +176,8 @@ _LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, global
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name != "replay"})
-# the folder loopkit/target/opencl has the class OpenclTarget in target.py
-TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{folder.name.title()}Target"
+# the folder loopkit/target/opencl has the module target.py, which calls the class of the target TARGET
+TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:TARGET"
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",

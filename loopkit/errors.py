@@ -153,7 +153,9 @@ class TypeInferenceError(PreconditionError):
 
 
 class ShapeError(PreconditionError):
-    """Raised if the shape of an array or a temporary cannot be inferred or does not fit its accesses."""
+    """Raised if the shape of an array or a temporary cannot be inferred or does not fit its accesses, or if a call
+    passes a smaller slice than its function declares.
+    """
 
 
 class ScheduleError(PreconditionError):
@@ -320,7 +322,8 @@ class VerificationError(LoopkitError):
 class BoundsError(VerificationError):
     """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array for some sizes.
 
-    A call of a kernel compiled with ``check_bounds=True`` raises it for an access of this call.
+    A call of a kernel compiled with ``check_bounds=True`` raises it for an access of this call, and ``make_kernel`` for
+    an access of a function outside of a slice that a call in the text passes.
     """
 
 

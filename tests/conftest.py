@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,9 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="rewrite the files in tests/golden/ instead of comparing with them")
 
 
-def pytest_configure() -> None:
-    """Look for garbage less often: a tenth of the time went into that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Look for garbage less often: a tenth of the time went into that. PoCL keeps its binaries of this run only."""
     gc.set_threshold(100_000, 20, 20)
+    folder = TemporaryDirectory(prefix="loopkit-pocl-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["POCL_CACHE_DIR"] = folder.name
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """The real cases: right on the host, accepted for two GPUs, and each text as it was read last.
 
-The golden files of a case are its kernel, its loop program, its CUDA text with the host part, and its C text.
+The golden files of a case are its kernel, its loop program, its CUDA text with the host part, its OpenCL text and
+its C text.
 """
 from __future__ import annotations
 
@@ -123,6 +124,16 @@ def test_golden_cuda(name: str, golden: GoldenFiles) -> None:
     code = cuda(name)
     golden.check(f"{name}.cu", code)
     golden.check(f"{name}.host.cpp", code.host)
+
+
+@pytest.mark.deep(every=12)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_golden_opencl(name: str, golden: GoldenFiles) -> None:
+    try:
+        code: object = lk.generate_code(kernel(name), target="opencl")
+    except lk.PreconditionError as refusal:
+        code = "".join(f"// {line}\n" for line in str(refusal).splitlines())
+    golden.check(f"{name}.cl", code)
 
 
 @pytest.mark.parametrize("name", BY_NAME)

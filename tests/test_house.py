@@ -1,7 +1,7 @@
 """The rules of the package: which layer may import which, and how long files and functions may be.
 
     lazy > shown > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering
-    > target > verification > runtime > (library, interpreter) > show > command
+    > target > verification > runtime > (library, interpreter) > show > command > compat
 
 A package imports from those before it, never from those after it; packages in one bracket do not import each other.
 """
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 #: From the lowest layer up; packages in one tuple are in one layer.
 LAYERS = (("lazy",), ("shown",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",),
           ("analysis",), ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("library", "interpreter"), ("show",), ("command",))
+          ("library", "interpreter"), ("show",), ("command",), ("compat",))
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 #: Import names, which for these packages are their names on the package index.
@@ -149,8 +149,8 @@ def test_imports_go_down_only(module: Module) -> Iterator[str]:
     here = HEIGHT[module.layer]
     for i in module.imports:
         own = _own(i.target)
-        if own == "loopkit" and module.layer == "library":
-            continue                                            # its pipelines are written as a user writes them
+        if own == "loopkit" and module.layer in ("library", "compat"):
+            continue                                            # their functions are written as a user writes them
         if own in ROOF:
             yield f"{_at(module, i.line)} imports {own}, which is above every layer"
         elif own is not None:
@@ -201,7 +201,10 @@ INSTRUCTIONS = {
         "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
-        "verification.validation_instructions", "target.cuda.target", "instructions.mma")),
+        "verification.validation_instructions", "target.cuda.target", "target.opencl.dialect", "instructions.mma")),
+    "simd_loop": (r"Simd(Loop|Tag)|simd_loop", (
+        "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
+        "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "instructions.asynchronous_copy")),
@@ -213,7 +216,8 @@ def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
     """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
     words, others = INSTRUCTIONS[name]
     allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", *others)}
-    named = {m.name for m in LAYER_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
+    named = {m.name for m in LAYER_MODULES
+             if not m.name.startswith(("loopkit.library.", "loopkit.compat.")) and re.search(words, m.text)}
     assert sorted(named - allowed) == []
     assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"
 
@@ -326,9 +330,9 @@ def test_a_function_is_one_step(module: Module) -> list[str]:
 
 
 def test_a_name_has_one_meaning() -> None:
-    """No two modules define classes, or private functions, of one name."""
+    """No two modules define classes, or private functions, of one name; ``compat`` has others' names."""
     found: dict[str, list[str]] = {}
-    for module in MODULES.values():
+    for module in (m for m in MODULES.values() if not m.name.startswith("loopkit.compat.")):
         for node in (node for node in module.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)):
             if isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 found.setdefault(node.name, []).append(module.name)

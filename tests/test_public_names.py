@@ -62,7 +62,8 @@ def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
 
 
 def test_targets_are_known_by_their_names() -> None:
-    assert {name: cls.name for name, cls in lk.TARGETS.items()} == {"c": "c", "cuda": "cuda"}
+    assert {name: cls.name for name, cls in lk.TARGETS.items()} == {
+        "c": "c", "cuda": "cuda", "opencl": "opencl"}
     for cls in lk.TARGETS.values():
         assert issubclass(pkgutil.resolve_name(cls.runner or ""), Runner)
 

@@ -23,6 +23,7 @@ from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVa
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import Derivation, Derive, LoopKernel, WholeKernel
 from loopkit.kernel.statement import (
+    CallRegion,
     Dependence,
     Obligation,
     ReductionNode,
@@ -63,6 +64,7 @@ class Expressions(Annotations, total=False):
 
     statements: tuple[Statement, ...]
     reductions: Mapping[str, ReductionNode]
+    calls: Mapping[str, CallRegion]
     substitutions: Mapping[str, SubstitutionRule]
 
 

@@ -60,7 +60,7 @@ def get_kennedy_unweighted_fusion_candidates(
     apart = frozenset(frozenset(pair) for pair in force_infusible)
     require_known("iname", [*chosen, *sorted(frozenset[str]().union(*apart))], kernel.inames)
     with bounded(f"finding loops of kernel '{kernel.name}' to fuse"):
-        _require_apart(kernel.tree, chosen)
+        _require_separate_loops(kernel.tree, chosen)
         found = [group for bodies in _sequences(kernel.tree)
                  if any(isinstance(body, Loop) and body.iname in chosen for body in bodies)
                  for group in _groups(kernel, bodies, chosen, apart)]
@@ -70,7 +70,7 @@ def get_kennedy_unweighted_fusion_candidates(
     return dict(zip(names, found, strict=True))
 
 
-def _require_apart(tree: Tree, inames: Collection[str]) -> None:
+def _require_separate_loops(tree: Tree, inames: Collection[str]) -> None:
     """:raises PreconditionError, ScheduleError: one of *inames* has several loops, or one is inside another."""
     loops = [loop for loop in loops_in(tree) if loop.iname in inames]
     for loop in loops:

@@ -22,7 +22,7 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.mappers import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Obligation
-from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
@@ -95,7 +95,7 @@ def _places_on(knl: LoopKernel, source: OnAxes, sink: OnAxes, axes: Sequence[int
 
 def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
     """The pairs of *d* within one vector: the second instance reads an element that the first one writes, although all
-    reads of a vector come before all of its writes.
+    reads of a vector come before all of its writes. In a SIMD loop the two instances run in no order.
 
     Vectors of several threads run at once too; between those any pair counts.
     """
@@ -107,7 +107,7 @@ def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
         return None
     sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
     pairs = in_one_iteration(d.relation, shared_loops(knl, d.source, d.sink, sequential))
-    if d.kind != "flow":
+    if d.kind != "flow" and not any(is_simd(knl.tags.get(x)) for x in inames):
         pairs = pairs.subtract(in_one_iteration(d.relation, shared_loops(knl, d.source, d.sink, others)))
     return None if pairs.is_empty() else pairs
 

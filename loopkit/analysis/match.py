@@ -8,6 +8,7 @@ A pattern selects statements by a name. The name may have the wildcards ``*``, `
     iname:i         statements in a loop over i
     tag:mytag       statements with the option {tags=mytag}, or with a user tag of a class of this name
     in_kernel:f     all statements, if the kernel is called f
+    call:f          statements of the function f, in all of its calls
 
 ``not`` binds more tightly than ``and``, and ``and`` more tightly than ``or``. A comma is the same as ``or``. So
 ``writes:a and not init_*`` selects the statements that write ``a``, except those whose ids begin with ``init_``.
@@ -19,7 +20,7 @@ text is itself::
     expression  = conjunction { ( "," | "or" ) conjunction }
     conjunction = negation { "and" negation }
     negation    = "not" negation | "(" expression ")" | pattern
-    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" | "in_kernel:" ] name
+    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" | "in_kernel:" | "call:" ] name
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ Within = str | Tag | type | Collection[str | Tag | type] | None
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
 #: The texts of tokens other than names; the last token is empty.
 _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
-_PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag: or in_kernel: with a name"
+_PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag:, in_kernel: or call: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
 _MOST_DEPTH = 100
 
@@ -149,4 +150,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str
     "in_kernel": ("kernel", lambda kernel, _: (kernel.name,), lambda kernel: (kernel.name,)),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
     "tag": ("statement tag", lambda _, s: [*map(tag_name, s.options.tags)],
-            lambda kernel: {tag_name(tag) for s in kernel.statements for tag in s.options.tags})}
+            lambda kernel: {tag_name(tag) for s in kernel.statements for tag in s.options.tags}),
+    "call": ("function", lambda kernel, s: {kernel.calls[call].function for call in s.options.calls},
+             lambda kernel: {region.function for region in kernel.calls.values()})}

@@ -1,4 +1,5 @@
-"""Scans: reductions in which each instance along an iname has at most one operand more than the previous instance."""
+"""Scans: reductions in which each instance along an iname adds operands at the end of those of the previous instance.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, leaves, loops_in
 from loopkit.poly.affine import add
-from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, subscript_relation
+from loopkit.poly.relations import apart_along, identity_on, only_dims, subscript_relation
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
@@ -24,14 +25,17 @@ class Scan:
     """A reduction that is a scan along *sweep*.
 
     :ivar iname: the only iname of the reduction.
-    :ivar shift: the operand that is new at ``sweep = i`` is the one at ``iname = i + shift``.
+    :ivar shift: the operand that is new at ``sweep = i`` is the one at ``iname = i + shift``; ``None``: an instance has
+        several new operands, or their distance varies.
+    :ivar newest: the operands of each instance that the previous one does not have.
     :ivar rows: the other inames of its statement; each of their instances is a separate scan.
     """
 
     node: ReductionNode
     sweep: str
     iname: str
-    shift: int
+    shift: int | None
+    newest: InstanceSet
     rows: tuple[str, ...]
 
 
@@ -68,9 +72,9 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
     if not several.is_empty():
         raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
                        first.named(several.range()))
-    shift = _shift(knl, node, _newest(knl, node, sums, terms, sweep), sweep)
+    newest = _newest(knl, node, sums, terms, sweep)
     _require_same_values(knl, update, sweep)
-    return Scan(node, sweep, iname, shift, rows)
+    return Scan(node, sweep, iname, _shift(newest, iname, sweep), newest, rows)
 
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:
@@ -112,25 +116,21 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
                        "before it has", lost)
     newest = terms.subtract(before)
     rest = [x for x in terms.inames if x != iname]
-    several = other_instance(identity_on(newest, newest, rest))
-    if not several.is_empty():
-        raise _refusal(knl, node, sweep, "{at} has two operands more than the one before it, or the first of all "
-                       "has two", newest.named(several.domain()))
+    inserted, _ = apart_along(identity_on(newest, before.intersect(terms), rest), newest.inames.index(iname))
+    if not inserted.is_empty():
+        raise _refusal(knl, node, sweep, f"the new operand of {{at}} at {iname} = {{_{iname}}} is not behind those "
+                       "that the one before it has", newest.named(inserted.domain()))
     return newest
 
 
-def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str) -> int:
-    """The distance of the new operand from *sweep*, which must be constant."""
-    iname, = node.inames
+def _shift(newest: InstanceSet, iname: str, sweep: str) -> int | None:
+    """The distance of the new operand from *sweep* if there is one at most and the distance is constant."""
     point = lexmin_point(newest.set, newest.inames)
     if point is None:
         return 0
     shift = point[1][iname] - point[1][sweep]
-    elsewhere = newest.subtract(newest.where(("==", add(p.Variable(iname), -1*p.Variable(sweep), -shift))))
-    if not elsewhere.is_empty():
-        raise _refusal(knl, node, sweep, f"the new operand of {{at}} is that at {iname} = {{_{iname}}}, and elsewhere "
-                       f"it is that at {iname} = {sweep}{f' + {shift}' if shift else ''}", elsewhere)
-    return shift
+    there = newest.where(("==", add(p.Variable(iname), -1*p.Variable(sweep), -shift)))
+    return shift if newest.is_subset(there) else None
 
 
 def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:

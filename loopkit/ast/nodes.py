@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.poly.sets import Map
 
 #: An access or a place of a launch.
@@ -248,7 +249,17 @@ class Block:
     children: tuple[Node, ...] = ()
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block
+@dataclass(frozen=True)
+class FunctionBody(Block):
+    """All nodes of one call of a function; a target may emit them as a function of their own.
+
+    :ivar call: the id of the call.
+    """
+
+    call: str = ""
+
+
+Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:
@@ -368,7 +379,8 @@ def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     lasting = ", live across regions" if array.across_regions else ""
     where = "warp" if array.thread_axes else "shared" if array.shared else "private"
-    return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
+    note = f"  # {array.note}" if array.note else ""
+    return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{note}"
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:
@@ -401,6 +413,9 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
             case Region():
                 yield f"{pad}region{''.join(f'  [{title}]' for i in own_instructions(node) for title in i.titles)}"
                 yield from _lines(node.body, depth + 1)
+            case FunctionBody():
+                yield f"{pad}call {node.call}"
+                yield from _lines(node, depth + 1)
             case Block():
                 yield f"{pad}block"
                 yield from _lines(node, depth + 1)

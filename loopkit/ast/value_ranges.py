@@ -46,6 +46,10 @@ class LowerBounds:
         others = {x: least for x, least in self.lower.items() if x != name}
         return LowerBounds(others if low is None else {**others, name: low})
 
+    def renamed(self, names: Mapping[str, str]) -> LowerBounds:
+        """The bounds of the variables *names* under their new names."""
+        return LowerBounds({new: self.lower[x] for x, new in names.items() if x in self.lower})
+
     def inside(self, loop: For) -> LowerBounds:
         """In the iterations of *loop*."""
         return self.defining(loop.iname, loop.start)

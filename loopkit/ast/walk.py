@@ -96,7 +96,7 @@ def map_child_nodes(node: Node, f: Change) -> Node:
     match node:
         case Block():
             new = tuple([f(child) for child in node.children])
-            return node if all(a is b for a, b in zip(new, node.children, strict=True)) else Block(new)
+            return node if all(a is b for a, b in zip(new, node.children, strict=True)) else replace(node, children=new)
         case For() | Region():
             body = as_block(f(node.body))
             return node if body is node.body else replace(node, body=body)

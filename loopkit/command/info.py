@@ -10,6 +10,7 @@ from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
 from loopkit.runtime.compiler import HostCompiler, available_compilers, loopkit_version
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count, why_not
+from loopkit.runtime.opencl.devices import opencl_devices
 
 
 def info() -> Iterator[str]:
@@ -26,8 +27,19 @@ def info() -> Iterator[str]:
         yield from _titled("GPUs", map(_gpu, range(gpu_count())), "")
     else:
         yield f"GPUs         none can be used: {missing.message}" + (f" ({missing.hint})" if missing.hint else "")
+    yield from opencl_lines()
     files, size = cache.size()
     yield f"cache        {cache.directory}: {files} files, {size / 2**20:.1f} of {DEFAULT_LIMIT / 2**20:.0f} MiB"
+
+
+def opencl_lines() -> Iterator[str]:
+    """The devices of OpenCL."""
+    try:
+        found = [f"{x.name.strip()}: {x.version.strip()}" for x in opencl_devices()]
+    except DeviceError as err:
+        yield f"OpenCL       no device can be used: {err.message}" + (f" ({err.hint})" if err.hint else "")
+    else:
+        yield from _titled("OpenCL", found, "")
 
 
 def _host_compilers(cache: DiskCache) -> Iterator[str]:

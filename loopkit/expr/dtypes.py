@@ -10,6 +10,7 @@ gives float64, as ``/`` does.
 """
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -20,9 +21,10 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.functions import UNKNOWN, ScalarFunction, function_of
-from loopkit.expr.kinds import DTYPES, dtype_of, is_half, kind_of, promote
+from loopkit.expr.kinds import NUMBERS, dtype_of, is_half, is_tuple, kind_of, promote
 from loopkit.expr.mappers import children
-from loopkit.expr.nodes import Operation, TypeCast
+from loopkit.expr.nodes import Combined, MakeTuple, NumberOperation, Operation, TypeCast
+from loopkit.expr.tuples import dtype_text, field_dtype, field_names, joined_tuples, tuple_dtype
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
@@ -79,7 +81,13 @@ def resolve(given: Type) -> np.dtype:
 
 
 def rank_of(given: Type) -> int:
-    """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers."""
+    """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers.
+
+    :raises TypeInferenceError: *given* is the dtype of tuples.
+    """
+    if isinstance(given, np.dtype) and is_tuple(given):
+        raise TypeInferenceError(f"A tuple {dtype_text(given)} is used as a number.", subject=dtype_text(given),
+                                 hint=f"name one of its fields: t.{field_names(given)[0]}")
     return given.rank if isinstance(given, Weak) else _RANKS[kind_of(given)]
 
 
@@ -107,6 +115,9 @@ def join(a: Type, b: Type) -> Type:
     >>> join(WEAK_INT, FLOAT32), join(INT32, FLOAT32)
     (dtype('float32'), dtype('float64'))
     """
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, np.dtype) and is_tuple(one):
+            return joined_tuples(one, resolve(other), promote)
     if isinstance(a, Weak):
         return _join_weak(a, b) if isinstance(b, Weak) else _join_mixed(b, a)
     return _join_mixed(a, b) if isinstance(b, Weak) else promote(a, b)
@@ -130,7 +141,7 @@ def _join_mixed(a: np.dtype, b: Weak) -> Type:
 def arithmetic(a: Type, b: Type) -> Type:
     """The type of ``a + b`` and ``a*b``: :func:`join`, in which truth values are integers."""
     joined = join(a, b)
-    return WEAK_INT if joined == BOOL else joined
+    return joined if rank_of(joined) else WEAK_INT
 
 
 def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
@@ -209,6 +220,15 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
                 return BOOL if function.dtypes == "predicate" else None
             known = [found for e in expr.parameters if (found := child(e)) is not None]
             return signature(function, known)[1] if len(known) == len(expr.parameters) else None
+        case MakeTuple(fields=fields, values=values):
+            each = [found for value in values if (found := child(value)) is not None]
+            return tuple_dtype(fields, map(resolve, each)) if len(each) == len(values) else None
+        case p.Lookup(aggregate=aggregate, name=name):
+            whole = child(aggregate)
+            return whole if whole is None else field_dtype(resolve(whole), name)
+        case Combined(operation=operation):
+            joined = _fold(join, children(expr), child)
+            return joined if joined is None else reduction_type(operation, joined)
         case p.ExpressionNode():
             return None
         case _:
@@ -296,22 +316,36 @@ def _computed_signature(function: ScalarFunction, rule: Callable[..., object], g
         common if common is not None and rank_of(x) <= rank_of(common) else x) for x in given)
     value = rule(*dtypes)
     found = dtype_of(value)
-    if found is None:
+    if found is None or is_tuple(found):
         raise TypeInferenceError(f"The dtypes= of the function '{function.name}' gives {value!r} for "
-                                 f"({', '.join(map(str, dtypes))}), which is not a dtype of kernels.",
-                                 subject=function.name, hint=DTYPES)
+                                 f"({', '.join(map(str, dtypes))}), which is not a dtype of numbers.",
+                                 subject=function.name, hint=NUMBERS)
     return dtypes, found
+
+
+class TypedOperation(Operation):
+    """An operation with a dtype rule of its own."""
+
+    @abstractmethod
+    def type_over(self, operand: Type) -> np.dtype:
+        """The dtype of the accumulator: one that combining keeps.
+
+        :raises TypeInferenceError: the operation does not exist for such operands.
+        """
 
 
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:
     """The dtype of an accumulator: its operand's, int32 for truth values that are counted.
 
-    :raises TypeInferenceError: the minimum or maximum of complex numbers.
+    :raises TypeInferenceError: the minimum or maximum of complex numbers, or an operand that the operation lacks.
     """
-    combine = operation.combine
+    if isinstance(operation, TypedOperation):
+        return operation.type_over(operand)
+    assert isinstance(operation, NumberOperation)
+    rank, combine = rank_of(operand), operation.combine
     if combine in ("and", "or"):
         return BOOL
-    if combine in ("min", "max") and rank_of(operand) == _COMPLEX:
+    if combine in ("min", "max") and rank == _COMPLEX:
         raise TypeInferenceError(f"Complex numbers have no {combine}imum.", subject=f"{combine}imum",
                                  hint="reduce their abs")
     dtype = resolve(operand)

@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.bessel import bessel_j, bessel_y
-from loopkit.expr.kinds import DTYPES, dtype_of
+from loopkit.expr.kinds import NUMBERS, dtype_of, is_tuple
 from loopkit.expr.mappers import subexpressions
 from loopkit.shown import Declared
 
@@ -109,8 +109,8 @@ class ScalarFunction(Declared):
         key, value = item
         names = key if isinstance(key, tuple) else (key,)
         found, result = [x for x in map(dtype_of, names) if x is not None], dtype_of(value)
-        if len(found) != len(names) or result is None:
-            self._refuse(f": dtypes= has an entry {key!r}: {value!r} that is not of dtypes", DTYPES)
+        if len(found) != len(names) or result is None or any(map(is_tuple, (*found, result))):
+            self._refuse(f": dtypes= has an entry {key!r}: {value!r} that is not of dtypes of numbers", NUMBERS)
         if len(found) != self.arity:
             self._refuse(f" has {self.arity} arguments, but dtypes= has an entry for {len(found)}: {key!r}")
         return tuple(found), result
@@ -161,8 +161,8 @@ class ScalarFunction(Declared):
             has = " and ".join(repr(x) for x in (text if isinstance(text, Mapping) else self.text))
             raise PreconditionError(
                 f"The function '{self.name}' has no text for the language '{language}'{of_dtype}.", subject=self.name,
-                hint=None if self.name in FUNCTIONS else f"ScalarFunction('{self.name}', ..., text={{'{language}': "
-                f"{entry}}})" + (f"; it has texts for {has}" if has else ""))
+                hint=f"ScalarFunction('{'own_' if self.name in FUNCTIONS else ''}{self.name}', ..., "
+                     f"text={{'{language}': {entry}}})" + (f"; it has texts for {has}" if has else ""))
         return found
 
     def value(self, *arguments: Any) -> Any:

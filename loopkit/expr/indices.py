@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import INT32, INT64, Lookup, Type, Weak, join, rank_of, resolve, type_of
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
+from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import children, map_children, subexpressions
 from loopkit.expr.nodes import TypeCast
 
@@ -59,7 +60,7 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
         found = typed(e)
         return of_dtype(INT64 if found is None or rank_of(found) != 1 else resolve(found))
     match expr:
-        case p.Variable() | p.Subscript() | TypeCast():
+        case p.Variable() | p.Subscript() | p.Lookup() | TypeCast():
             # sizes and inames already are indices
             given = typed(expr)
             if isinstance(given, Weak) or (given is not None and (rank_of(given) != 1 or given == index)):
@@ -96,6 +97,8 @@ def is_of_values(expr: Expression, typed: Typed) -> bool:
 def _is_no_integer(expr: Expression, typed: Typed) -> bool:
     """Is a part of a subscript no integer? As a value an int8 and a uint64 are a float64 together, as indices not."""
     given = typed(expr)
+    if given is not None and is_tuple(resolve(given)):
+        return True
     if given is not None and rank_of(given) > 1:
         given = typed(as_index(expr, typed, INT64))
     return given is not None and rank_of(given) != 1
@@ -110,7 +113,7 @@ def index_value(expr: Expression, typed: Typed) -> Expression:
     s
     cast(int64, s)*4
     """
-    if isinstance(expr, p.Variable | p.Subscript | TypeCast) or _is_no_integer(expr, typed):
+    if isinstance(expr, p.Variable | p.Subscript | p.Lookup | TypeCast) or _is_no_integer(expr, typed):
         return expr
     index = as_index(expr, typed, INT64)
     return index if typed(index) == INT64 else TypeCast("int64", index)

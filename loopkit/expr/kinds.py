@@ -7,6 +7,7 @@ The optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, 
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -33,9 +34,10 @@ LITERAL_SUFFIXES: dict[str, str] = {
     "f": "float32", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}}
 
-#: The dtypes that kernels have.
-DTYPES = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64 and "
-          "complex128")
+#: The dtypes of numbers that kernels have, and all dtypes.
+NUMBERS = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64, "
+           "complex128")
+DTYPES = f"{NUMBERS}, and structs of two or more of them as C aligns them: np.dtype([...], align=True)"
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
@@ -53,8 +55,32 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and kind_of(dtype) == "f"
 
 
+def is_tuple(dtype: np.dtype[Any]) -> bool:
+    """Is *dtype* that of tuples (:mod:`loopkit.expr.tuples`)?"""
+    return dtype.names is not None
+
+
+def struct_of(fields: Sequence[tuple[str, Any]]) -> np.dtype[Any]:
+    """The dtype of a struct of C with these *fields*, names and dtypes; complex numbers are aligned to their size."""
+    offsets, end, widest = list[int](), 0, 1
+    for _, given in fields:
+        dtype = np.dtype(given)
+        align = dtype.itemsize if dtype.kind == "c" else dtype.alignment
+        offsets.append(-(-end // align)*align)
+        end, widest = offsets[-1] + dtype.itemsize, max(widest, align)
+    names, formats = [name for name, _ in fields], [dtype for _, dtype in fields]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": -(-end // widest)*widest})
+
+
 def spelled(dtype: np.dtype[Any]) -> str:
     """*dtype* as Python text: ``np.int8``."""
+    if dtype.names is not None:
+        names, dtypes = dtype.names, [spelled(dtype[name]) for name in dtype.names]
+        if dtype == np.dtype([(name, dtype[name]) for name in names], align=True):
+            return f"np.dtype([{', '.join(map('({!r}, {})'.format, names, dtypes))}], align=True)"
+        offsets = [dtype.fields[name][1] for name in names] if dtype.fields is not None else []
+        return (f"np.dtype({{'names': {[*names]}, 'formats': [{', '.join(dtypes)}], 'offsets': {offsets}, "
+                f"'itemsize': {dtype.itemsize}}})")
     return repr(BFLOAT16) if is_bfloat16(dtype) else f"np.{dtype.name}"
 
 
@@ -88,6 +114,10 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
         dtype: np.dtype[Any] = named_dtype(DTYPE_NAMES.get(value, value)) if isinstance(value, str) else np.dtype(value)
     except (TypeError, ValueError):
         return None
+    if dtype.names is not None:
+        fields = [(name, dtype_of(dtype[name])) for name in dtype.names]
+        whole = all(own is not None and own.names is None for _, own in fields) and len(fields) > 1
+        return dtype if whole and dtype == struct_of(fields) else None
     return dtype if dtype.name in DTYPE_NAMES and dtype.isnative else None
 
 

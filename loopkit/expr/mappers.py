@@ -12,13 +12,14 @@ from functools import lru_cache
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCast
+from loopkit.expr.nodes import COMBINED, REDUCTIONS, Combined, MakeTuple, Neutral, Reduction, TypeCast
 from loopkit.poly.piecewise import is_affine_condition
 
 #: The fields with the subexpressions of each node; the function of a call is none.
 _OPERANDS: Mapping[type, tuple[str, ...]] = {
     p.Variable: (), Neutral: (), Reduction: ("expr",), p.Call: ("parameters",), p.Subscript: ("aggregate", "index"),
     p.Comparison: ("left", "right"), p.Power: ("base", "exponent"), p.If: ("condition", "then", "else_"),
+    MakeTuple: ("values",), p.Lookup: ("aggregate",), Combined: ("left", "right"),
     **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr, p.BitwiseAnd, p.BitwiseOr,
                      p.BitwiseXor), ("children",)),
     **dict.fromkeys((p.LeftShift, p.RightShift), ("shiftee", "shift")),

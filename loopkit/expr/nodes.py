@@ -1,6 +1,7 @@
 """Expressions: loopkit's own nodes beside pymbolic's, the language's reductions, constructors, and text."""
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -62,27 +63,72 @@ class Neutral(_Node):
     operation: str
 
 
-#: The node that combines two operands, by the names of :class:`Operation`.
+@p.expr_dataclass()
+class MakeTuple(_Node):
+    """``make_tuple(value=x, index=i)``: a tuple, the values of its *fields* by name."""
+
+    fields: tuple[str, ...]
+    values: tuple[Expression, ...]
+
+
+@p.expr_dataclass()
+class Combined(_Node):
+    """``argmin(left, right)``: two tuples combined by the *operation* of a reduction."""
+
+    operation: Operation
+    left: Expression
+    right: Expression
+
+
+#: The node that combines two operands, by the names of :class:`NumberOperation`.
 COMBINED: Mapping[str, Callable[[Any], Expression]] = {
     "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr}
 
 
 @dataclass(frozen=True)
-class Operation:
+class Operation(ABC):
     """The operation of a reduction; a new one is one frozen value.
 
     :ivar name: its name in the language.
-    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; for a user's
-        operation, an expression.
     :cvar reorderable: operands may be combined in any order and grouping.
     """
 
     name: str
-    combine: str
     reorderable = True
 
+    @property
+    def associative(self) -> bool:
+        """May operands be combined in any grouping that keeps their order?"""
+        return self.reorderable
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of its operands, if they are tuples (:mod:`loopkit.expr.tuples`)."""
+        return ()
+
+    @abstractmethod
     def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""
+
+    @abstractmethod
+    def apply(self, a: Expression, b: Expression) -> Expression:
+        """``a combined with b`` as an expression; *a* is the earlier one."""
+
+    def merged(self, dtype: np.dtype) -> Expression:
+        """The operands ``a`` and ``b`` of *dtype* combined, as an expression of numbers."""
+        return self.apply(p.Variable("a"), p.Variable("b"))
+
+
+@dataclass(frozen=True)
+class NumberOperation(Operation):
+    """An operation of the language on numbers.
+
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``.
+    """
+
+    combine: str
+
+    def neutral_of(self, dtype: np.dtype) -> object:
         if self.combine in ("+", "*"):
             return dtype.type(1 if self.combine == "*" else 0)
         largest = self.combine in ("min", "and")
@@ -93,13 +139,12 @@ class Operation:
         return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
 
     def apply(self, a: Expression, b: Expression) -> Expression:
-        """``a combined with b`` as an expression."""
         return COMBINED[self.combine]((a, b))
 
 
 REDUCTIONS = {op.name: op for op in (
-    Operation("sum", "+"), Operation("product", "*"), Operation("min", "min"), Operation("max", "max"),
-    Operation("any", "or"), Operation("all", "and"))}
+    NumberOperation("sum", "+"), NumberOperation("product", "*"), NumberOperation("min", "min"),
+    NumberOperation("max", "max"), NumberOperation("any", "or"), NumberOperation("all", "and"))}
 
 
 # pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do
@@ -193,7 +238,17 @@ def _text_and_precedence(expr: Expression) -> tuple[str, int]:
             return f"{_at(function, _ATOM)}({_listed(parameters)})", _ATOM
         case Reduction():
             inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
-            return f"{expr.operation}({inames}, {to_text(expr.expr)})", _ATOM
+            operands = expr.expr.values if isinstance(expr.expr, MakeTuple) else (expr.expr,)
+            return f"{expr.operation}({inames}, {_listed(operands)})", _ATOM
+        case MakeTuple(fields=fields, values=values):
+            named = fields != tuple(f"f{place}" for place in range(len(fields)))
+            parts = [f"{field}={to_text(value)}" if named else to_text(value)
+                     for field, value in zip(fields, values, strict=True)]
+            return f"make_tuple({', '.join(parts)})", _ATOM
+        case p.Lookup():
+            return f"{_at(expr.aggregate, _ATOM)}.{expr.name}", _ATOM
+        case Combined():
+            return f"{expr.operation.name}({_listed((expr.left, expr.right))})", _ATOM
         case TypeCast(dtype_name="float32", child=int() | float() as number) if _number_text(number)[1] == _ATOM \
                 and not isinstance(number, bool | np.generic):
             return f"{to_text(number)}f", _ATOM

@@ -3,29 +3,36 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
-from loopkit.expr.dtypes import Type, resolve, type_of
+from loopkit.expr.dtypes import Type, TypedOperation, resolve, type_of
 from loopkit.expr.evaluate import NoValueError, evaluate
-from loopkit.expr.mappers import subexpressions, substitute, variables
-from loopkit.expr.nodes import Operation, to_text
+from loopkit.expr.mappers import map_children, subexpressions, substitute, variables
+from loopkit.expr.nodes import Combined, MakeTuple, to_text
 from loopkit.expr.parsing import parse_expression
+from loopkit.expr.tuple_operations import require_tuple
+from loopkit.expr.tuples import field_dtypes, field_fault, field_of, tuple_dtype
 from loopkit.shown import Declared
 
 #: The operands that test a claim of a free order.
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
+#: The same for the fields of tuples, and the largest number of tuples. No field is 0: the mean of no numbers, for
+#: example, has no meaning.
+_FEW_SAMPLES, _MOST_TUPLES = (2, 1, 3), 9
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReductionOperation(Operation, Declared):
+class ReductionOperation(TypedOperation, Declared):
     """A user's reduction operation: ``make_kernel(..., reductions=[...])`` adds it to the language.
 
     A reduction with this operation combines its operands in the order of the loop. If the operation is *reorderable*,
@@ -35,41 +42,47 @@ class ReductionOperation(Operation, Declared):
     >>> largest.expression == largest.apply(*map(parse_expression, "ab"))
     True
 
+    If *neutral* maps names of fields to numbers, the operands are tuples with these fields. ``name(k, x, y)`` has an
+    operand for each field, and *combine* has an expression for each, in ``a.n``, ``b.n`` and other fields; or it is
+    one expression for the whole tuple.
+
+    >>> mean = ReductionOperation("mean", {"n": "a.n + b.n", "m": "a.m + (b.m - a.m)*b.n/(a.n + b.n)"},
+    ...                           neutral={"n": 0, "m": 0})
+    >>> knl = lk.make_kernel("{[k]: 0<=k<l}", "n, m = mean(k, 1.0, x[k])", reductions=[mean], assumptions="l>=1")
+    >>> [float(v) for v in knl(x=np.array([2.0, 3.0, 7.0]))]
+    [4.0, 3.0]
+
     :arg name: the name of the operation in the language: ``name(k, operand)``.
-    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand.
-    :arg neutral: the first value of ``a``, a number.
+    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand; for tuples also
+        a mapping from each field to its expression.
+    :arg neutral: the first value of ``a``, a number; for tuples a mapping from each field to a number.
     :arg reorderable: operands may be combined in any order and grouping. This claim is an obligation of the kernel.
     :raises ParseError: *combine* is not an expression.
-    :raises PreconditionError: *combine* has other names or subscripts, *neutral* is not a number, or small
+    :raises PreconditionError: *combine* has other names, fields or subscripts, *neutral* is not a number, or small
         integers show that the operation is not reorderable.
     """
 
-    neutral: complex = 0
+    combine: str | Mapping[str, str]
+    neutral: complex | Mapping[str, complex] = 0
     reorderable: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and isinstance(self.combine, str)):
-            raise PreconditionError("The name and the combination of a reduction operation must be texts.",
-                                    subject=str(self.name))
+        for name in ("combine", "neutral"):
+            if isinstance(given := getattr(self, name), Mapping):
+                object.__setattr__(self, name, dict(given))
+        _require_texts(self)
         strangers = variables(self.expression) - {"a", "b"}
         if strangers:
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
                 subject=self.name, hint="write other names into the operand: f(k, w[k]*x[k])")
-        subscripts = any(isinstance(part, p.Subscript) for part in subexpressions(self.expression))
-        for is_wrong, text in (
-                (subscripts, f" combines two numbers, but '{self.combine}' subscripts one of them"),
-                (not isinstance(self.reorderable, bool),
-                 f": reorderable= must be True or False, not {self.reorderable!r}"),
-                (not isinstance(self.neutral, int | float | complex | np.number),
-                 f": neutral= must be a number, not {self.neutral!r}")):
-            if is_wrong:
-                raise PreconditionError(f"The reduction '{self.name}'{text}.", subject=self.name)
+        _require_combination(self)
         if self.reorderable:
             _require_reorderable(self)
 
     def _key(self) -> tuple[object, ...]:
-        return self.name, self.combine, self.reorderable, _comparable(self.neutral)
+        combine = tuple(self.combine.items()) if isinstance(self.combine, Mapping) else self.combine
+        return self.name, combine, self.reorderable, self.fields, tuple(map(_comparable, self.numbers))
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, ReductionOperation) else NotImplemented
@@ -77,46 +90,120 @@ class ReductionOperation(Operation, Declared):
     def __hash__(self) -> int:
         return hash(self._key())
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(self.neutral) if isinstance(self.neutral, Mapping) else ()
+
+    @property
+    def numbers(self) -> tuple[complex, ...]:
+        """The neutral number, of each field if the operands are tuples."""
+        return tuple(self.neutral.values()) if isinstance(self.neutral, Mapping) else (self.neutral,)
+
+    @cached_property
+    def parts(self) -> tuple[Expression, ...]:
+        """The expression of each field, in variables ``a.n``."""
+        return tuple(_with_names(field_of(self.expression, field)) for field in self.fields)
+
     @cached_property
     def expression(self) -> Expression:
-        return parse_expression(self.combine, what=f"the reduction '{self.name}'")
+        what = f"the reduction '{self.name}'"
+        if isinstance(self.combine, str):
+            return parse_expression(self.combine, what=what)
+        return MakeTuple(self.fields, tuple(parse_expression(self.combine[x], what=what) for x in self.fields))
 
     @property
     def summary(self) -> str:
         """The operation in a line of a printed kernel."""
-        return (f"{self.name}(a, b) := {to_text(self.expression)}, from {self.neutral}, in "
+        start = MakeTuple(self.fields, self.numbers) if self.fields else self.numbers[0]
+        return (f"{self.name}(a, b) := {to_text(self.expression)}, from {to_text(start)}, in "
                 f"{'any ' if self.reorderable else ''}order")
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """:raises PreconditionError: *dtype* has no such number."""
+        if not self.fields:
+            return self._number(self.numbers[0], dtype)
+        each = zip(self.numbers, field_dtypes(dtype).values(), strict=True)
+        return np.array(tuple(self._number(number, own) for number, own in each), dtype)[()]
+
+    def _number(self, number: complex, dtype: np.dtype) -> object:
         fits = False
         # each kind of number has its own error for a dtype that cannot hold it
         with suppress(TypeError, ValueError, OverflowError), np.errstate(over="ignore"):
-            whole = complex(self.neutral)
+            whole = complex(number)
             if dtype.kind == "c" or not whole.imag:
-                start = self.neutral if dtype.kind == "c" else self.neutral.real
+                start = number if dtype.kind == "c" else number.real
                 value = dtype.type(start)
                 fits = bool(value == start) if dtype.kind in "biu" \
                     else bool(np.isfinite(complex(value)) == np.isfinite(whole))
         if not fits:
             raise PreconditionError(
-                f"The reduction '{self.name}' starts from {self.neutral}, which its dtype {dtype} cannot hold.",
+                f"The reduction '{self.name}' starts from {number}, which its dtype {dtype} cannot hold.",
                 subject=self.name, hint=f"another neutral=, or operands of another dtype: "
                                         f"{self.name}(k, cast(float64, x[k]))")
         return value
 
     def apply(self, a: Expression, b: Expression) -> Expression:
-        return substitute(self.expression, {"a": a, "b": b})
+        return Combined(self, a, b) if self.fields else substitute(self.expression, {"a": a, "b": b})
+
+    def merged(self, dtype: np.dtype) -> Expression:
+        return self.expression
 
     def type_over(self, operand: Type) -> np.dtype:
-        """The dtype of the accumulator: one that combining keeps."""
-        found = resolve(operand)
+        given: list[Type] = [*require_tuple(self, operand).values()] if self.fields else [operand]
+        found = [*map(resolve, given)]
+        parts = [field_of(self.expression, x) for x in self.fields] or [self.expression]
         for _ in range(3):
-            types: dict[str, Type] = {"a": found, "b": operand}
-            combined = type_of(self.expression, types.get)
-            if isinstance(combined, np.dtype):
-                found = combined
-        return found
+            types: dict[str, Type] = {"a": self._whole(found), "b": self._whole(given)}
+            combined = [type_of(part, types.get) for part in parts]
+            found = [new if isinstance(new, np.dtype) else old for new, old in zip(combined, found, strict=True)]
+        return resolve(self._whole(found))
+
+    def _whole(self, parts: Sequence[Type]) -> Type:
+        return tuple_dtype(self.fields, map(resolve, parts)) if self.fields else parts[0]
+
+
+def _require_texts(operation: ReductionOperation) -> None:
+    """:raises PreconditionError: names, texts and numbers are not of these kinds, or not for the same fields."""
+    name, combine, neutral = operation.name, operation.combine, operation.neutral
+    texts = [*combine.values()] if isinstance(combine, Mapping) else [combine]
+    if not all(isinstance(text, str) for text in (name, *texts)):
+        raise PreconditionError("The name and the combination of a reduction operation must be texts.",
+                                subject=str(name))
+    if isinstance(combine, Mapping) and not isinstance(neutral, Mapping):
+        raise PreconditionError(f"The reduction '{name}' combines fields, but starts from a number.", subject=name,
+                                hint="neutral= has a number for each field: {'n': 0, 'm': 0}")
+    if not isinstance(neutral, Mapping):
+        return
+    if isinstance(combine, Mapping) and (other := combine.keys() ^ neutral.keys()):
+        raise PreconditionError(f"The reduction '{name}' has the field '{min(map(str, other))}' only in one of "
+                                "combine= and neutral=.", subject=name)
+    for field in neutral:
+        fault = "is not a name" if not (isinstance(field, str) and field.isidentifier()) else field_fault(field)
+        if fault is not None or len(neutral) == 1:
+            raise PreconditionError(f"The field '{field}' of the reduction '{name}' {fault or 'is its only one'}.",
+                                    subject=name, hint="a tuple has two fields or more, called n, value, x2")
+
+
+def _require_combination(operation: ReductionOperation) -> None:
+    """:raises PreconditionError: the combination has subscripts or unknown fields, or *neutral* has other than numbers.
+    """
+    name, fields, parts = operation.name, operation.fields, [*subexpressions(operation.expression)]
+    read = [part.name for part in parts if isinstance(part, p.Lookup)]
+    unknown = next((field for field in read if field not in fields), None)
+    bare = sum(isinstance(part, p.Variable) for part in parts) > len(read)
+    numbers = (x for x in operation.numbers if not isinstance(x, int | float | complex | np.number))
+    wrong = next(numbers, None)
+    for is_wrong, text in (
+            (any(isinstance(part, p.Subscript) for part in parts),
+             f" combines two numbers, but '{operation.combine}' subscripts one of them"),
+            (unknown is not None, f" reads the field '{unknown}' of an operand, which has "
+                                  f"{'the fields ' + ', '.join(fields) if fields else 'no fields'}"),
+            (isinstance(operation.combine, Mapping) and bare, " computes a field from a whole operand"),
+            (not isinstance(operation.reorderable, bool),
+             f": reorderable= must be True or False, not {operation.reorderable!r}"),
+            (wrong is not None, f": neutral= must be a number, not {wrong!r}")):
+        if is_wrong:
+            raise PreconditionError(f"The reduction '{name}'{text}.", subject=name)
 
 
 def _comparable(number: complex) -> tuple[object, ...]:
@@ -125,37 +212,68 @@ def _comparable(number: complex) -> tuple[object, ...]:
     return tuple("nan" if x != x else (x, x == 0 and math.copysign(1, x)) for x in parts)
 
 
+def _samples(operation: ReductionOperation) -> list[Any]:
+    """Operands that test a claim of a free order."""
+    if not operation.fields:
+        return [*_SAMPLES]
+    # some of the tuples, with equal values in one field and others in another
+    every = list(itertools.product(_FEW_SAMPLES, repeat=len(operation.fields)))
+    step = len(every)//_MOST_TUPLES
+    return every[::step if step < 2 else step + 1]
+
+
 def _require_reorderable(operation: ReductionOperation) -> None:
     """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
-    start = operation.neutral
-    pairs = list(itertools.product(_SAMPLES, repeat=2))
+    start: Any = operation.numbers if operation.fields else operation.numbers[0]
+    samples = _samples(operation)
+    pairs = list(itertools.product(samples, repeat=2))
     # two nests of pairs that must be combined to one value
-    claims: list[tuple[Any, Any, str]] = [((x, y), (y, x), "") for x, y in pairs]
-    claims += [(((x, y), z), (x, (y, z)), "") for x, y, z in itertools.product(_SAMPLES, repeat=3)]
+    claims: list[tuple[Any, Any, str]] = [(_Nest(x, y), _Nest(y, x), "") for x, y in pairs]
+    claims += [(_Nest(_Nest(x, y), z), _Nest(x, _Nest(y, z)), "") for x, y, z in itertools.product(samples, repeat=3)]
     # a combined pair becomes part of another pair; integers do not test the result for a NaN
-    claims += [((start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
-               and (x := _combined(operation, pair)) is not None]
+    claims += [(_Nest(start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
+               and (x := _combined(operation, _Nest(*pair))) is not None]
     for first, second, reason in claims:
         left, right = _combined(operation, first), _combined(operation, second)
         if left is not None and right is not None and left != right:
-            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, tuple) else ""
+            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, _Nest) else ""
             raise PreconditionError(
                 f"The reduction '{operation.name}' is not reorderable: {reason}{_nest_text(operation, first)} is "
                 f"{left}{but}.", subject=operation.name,
                 hint="leave reorderable=True out; its loops keep their order")
 
 
+class _Nest(NamedTuple):
+    """Two operands that are to be combined; each is a number, a tuple of numbers, or such a pair."""
+
+    a: Any
+    b: Any
+
+
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
     """The result of combining a nest of pairs; ``None``: it has no value in integers."""
-    if not isinstance(nest, tuple):
+    if not isinstance(nest, _Nest):
         return nest
     a, b = (_combined(operation, part) for part in nest)
+    if a is None or b is None:
+        return None
     try:
-        return None if a is None or b is None else evaluate(operation.expression, {"a": a, "b": b})
+        if not operation.fields:
+            return evaluate(operation.expression, {"a": a, "b": b})
+        values = {f"{x}.{field}": number for x, numbers in (("a", a), ("b", b))
+                  for field, number in zip(operation.fields, numbers, strict=True)}
+        return tuple(evaluate(part, values) for part in operation.parts)
     except (NoValueError, TypeError, ValueError, ArithmeticError):
         return None                         # such as infinity's remainder
 
 
+def _with_names(expr: Expression) -> Expression:
+    """*expr* with a variable ``a.n`` for each field of an operand."""
+    if isinstance(expr, p.Lookup):
+        return p.Variable(str(expr))
+    return map_children(expr, _with_names)
+
+
 def _nest_text(operation: ReductionOperation, nest: Any) -> str:
-    return f"{operation.name}({', '.join(_nest_text(operation, x) for x in nest)})" if isinstance(nest, tuple) \
+    return f"{operation.name}({', '.join(_nest_text(operation, x) for x in nest)})" if isinstance(nest, _Nest) \
         else str(nest)

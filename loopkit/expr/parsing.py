@@ -2,12 +2,11 @@
 
 ``min``, ``max``, ``sum``, ``product``, ``any`` and ``all`` are reductions if they have exactly two arguments and the
 first is an iname, a list of inames (``[i, j]`` or ``(i, j)``) or a domain (``{[k]: 0<=k<n}``). Other calls of ``min``
-and ``max`` are values: the larger of the iname ``i`` and 3 is written ``max(3, i)``.
+and ``max`` are values: the larger of the iname ``i`` and 3 is written ``max(3, i)``. A reduction over tuples
+(``argmin``, ``segmented(sum)``) has an operand for each field, or a tuple; ``argmin(i, x[i])`` adds the index ``i``.
 """
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -18,9 +17,12 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
 from loopkit.expr.functions import FUNCTIONS, FunctionName, ScalarFunction
-from loopkit.expr.kinds import DTYPE_NAMES, LITERAL_SUFFIXES, named_dtype
-from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
+from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
+from loopkit.expr.nodes import COMBINED, Combined, NumberOperation, Operation, Reduction, TypeCast, negated, onto
+from loopkit.expr.number_literals import read_number
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN, Extremum
+from loopkit.expr.tuple_parsing import read_tuple, segmented_name, tuple_of, with_fields
 
 (_IF, _OR, _AND, _NOT, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT, _UNARY,
  _POWER) = range(1, 14)
@@ -50,8 +52,6 @@ BINARY: Mapping[str, BinaryOperator] = {
 
 #: Python's stack bounds the depth of what is walked recursively; this stays far below.
 _MOST_DEPTH = 100
-_MOST_DIGITS = 1000
-_NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
 
 _LOGIC = "conditions are joined by and, or, not"
@@ -95,14 +95,14 @@ class KnownNames:
 
     :ivar inames: names that make ``min(k, x)`` a reduction.
     :ivar rules: the number of arguments of each substitution rule.
-    :ivar operations: the names of the reductions.
+    :ivar operations: the reductions by name.
     :ivar functions: those of the user, by name.
     :ivar read_domain: reads an inline domain (source, text, place) and returns its inames; ``None``: none is allowed.
     """
 
     inames: Collection[str] = ()
     rules: Mapping[str, int] = field(default_factory=dict)
-    operations: Collection[str] = tuple(REDUCTIONS)
+    operations: Mapping[str, Operation] = field(default_factory=lambda: BUILT_IN)
     functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     read_domain: Callable[[Source, str, int], tuple[str, ...]] | None = None
 
@@ -174,11 +174,9 @@ class ExpressionParser(Cursor):
             self.at += 1
             return number
         if self.accept("("):
-            value = self.expression()
-            if self.text == ",":
-                raise self.error("')'", hint="there are no tuples of values")
+            values = self.separated(self.expression)
             self.take(")", "')' or an operator")
-            return value
+            return self._fields(tuple_of(values) if len(values) > 1 else values[0])
         if self.accept("-", "+", "~"):
             value = self.expression(_UNARY - 1)
             return negated(value) if text == "-" else p.BitwiseNot(value) if text == "~" else value
@@ -189,13 +187,21 @@ class ExpressionParser(Cursor):
             return self._keyword(word, floor)
         at = self.at
         self.at += 1
+        if word == "segmented" and self.text == "(":
+            word = segmented_name(self)
         if self.accept("("):
-            return self._call(word, at)
-        if self.text == ".":
+            return self._fields(self._call(word, at))
+        if self.text == "." and word in ("np", "numpy"):
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
         if self.text == "$":
             raise self.error("an operator or the end")
-        return self.called((), word, at) if word in self.known.rules else self.reference(word, at)
+        return self._fields(self.called((), word, at) if word in self.known.rules else self.reference(word, at))
+
+    def _fields(self, value: Expression) -> Expression:
+        """*value*, or the field of it that is named here."""
+        while self.accept("."):
+            value = p.Lookup(value, self.name("the name of a field"))
+        return value
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
         """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
@@ -246,6 +252,8 @@ class ExpressionParser(Cursor):
             return self._reduction(name, at)
         if name in ("reduce", "simul_reduce"):
             operation = self.name("a reduction: " + ", ".join(operations))
+            if operation == "segmented" and self.text == "(":
+                operation = segmented_name(self)
             if operation not in operations:
                 raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
@@ -263,6 +271,8 @@ class ExpressionParser(Cursor):
             return value
         if name == "cast":
             return TypeCast(self.dtype_name(), self._last_argument())
+        if name == "make_tuple":
+            return read_tuple(self, self.expression, at)
         return self.called([] if self.accept(")") else self._list(")", "an argument"), name, at)
 
     def called(self, arguments: Sequence[Expression], name: str, at: int) -> Expression:
@@ -312,28 +322,37 @@ class ExpressionParser(Cursor):
         return named_dtype(DTYPE_NAMES[word]).name
 
     def _reduction(self, operation: str, at: int, *, needed: bool = False) -> Expression:
-        """The arguments of a reduction, or of ``min`` and ``max`` of values."""
+        """The arguments of a reduction, or of ``min``, ``max`` and operations on tuples that combine two values."""
         first, uses, bound = self.at, len(self.uses), len(self._bound)
+        of_tuples = bool(self.known.operations[operation].fields)
         if self.text == "{":
             domain, inames = self._inline_domain()
             outer, self.known = self.known, replace(self.known, inames={*self.known.inames, *inames})
-            operand = self._last_argument()
+            operand = self._operand_of(operation, inames, at)
             self.known = outer
             self._bind(inames, first, uses, bound)
             return Reduction(operation, inames, operand, (domain,))
         if self.text == "[" or self._at_name_tuple():
             inames = self._iname_list()
             first = self.at - 1
-            arguments = [self._last_argument()]
+            operand = self._operand_of(operation, inames, at)
+            if not inames and not isinstance(self.known.operations[operation], NumberOperation | Extremum):
+                raise self.error("an iname", at=first, message=f"The reduction '{operation}' is over no iname.")
             if not inames:
-                return arguments[0]             # one operand, with nothing to combine it with
+                return operand                  # one operand, with nothing to combine it with
         else:
             arguments = self._list(")", "an argument")
             bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
-            inames = (bare,) if bare is not None and bare in self.known.inames and len(arguments) == 2 else ()
+            several = len(arguments) > 2 and of_tuples
+            inames = (bare,) if bare is not None and bare in self.known.inames and (
+                len(arguments) == 2 or several) else ()
+            operand = with_fields(self, self.known.operations[operation], inames, arguments[1:], at) if inames \
+                else arguments[-1]
         if inames:
             self._bind(inames, first, uses, bound)
-            return Reduction(operation, inames, arguments[-1])
+            return Reduction(operation, inames, operand)
+        if of_tuples and not needed and len(arguments) == 2:
+            return Combined(self.known.operations[operation], *arguments)
         if operation in ("min", "max") and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
@@ -341,6 +360,13 @@ class ExpressionParser(Cursor):
         if bare is not None and bare not in self.known.inames:
             raise self._unknown("iname", bare, self.known.inames, first)
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
+
+    def _operand_of(self, operation: str, inames: tuple[str, ...], at: int) -> Expression:
+        """The operand of a reduction, after its inames, up to and over the closing parenthesis."""
+        if not self.known.operations[operation].fields:
+            return self._last_argument()
+        self.take(",")
+        return with_fields(self, self.known.operations[operation], inames, self._list(")", "an operand"), at)
 
     def _at_name_tuple(self) -> bool:
         """Are the next tokens ``(i, j),``, ``(i,),`` or ``(),``?"""
@@ -389,32 +415,6 @@ class ExpressionParser(Cursor):
                                  message=f"The reduction over '{name}' is in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
-
-
-def read_number(text: str) -> int | float | complex | TypeCast | str:
-    """The value of a literal, or (a string) what would be right instead of it.
-
-    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "2jf", "1.5f", "3x")]
-    [0.001, 31, 2j, TypeCast('complex64', 2j), TypeCast('float32', 1.5), 'a product is written 3*x']
-    """
-    match = _NUMBER.fullmatch(text)
-    assert match is not None
-    digits, suffix = match.groups()
-    if len(digits) > _MOST_DIGITS:
-        return "fewer digits are enough for every dtype"
-    try:
-        value = int(digits, 16) if digits[:2] in ("0x", "0X") else int(digits) if digits.isdigit() else float(digits)
-    except ValueError:
-        return ""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return "integers have 64 bits at most"
-    if value == math.inf:
-        return "the largest float64 is 1.797e308"
-    if suffix in LITERAL_SUFFIXES:
-        return TypeCast(LITERAL_SUFFIXES[suffix], value)
-    if suffix in ("jf", "Jf"):
-        return TypeCast("complex64", value * 1j)
-    return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 
 def parse_expression(text: str, what: str = "the expression", known: KnownNames | None = None) -> Expression:

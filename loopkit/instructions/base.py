@@ -69,8 +69,8 @@ class Printer(Protocol):
     def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
         """The element itself, and not a load from it."""
 
-    def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        """Is the element in global memory?"""
+    def memory_of(self, element: p.Variable | p.Subscript) -> AddressSpace:
+        """The memory that the element is in."""
 
     def condition(self, expr: Expression, bounds: LowerBounds) -> str:
         """A condition."""
@@ -125,6 +125,10 @@ class InstructionText:
 
 #: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.
 InstructionTexts = Mapping[type[Instruction], InstructionText]
+
+
+#: The qualifiers of memory in OpenCL C.
+OPENCL_MEMORIES = {AddressSpace.GLOBAL: "__global ", AddressSpace.SHARED: "__local ", AddressSpace.PRIVATE: ""}
 
 
 def if_else(condition: str, then: Iterable[str], otherwise: Iterable[str] = (), comment: str = "") -> Iterator[str]:

@@ -16,8 +16,10 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
+from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import array_of, elements_of, replaced
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import field_dtypes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
@@ -137,9 +139,20 @@ class Lanes:
             part = np.dtype(f"f{dtype.itemsize // 2}")
             parts = [self._read(f"{name}.{x}", part, shuffle) for x in ("re", "im")]
             return f"{self.type_name(dtype)}({', '.join(parts)})"
+        if is_tuple(dtype):
+            fields = ((f"{name}.{x}", own) for x, own in field_dtypes(dtype).items())
+            # the shuffle of a small integer is an int
+            parts = [f"{f'({self.type_name(own)})' if _is_small(own) else ''}{self._read(field, own, shuffle)}"
+                     for field, own in fields]
+            return f"{self.type_name(dtype)}{{{', '.join(parts)}}}"
         if shuffle.offset is None:
             return f"__shfl_sync({_EVERY_LANE}, {name}, 0, {shuffle.width})"
         return f"__shfl_{'down' if shuffle.offset > 0 else 'up'}_sync({_EVERY_LANE}, {name}, {abs(shuffle.offset)})"
+
+
+def _is_small(dtype: np.dtype) -> bool:
+    """Does C promote a number of *dtype* to an int?"""
+    return dtype.kind in "biu" and dtype.itemsize < 4
 
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:

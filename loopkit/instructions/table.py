@@ -4,7 +4,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopkit.ast.nodes import Completion, Instruction
-from loopkit.instructions import asynchronous_copy, atomic_update, block_flag, groups, mma, vector_access
+from loopkit.instructions import (
+    asynchronous_copy,
+    atomic_update,
+    block_flag,
+    groups,
+    mma,
+    simd_loop,
+    vector_access,
+)
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction
 
 #: The instruction for each option in the braces after an assignment.
@@ -21,5 +29,14 @@ CUDA_TEXTS: InstructionTexts = {
     block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
+#: Those of OpenCL C. It has no asynchronous copies and no matrix instructions, whose statements become plain code, and
+#: no order between work-groups, so that inter-block flags are refused.
+OPENCL_TEXTS: InstructionTexts = {
+    vector_access.VectorAccess: vector_access.OPENCL, atomic_update.AtomicUpdate: atomic_update.OPENCL}
+
+#: The instructions of C with OpenMP.
+OPENMP_TEXTS: InstructionTexts = {atomic_update.AtomicUpdate: atomic_update.OPENMP, simd_loop.SimdLoop: simd_loop.C}
+
 #: The helper functions of all texts; their names are reserved.
 CUDA_HELPERS = {name: text for own in CUDA_TEXTS.values() for name, text in own.helpers.items()}
+OPENCL_HELPERS = {name: text for own in OPENCL_TEXTS.values() for name, text in own.helpers.items()}

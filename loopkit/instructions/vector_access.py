@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
@@ -16,7 +18,8 @@ from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import InstructionText, Printer, if_else
+from loopkit.instructions.base import OPENCL_MEMORIES, InstructionText, Printer, if_else
+from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -174,7 +177,20 @@ def must_read_elements(expr: Expression) -> Iterator[p.Subscript]:
 
 # CUDA: elements go through small arrays, which stay in registers
 
-#: The built-in type of an access by dtype and bytes; for other dtypes, an unsigned type by bytes.
+@dataclass(frozen=True)
+class VectorForm:
+    """The spelling of vectors in one language.
+
+    :ivar registers: the declaration of a small array, from its type, name and extent, and its alignment in bytes.
+    :ivar pointer: a pointer to a vector, from its constness, the dtype and number of its elements, the memory that they
+        are in, and the pointer to the first one.
+    """
+
+    registers: Callable[[str, int], str]
+    pointer: Callable[[str, np.dtype, int, AddressSpace, str], str]
+
+
+#: CUDA's built-in type of an access by dtype and bytes; for other dtypes, an unsigned type by bytes.
 _OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
         ("int32", 8): "int2", ("int32", 16): "int4"}
 _BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
@@ -278,26 +294,28 @@ def in_steps(printer: Printer, loop: For, length: int, bounds: LowerBounds,
     yield f"    {move(p.Variable(x), bounds.inside(loop))}"
 
 
-def _moves(printer: Printer, loop: For, vector: Vector, bounds: LowerBounds, *, load: bool) -> Iterator[str]:
+def _moves(form: VectorForm, printer: Printer, loop: For, vector: Vector, bounds: LowerBounds, *, load: bool
+           ) -> Iterator[str]:
     """The loads or stores of *vector* between memory and its registers."""
     dtype = printer.dtype_of(vector.element)
-    size = vector.length * dtype.itemsize
-    moved = _OWN.get((dtype.name, size), _BITS[size])
+    memory = printer.memory_of(vector.element)
     policy = printer.policy(vector.array, load=load)
 
     def move(at: Expression, inside: LowerBounds) -> str:
         offset = subtract(at, loop.start)
         own = vector.name if offset == 0 else f"&{vector.name}[{to_text(offset)}]"
         element = f"&{printer.place(vector.at(loop.iname, at), inside)}"
-        target, source = (own, element) if load else (element, own)
-        target, value = f"reinterpret_cast<{moved} *>({target})", f"reinterpret_cast<const {moved} *>({source})"
+        places = ((AddressSpace.PRIVATE, own), (memory, element))
+        target, value = (form.pointer(const, dtype, vector.length, *place) for const, place in zip(
+            ("", "const "), places if load else places[::-1], strict=True))
         if policy and not load:
             return f"{policy}({target}, *{value});"
         return f"*{target} = {policy}({value});" if policy else f"*{target} = *{value};"
     return in_steps(printer, loop, vector.length, bounds, move)
 
 
-def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, bounds: LowerBounds) -> Iterator[str]:
+def _loop_with_vectors(form: VectorForm, printer: Printer, loop: For, access: VectorAccess, bounds: LowerBounds
+                       ) -> Iterator[str]:
     """A loop with the vector loads before and the vector stores after it."""
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -309,24 +327,46 @@ def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, bounds
     dtypes = {v.name: printer.dtype_of(v.element) for v in access.vectors}
     for v in access.vectors:
         dtype = dtypes[v.name]
-        yield (f"alignas({v.length * dtype.itemsize}) {printer.type_name(dtype)} "
-               f"{v.name}[{len(iterations(loop))}];")
+        yield form.registers(f"{printer.type_name(dtype)} {v.name}[{len(iterations(loop))}]",
+                             v.length * dtype.itemsize)
     emitter = printer.with_registers(dtypes)
     for v in access.vectors:
         if v.loaded:
-            loads = _moves(printer, loop, v, bounds, load=True)
+            loads = _moves(form, printer, loop, v, bounds, load=True)
             yield from loads if v.inside is None else if_else(
                 printer.condition(v.inside, bounds), loads, emitter.loop(loaded_by_elements(loop, v), bounds))
     yield from emitter.loop(in_registers(loop), bounds)
     for v in access.vectors:
         if v.stored and condition is None:
-            yield from _moves(printer, loop, v, bounds, load=False)
+            yield from _moves(form, printer, loop, v, bounds, load=False)
         elif v.stored and condition is not None:
             yield from if_else(printer.condition(for_all(condition, loop), bounds),
-                               _moves(printer, loop, v, bounds, load=False))
+                               _moves(form, printer, loop, v, bounds, load=False))
             if printer.annotate:
                 yield "// otherwise one element at a time, each under its guard: a branch would hold up what follows"
             yield from emitter.loop(_stored_by_elements(loop, v), bounds)
 
 
-CUDA = InstructionText(loop=_loop_with_vectors, assumes_layout=True)
+def _pointer_in_cuda(const: str, dtype: np.dtype, length: int, _: AddressSpace, first: str) -> str:
+    size = length * dtype.itemsize
+    return f"reinterpret_cast<{const}{_OWN.get((dtype.name, size), _BITS[size])} *>({first})"
+
+
+CUDA = InstructionText(loop=partial(_loop_with_vectors, VectorForm(
+    lambda array, align: f"alignas({align}) {array};", _pointer_in_cuda)), assumes_layout=True)
+
+
+# OpenCL: the vectors have the type of their elements
+
+_OPENCL_ELEMENTS = {"float32": "float", "float64": "double", "complex64": "float", **{
+    f"{sign}int{bits}": f"{sign}{name}" for sign in ("", "u")
+    for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))}}
+
+
+def _pointer_in_opencl(const: str, dtype: np.dtype, length: int, memory: AddressSpace, first: str) -> str:
+    element = _OPENCL_ELEMENTS.get(dtype.name) or f"u{_OPENCL_ELEMENTS[f'int{8 * dtype.itemsize}']}"
+    return f"({OPENCL_MEMORIES[memory]}{const}{element}{2 * length if dtype.kind == 'c' else length} *){first}"
+
+
+OPENCL = InstructionText(loop=partial(_loop_with_vectors, VectorForm(
+    lambda array, align: f"{array} __attribute__((aligned({align})));", _pointer_in_opencl)), assumes_layout=True)

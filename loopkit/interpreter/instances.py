@@ -14,7 +14,7 @@ from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_at_once, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
 from loopkit.poly.relations import at_sink
@@ -148,13 +148,19 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
 
 
 def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
-    """The order of a vector that contains both instances: it reads as a whole before it writes."""
+    """The orders of a vector that contains both instances: it reads as a whole before it writes.
+
+    The iterations of a SIMD loop also run in any order.
+    """
     def place(x: Instance) -> tuple[str, Mapping[str, int]]:
         return x.statement, {k: v for k, v in x.inames(knl).items() if not is_at_once(knl.tags.get(k))}
     if place(source) != place(sink):
         return
     vector = [x for x in order if place(x) == place(source)]
     start = order.index(vector[0])
+    if any(is_simd(knl.tags.get(iname)) for iname in sink.inames(knl)):
+        yield ("the second instance could run before the first, both in one SIMD loop",
+               [*order[:start], sink, *(x for x in order[start:] if x != sink)])
     halves = ((x, writes) for writes in (False, True) for x in vector)
     yield ("the second instance would read before the first writes, both in one vector",
            [*order[:start], *halves, *order[start + len(vector):]])

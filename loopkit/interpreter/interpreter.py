@@ -26,15 +26,17 @@ from loopkit.expr.dtypes import (
     Weak,
     comparison,
     rank_of,
+    resolve,
     signature,
     type_of_node,
 )
 from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remainder
 from loopkit.expr.functions import FUNCTIONS, UNKNOWN, ScalarFunction, function_of, power_value
 from loopkit.expr.indices import as_index
-from loopkit.expr.kinds import is_half, kind_of
+from loopkit.expr.kinds import is_half, is_tuple, kind_of
 from loopkit.expr.mappers import children
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.nodes import Combined, MakeTuple, Operation, TypeCast
+from loopkit.expr.tuples import field_dtypes
 from loopkit.interpreter.instances import Half, Instance, instances
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -56,6 +58,8 @@ class Evaluator:
     read: Read
     _known: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
     _indices: dict[int, tuple[Expression, Expression]] = field(default_factory=dict, init=False, repr=False)
+    _merged: dict[tuple[Operation, np.dtype[Any]], tuple[Expression, Evaluator]] = field(
+        default_factory=dict, init=False, repr=False)
 
     def of(self, expr: Expression, names: Mapping[str, Any]) -> Any:
         """The value of *expr*, a Python number if its type is weak; :raises PreconditionError: there is none."""
@@ -91,6 +95,14 @@ class Evaluator:
                 return converted(self._value(child, names), expr.dtype)
             case p.Call(parameters=parameters) if (function := function_of(expr)) is not None:
                 return self._called(expr, function, parameters, names)
+            case MakeTuple(values=values):
+                dtype = resolve(self._type(expr))
+                parts = zip(values, field_dtypes(dtype).values(), strict=True)
+                return np.array(tuple(converted(self._value(e, names), own) for e, own in parts), dtype)[()]
+            case p.Lookup(aggregate=aggregate, name=name):
+                return self._value(aggregate, names)[name]
+            case Combined():
+                return self._combined(expr, names)
             case p.ExpressionNode():
                 return self._arithmetic(expr, names)
             case _:
@@ -120,6 +132,16 @@ class Evaluator:
         values = [converted(self._value(e, names), _computed_in(x)) for e, x in zip(parameters, given, strict=True)]
         return self._typed(expr, function.value(*values))
 
+    def _combined(self, expr: Combined, names: Mapping[str, Any]) -> Any:
+        dtype = resolve(self._type(expr))
+        inner = self._merged.get((expr.operation, dtype))
+        if inner is None:
+            inner = self._merged[expr.operation, dtype] = (
+                expr.operation.merged(dtype), Evaluator({"a": dtype, "b": dtype}, self.read))
+        merged, evaluator = inner
+        a, b = (converted(self._value(e, names), dtype) for e in (expr.left, expr.right))
+        return converted(evaluator.of(merged, {"a": a, "b": b}), dtype)
+
     def _index(self, subscript: Expression) -> Expression:
         if id(subscript) not in self._indices:
             self._indices[id(subscript)] = subscript, as_index(subscript, self._type, INT64)
@@ -145,6 +167,9 @@ class Evaluator:
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
     """*value* as a scalar of *dtype*, converted like numpy's astype."""
     given = np.asarray(value)
+    if is_tuple(dtype) and given.dtype != dtype:
+        parts = ((converted(given[name][()], own)) for name, own in field_dtypes(dtype).items())
+        return np.array(tuple(parts), dtype)[()]
     if given.dtype.kind == "c" and dtype.kind not in "cb":
         given = given.real
     if given.dtype.kind == "O":                        # an integer of more than 64 bits
@@ -206,6 +231,9 @@ class InitialData:
                                 f"{array.shape} does not have.", argument=name,
                                 hint="pass a larger array, or leave it out for random data")
             return converted(array[element], dtype)
+        if is_tuple(dtype):
+            return np.array(tuple(self.value(f"{name}.{field}", element, own)
+                                  for field, own in field_dtypes(dtype).items()), dtype)[()]
         # numpy ignores zeros at the end of a seed
         place = (1 + 2*abs(i) + (i < 0) for i in element)
         random = np.random.default_rng([self.seed, zlib.crc32(name.encode()), *place])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -62,9 +63,12 @@ class HistoryStep(Shown):
 
     def line(self, text: Callable[[object], str] = literal) -> str:
         """The step as a line of a script; :raises PreconditionError: an argument (a function) has no text form."""
-        start = () if self.name == "make_kernel" else ("knl",)
-        call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
-        return f"knl = {call}"
+        return f"knl = {self.call('knl', text)}"
+
+    def call(self, kernel: str, text: Callable[[object], str] = literal) -> str:
+        """The call of the step on *kernel*, a text."""
+        start = () if self.name == "make_kernel" else (kernel,)
+        return call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
 
     def arguments(self) -> dict[str, object]:
         """The arguments by name."""
@@ -147,6 +151,12 @@ class History(Sequence[HistoryStep], Shown):
         modules = {x for step in (self.made, *self.steps) for given in (step.args, dict(step.kwargs))
                    for x in modules_of_tags(given)}
         return "\n".join([*(f"import {x}" for x in sorted(modules)), *_imports(body), "", body])
+
+    def expression(self) -> str:
+        """The kernel as one expression; :raises PreconditionError: it has none, as in :meth:`script`."""
+        if self.made is None:
+            raise PreconditionError("The kernel was not made by make_kernel, so it has no text.", subject="history")
+        return functools.reduce(lambda text, step: step.call(text), (self.made, *self.steps), "")
 
     def replay(self, kernel: K) -> K:
         """Apply the steps to *kernel*; see :func:`loopkit.replay`."""

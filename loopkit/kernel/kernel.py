@@ -13,12 +13,13 @@ from pytools.tag import Tag
 
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import REDUCTIONS, Operation
+from loopkit.expr.nodes import Operation
 from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
 from loopkit.kernel.instruction import Assignment
-from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
+from loopkit.kernel.statement import CallRegion, Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import GivenTags, InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
@@ -82,6 +83,7 @@ class KernelBody:
     :ivar given_pairs: each two loops, the outer one first, whose order the user gave; see :attr:`given_order`.
     :ivar barriers: those that the user requested; lowering adds others.
     :ivar user_tags: user tags of inames.
+    :ivar calls: the calls of functions whose statements are embedded, by id; each statement names those around it.
     """
 
     statements: tuple[Statement, ...]
@@ -91,6 +93,7 @@ class KernelBody:
     given_pairs: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
     user_tags: Mapping[str, frozenset[Tag]] = field(default_factory=dict)
+    calls: Mapping[str, CallRegion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -174,7 +177,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
-                          *self.operations, *self.functions,
+                          *self.operations, *self.functions, *(region.function for region in self.calls.values()),
                           *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])
 
@@ -185,7 +188,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     def operation(self, name: str) -> Operation:
         """The reduction operation called *name*, the user's or the language's."""
-        return self.operations[name] if name in self.operations else REDUCTIONS[name]
+        return self.operations[name] if name in self.operations else BUILT_IN[name]
 
     def fresh_name(self, base: str, *also_taken: str) -> str:
         """*base*, or *base* with the first free number after it."""
@@ -216,7 +219,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
                 self.barriers, tuple(self.operations.items()), tuple(self.functions.items()),
                 tuple(self.substitutions.items()), self.options, self.obligations, self.kernel_tags,
-                frozenset(self.user_tags.items()))
+                frozenset(self.user_tags.items()), tuple(self.calls.items()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):

@@ -15,7 +15,7 @@ from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
+from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, dtype_of, spelled
 from loopkit.expr.nodes import Reduction, TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
@@ -77,6 +77,8 @@ def literal(value: object) -> str:
             return "..."
         case _ if isinstance(value, Ours):
             return _of_ours(value)
+        case _ if (own := getattr(value, "history", None)) is not None:         # a kernel, of a module above this one
+            return str(own.expression())
         case p.ExpressionNode():
             return _expression(value)
         case np.ufunc(__name__=str(name)) if getattr(np, name, None) is value:
@@ -146,7 +148,7 @@ def _text_literal(value: str) -> str:
 
 def _type(value: np.dtype | type) -> str:
     if isinstance(value, np.dtype):
-        if value.name not in DTYPE_NAMES or not value.isnative:
+        if dtype_of(value) is None:
             raise _no_value(value)
         return "np.bool_" if value.kind == "b" else spelled(value)
     if value in (bool, int, float, complex):

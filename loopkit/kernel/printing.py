@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.folding import folded, with_uses
 from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
 from loopkit.kernel.tags import in_order
-from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Path, Seq, Tree, leaves, placed_nodes, rewrite
+from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Path, Seq, Tree, leaves, parts_of, placed_nodes, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -64,7 +68,7 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
             "REDUCTIONS": [o.summary for o in knl.operations.values()],
             "FUNCTIONS": [o.summary for o in knl.functions.values()],
             "RULES": [f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}" for r in knl.substitutions.values()],
-            "STATEMENTS": [*printer.lines(printer.shown_tree())],
+            "STATEMENTS": [*printer.in_calls([printer.shown_tree()])],
             "BARRIERS": [*map(str, knl.barriers)],
             "OBLIGATIONS": [*map(str, knl.obligations)]}
 
@@ -73,7 +77,7 @@ def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
         printer = _Printer(knl, *folded(knl), _domains(knl)[1])
-        return "\n".join(printer.lines(printer.shown_tree()))
+        return "\n".join(printer.in_calls([printer.shown_tree()]))
 
 
 def instructions(knl: LoopKernel) -> tuple[Assignment, ...]:
@@ -128,7 +132,7 @@ def integer_arguments(knl: LoopKernel) -> frozenset[str]:
 
 
 def _datum(datum: Argument | TemporaryVariable) -> str:
-    parts = [f"{datum.name}: {datum.dtype if datum.dtype is not None else '?'}"]
+    parts = [f"{datum.name}: {dtype_text(datum.dtype) if datum.dtype is not None else '?'}"]
     if not isinstance(datum, ValueArg) and datum.shape is not None:
         parts.append(f"[{', '.join(map(to_text, datum.shape))}]")
     if isinstance(datum, TemporaryVariable):
@@ -229,17 +233,41 @@ class _Printer:
                     return tree
         return rewrite(self.knl.tree, shown)
 
-    def lines(self, tree: Tree) -> Iterator[str]:
+    def in_calls(self, nodes: Iterable[Tree], around: int = 0) -> Iterator[str]:
+        """*nodes* in sequence, those of one call of a function under a comment with the call.
+
+        :arg around: the number of calls around them all.
+        """
+        before = set[str]()
+        for call, group in groupby(nodes, lambda node: self._call_of(node, around)):
+            together = [*group]
+            for part in [[node] for node in together] if call is None else [together]:
+                inside = {owner(s) for node in part for s in leaves(node)} if self.knl.barriers else set[str]()
+                yield from dict.fromkeys(f"... {b.kind[0]}barrier" for b in self.knl.barriers
+                                         if b.second in inside and b.first in before)
+                before |= inside
+                if call is None:
+                    yield from self.lines(part[0], around)
+                else:
+                    yield f"# {self.knl.calls[call].text}"
+                    yield from (f"  {line}" for line in self.in_calls(part, around + 1))
+
+    def _call_of(self, node: Tree, depth: int) -> str | None:
+        """The call at *depth*, from the outside, to which all statements of *node* belong."""
+        if not self.knl.calls:
+            return None
+        found = {self.knl.statement_by_id[s].options.calls[depth:depth + 1] for s in leaves(node)}
+        (common, *others) = found or {()}
+        call = common[0] if common and not others else None
+        # the loops of the call are around it
+        return None if call is None or (isinstance(node, Loop) and node.iname in self.knl.calls[call].inames) else call
+
+    def lines(self, tree: Tree, around: int) -> Iterator[str]:
         match tree:
             case Leaf(statement):
                 yield self._statement(self.knl.statement_by_id[statement])
             case Seq(children):
-                inside = [frozenset(map(owner, leaves(child))) for child in children] if self.knl.barriers else []
-                for k, child in enumerate(children):
-                    yield from dict.fromkeys(
-                        f"... {b.kind[0]}barrier" for b in self.knl.barriers
-                        if b.second in inside[k] and any(b.first in before for before in inside[:k]))
-                    yield from self.lines(child)
+                yield from self.in_calls(children, around)
             case Barrier(serves):
                 yield f"... {tree.title}" + (f"  # {', '.join(serves)}" if serves else "")
             case Loop():
@@ -250,7 +278,7 @@ class _Printer:
                     body = body.body
                 tags = self.knl.tags
                 yield f"for {', '.join(f'{x} [{tags[x]}]' if x in tags else x for x in inames)}"
-                yield from (f"  {line}" for line in self.lines(body))
+                yield from (f"  {line}" for line in self.in_calls(parts_of(body), around))
                 yield "end"
 
     def instruction(self, s: Statement, loops: tuple[LoopPlace, ...]) -> Assignment:
@@ -282,7 +310,8 @@ class _Printer:
         if temporary is None or name in self.declared or not _declared_inline(temporary):
             return None
         self.declared.add(name)
-        return f"{temporary.dtype if temporary.dtype is not None else ''}"
+        # the language has no text for the dtype of a tuple, which follows from the value
+        return "" if temporary.dtype is None or is_tuple(np.dtype(temporary.dtype)) else f"{temporary.dtype}"
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"

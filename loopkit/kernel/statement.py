@@ -1,7 +1,7 @@
 """Statements of a kernel, reductions as groups of statements, and the dependences between instances."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,9 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
-from loopkit.expr.mappers import array_of, subscripts_of
+from loopkit.expr.mappers import array_of, element, subscripts_of, substitute
 from loopkit.expr.nodes import to_text
+from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.shown import Declared, Shown
 
@@ -23,11 +24,14 @@ class StatementOptions(Declared):
     :ivar depends_on: ids of statements ordered before it by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
     :ivar tags: labels, and user tags.
+    :ivar calls: the calls of functions that the statement belongs to, outermost first; see
+        :attr:`loopkit.kernel.kernel.KernelBody.calls`.
     """
 
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str | Tag] = frozenset()
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +98,53 @@ def with_expressions(statement: Statement, f: Callable[[Expression], Expression]
     assert isinstance(assignee, p.Variable | p.Subscript)
     return replace(statement, assignee=assignee, expression=f(statement.expression),
                    predicates=tuple(map(f, statement.predicates)))
+
+
+@dataclass(frozen=True, repr=False)
+class PassedArray(Declared):
+    """The elements of the caller that an array argument of a function stands for.
+
+    :ivar name: the function's argument.
+    :ivar array: the caller's array or temporary.
+    :ivar subscripts: its subscripts, in terms of *axes*.
+    :ivar axes: a name for each axis of the argument, which no user can write.
+    :ivar extents: the extents along the axes; ``None``: as far as the array reaches.
+    """
+
+    name: str
+    array: str
+    subscripts: tuple[Expression, ...]
+    axes: tuple[str, ...]
+    extents: tuple[Expression | None, ...]
+
+    def element(self, subscripts: tuple[Expression, ...]) -> p.Variable | p.Subscript:
+        """The caller's element at the function's *subscripts*."""
+        values = dict(zip(self.axes, subscripts, strict=True))
+        return element(self.array, tuple(add(substitute(e, values)) for e in self.subscripts))
+
+    def of(self, outer: p.Variable | p.Subscript) -> PassedArray:
+        """The same argument in the elements *outer* of another array."""
+        return replace(self, array=array_of(outer), subscripts=subscripts_of(outer), extents=(None,)*len(self.axes))
+
+
+@dataclass(frozen=True, repr=False)
+class CallRegion(Declared):
+    """The call of a function, whose statements are embedded in the caller.
+
+    :ivar text: the call as the user wrote it.
+    :ivar inames: those of the call, in whose loops the function runs.
+    :ivar values: the expression of each value argument.
+    :ivar names: the function's own name of each iname and temporary that was made for it.
+    :ivar ids: the function's own id of each statement.
+    """
+
+    function: str
+    text: str
+    inames: tuple[str, ...]
+    arrays: tuple[PassedArray, ...]
+    values: Mapping[str, Expression]
+    names: Mapping[str, str]
+    ids: Mapping[str, str]
 
 
 @dataclass(frozen=True, repr=False)

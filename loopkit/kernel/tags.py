@@ -46,6 +46,15 @@ class VecTag(InameTag):
 
 
 @dataclass(frozen=True)
+class SimdTag(InameTag):
+    """``cpu.simd``: each statement runs its instances in the vector units of the host's processor.
+
+    The instances of a statement along the iname run at once and in no order. The loop may have any number of
+    iterations.
+    """
+
+
+@dataclass(frozen=True)
 class MmaTag(InameTag):
     """Like ``ilp``, for a small matrix product that the threads of a warp compute together.
 
@@ -58,6 +67,13 @@ class GroupTag(InameTag):
     """``g.N``: distributes the instances over axis *axis* of the grid of blocks."""
 
     axis: int
+
+
+@dataclass(frozen=True)
+class CpuThreadsTag(GroupTag):
+    """``cpu.threads``: distributes the instances over the threads of the host, as ``g.0`` over blocks."""
+
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,8 @@ class AutoLocalTag(InameTag):
 #: The tags by name.
 TAGS: Mapping[str, InameTag] = {
     "g.0": GroupTag(0), "g.1": GroupTag(1), "g.2": GroupTag(2), "l.0": LocalTag(0), "l.1": LocalTag(1),
-    "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
+    "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "cpu.threads": CpuThreadsTag(), "cpu.simd": SimdTag(),
+    "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
     "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}
 
 
@@ -91,12 +108,22 @@ def is_collective(tag: InameTag | None) -> bool:
 
 def is_at_once(tag: InameTag | None) -> bool:
     """Do the instances of a statement along an iname of this tag run at once, with all reads before all writes?"""
-    return isinstance(tag, VecTag)
+    return isinstance(tag, VecTag | SimdTag)
+
+
+def is_simd(tag: InameTag | None) -> bool:
+    """Do these instances run in no order either, in the vector units of the host's processor?"""
+    return isinstance(tag, SimdTag)
+
+
+def of_host(tag: InameTag) -> InameTag | None:
+    """The tag of a GPU that comes nearest to *tag*, if that is for the host alone; else ``None``."""
+    return GroupTag(0) if isinstance(tag, CpuThreadsTag) else VecTag() if isinstance(tag, SimdTag) else None
 
 
 def is_innermost(tag: InameTag | None) -> bool:
     """Does a loop over an iname of this tag enclose single statements only, inside all other loops of the order?"""
-    return isinstance(tag, IlpTag | VecTag | MmaTag)
+    return isinstance(tag, IlpTag | VecTag | SimdTag | MmaTag)
 
 
 def is_unrolled(tag: InameTag | None) -> bool:

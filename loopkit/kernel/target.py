@@ -1,7 +1,10 @@
 """Targets: their names, and the part of a target that lowering and the checks need."""
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from loopkit.errors import PreconditionError
@@ -17,9 +20,13 @@ class Machine:
     """The properties of a target that lowering uses; lowered kernels are cached by machine.
 
     Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
+
+    :ivar warp: threads of a warp; 1: the target has no instructions of warps.
+    :ivar barriers_in_branches: code with barriers may have a version for full tiles; else only code between barriers.
     """
 
     warp: int = WARP
+    barriers_in_branches: bool = True
 
 
 #: A CUDA GPU of any architecture.
@@ -35,6 +42,9 @@ class Target(Declared):
     #: The address ``module:name`` of a :data:`loopkit.runtime.calls.MakeRunner`; ``None``: nothing runs its kernels.
     runner: ClassVar[str | None] = None
 
+    #: The packages of arrays that a call runs with this target, if the user names no other.
+    libraries: ClassVar[frozenset[str]] = frozenset()
+
     @property
     def machine(self) -> Machine:
         return GPU
@@ -42,6 +52,20 @@ class Target(Declared):
 
 #: The targets by name; ``loopkit/__init__.py`` finds those of the folders in ``loopkit/target``.
 TARGETS = LazyTable[type[Target]]()
+
+
+@cache
+def _libraries() -> Mapping[str, str]:
+    return {library: name for name, target in TARGETS.items() for library in target.libraries}
+
+
+def target_of_arrays(values: Iterable[object]) -> str | None:
+    """The name of the target on whose devices the first array among *values* is that chooses one; ``None``: none."""
+    libraries = _libraries()
+    if not any(x in sys.modules for x in libraries):
+        return None
+    packages = (type(x).__module__.partition(".")[0] for x in values)
+    return next((libraries[x] for x in packages if x in libraries), None)
 
 
 def resolve_target(target: object) -> Target:

@@ -9,16 +9,17 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
-from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
-from loopkit.expr.mappers import variables
+from loopkit.expr.kinds import DTYPES, dtype_of, is_tuple, named_dtype
+from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg, named_space
 from loopkit.language import names
 from loopkit.language.domains import Domains
 from loopkit.language.names import name_list, require_free
-from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk
+from loopkit.language.program import ForBlock, ParsedAssignment, ParsedProgram, executed, walk, writes
 
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
@@ -58,6 +59,9 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     name, dtype = datum.name, dtype_of(datum.dtype)
     if dtype is None and datum.dtype is not None:
         raise PreconditionError(f"'{name}' cannot have the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
+    if isinstance(datum, ValueArg) and dtype is not None and is_tuple(dtype):
+        raise PreconditionError(f"The value argument '{name}' cannot be a tuple {dtype_text(dtype)}.", subject=name,
+                                hint=f"pass an array: GlobalArg({name!r}, ..., shape=())")
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
@@ -121,16 +125,17 @@ def _ranked(rank: int) -> str:
 def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:
     """The temporaries, declared in kernel_data or by ``<>``; :raises ParseError: a name has two declarations."""
     found = {name: d for name, d in declared.items() if isinstance(d, TemporaryVariable)}
-    for node in assignments(program.body):
+    for node in executed(program.body):
         if node.temporary is None:
             continue
-        name = node.written
+        name, subscripts = (node.written, subscripts_of(node.assignee)) if isinstance(node, ParsedAssignment) else \
+            (node.results[0].array, node.results[0].subscripts)
         dtype = named_dtype(node.temporary) if node.temporary else None
         known = found.get(name)
         if known is None:
             if isinstance(declared.get(name), GlobalArg | ValueArg):
                 raise program.source.error(node.start, f"'{name}' is an argument in kernel_data.", "a new name")
-            found[name] = TemporaryVariable(name, dtype, () if isinstance(node.assignee, p.Variable) else None)
+            found[name] = TemporaryVariable(name, dtype, None if subscripts else ())
         elif dtype is not None:
             if known.dtype not in (None, dtype):
                 raise program.source.error(node.start, f"The temporary '{name}' is declared as {known.dtype} before "
@@ -152,7 +157,7 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     shapes = {name for d in declared.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
-                  {node.written: node.start for node in reversed(assignments(program.body))},
+                  dict(reversed(list(writes(program.body)))),
                   sorted({*domains.params, *shapes}.difference(temporaries)))
     found.require_roles(inames)
     return found.arguments(temporaries), {name: found.temporary(t, name in domains.params)

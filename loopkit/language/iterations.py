@@ -19,6 +19,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.language.program import (
     ForBlock,
+    FunctionCall,
     IfBlock,
     Marker,
     Mention,
@@ -41,16 +42,16 @@ class ProgramPart:
     :ivar above: the conditions of the blocks around it, whose loops are around it too.
     :ivar own: its inames except inherited ones: those in its text, in its rules, in ``{inames=}`` and around it.
     :ivar reducing: the inames of its reductions.
-    :ivar subscripts: the inames in the subscripts of its assignee.
+    :ivar written: the arrays and variables that it writes, each with the inames in the subscripts.
     """
 
-    node: ParsedAssignment | IfBlock
+    node: ParsedAssignment | FunctionCall | IfBlock
     opened: frozenset[str]
     above: tuple[ProgramPart, ...]
     own: frozenset[str]
     reads: frozenset[Mention]
     reducing: frozenset[str]
-    subscripts: frozenset[str]
+    written: Mapping[str, frozenset[str]]
 
 
 def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
@@ -65,8 +66,8 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     parts = list(_parts(rules, temporaries, program.body))
     writers: dict[str, list[ProgramPart]] = {name: [] for name in temporaries}
     for part in parts:
-        if isinstance(part.node, ParsedAssignment) and part.node.written in writers:
-            writers[part.node.written].append(part)
+        for name in writers.keys() & part.written.keys():
+            writers[name].append(part)
     gained = _largest(parts, writers, frozenset(rules.domains.parents))
     for part in parts:
         if clash := gained[part] if part.opened else gained[part] & part.reducing:
@@ -103,7 +104,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
 def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> frozenset[str]:
     """The inames that *part* inherits through *read*: those of the value outside of its writers' subscripts."""
     name, reducing = read
-    each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
+    each = [_all_inames(w, gained) - w.written[name] for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
     # a reader after the end of a block gets the last value; without a block, the value is ambiguous
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
@@ -129,12 +130,21 @@ def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNo
         own = rules.domains.ancestors(listed | rules.free_inames(mentions))
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
         part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),
-                           _NONE.union(*map(bound_inames, every)),
-                           rules.free_inames(rules.mentions(node.assignee) if isinstance(node, ParsedAssignment)
-                                             else ()))
+                           _NONE.union(*map(bound_inames, every)), _written_by(rules, node))
         yield part
         if isinstance(node, IfBlock):
             yield from _parts(rules, temporaries, (*node.then, *node.otherwise), own, opened, (*above, part))
+
+
+def _written_by(rules: Rules, node: ParsedAssignment | FunctionCall | IfBlock) -> Mapping[str, frozenset[str]]:
+    """The arrays and variables that *node* writes, each with the inames in the subscripts."""
+    match node:
+        case ParsedAssignment():
+            return {node.written: rules.free_inames(rules.mentions(node.assignee))}
+        case FunctionCall():
+            return {r.array: rules.free_inames(rules.mentions(r.written_part)) for r in node.results}
+        case IfBlock():
+            return {}
 
 
 def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:
@@ -158,7 +168,8 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
 
 # Values in the made kernel
 
-def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
+def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str], of_functions: Collection[str]
+                              ) -> LoopKernel:
     """*kernel* with an axis of each temporary for each iname over which one loop writes and another reads it.
 
     All writers of the temporary have such an iname and do not use it in its subscript. Within one loop, the textual
@@ -166,10 +177,12 @@ def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> 
     iteration.
 
     :arg declared: the temporaries with a declared shape.
+    :arg of_functions: the temporaries of called functions, which have these axes already.
     :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.
     """
     while True:
-        crossed = ((name, _crossed(kernel, name, accesses)) for name, accesses in accesses_by_array(kernel).items())
+        crossed = ((name, _crossed(kernel, name, accesses)) for name, accesses in accesses_by_array(kernel).items()
+                   if name not in of_functions)
         name, inames = next((found for found in crossed if found[1]), ("", ()))
         if not inames:
             return kernel
@@ -207,7 +220,8 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
     return frozenset(kernel.statement_by_id[reader].inames).intersection(inames).difference(shared)
 
 
-def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]], final: Collection[str]) -> None:
+def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]], final: Collection[str],
+                        of_functions: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
     This concerns temporaries whose writers, updates left out, have different inames. Values reach a reader directly or
@@ -222,11 +236,12 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]
 
     :arg opened: the inames of the ``for`` blocks around each statement of the text.
     :arg final: the statements with ``{inames=}``.
+    :arg of_functions: the temporaries of called functions, which were checked with these.
     :raises PreconditionError: a read of a temporary is ambiguous.
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
-        if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
+        if name not in kernel.temporaries or name in accumulators or name in of_functions or accesses[0].subscripts:
             continue
         writers = {a.statement: a for a in accesses if a.is_write}
         begun = writers.keys() - {a.statement for a in accesses if not a.is_write}

@@ -8,8 +8,9 @@ from itertools import chain, count
 from loopkit.errors import NameConflictError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import DTYPE_NAMES
-from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.tokens import KEYWORDS
+from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuples import COMBINING, STRUCT
 from loopkit.instructions.table import CUDA_HELPERS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -61,7 +62,7 @@ LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
 #: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
-_CALLED = frozenset({*REDUCTIONS, "reduce", "simul_reduce", "cast"}) - {"min", "max"}
+_CALLED = frozenset({*BUILT_IN, "reduce", "simul_reduce", "cast", "make_tuple", "segmented"}) - {"min", "max"}
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
                       *_FUNCTIONS])
@@ -77,13 +78,13 @@ def fault(name: str, *, called: bool = False) -> str | None:
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is not a name: a name has letters, digits and underscores, and does not begin with a digit"
-    if name in FUNCTIONS or (name in REDUCTIONS and name not in _CALLED) or (called and name in _CALLED):
+    if name in FUNCTIONS or (name in BUILT_IN and name not in _CALLED) or (called and name in _CALLED):
         return "is a function of the kernel language"
     if name in RESERVED:
         return f"is a reserved word of {'the kernel language' if name in KEYWORDS else 'C or CUDA'}"
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
         return "begins with underscores, as only the compiler's own names may"
-    if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
+    if any(used.fullmatch(name) for used in (_GENERATED, _HELPER, STRUCT, COMBINING)):
         return "is used in generated code for an axis, a loop, memory or a helper function"
     # numpy's short codes (i1, f4) may be names: where they mean a dtype, no name can occur
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):

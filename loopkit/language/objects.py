@@ -16,6 +16,7 @@ from loopkit.expr.mappers import conjunction, is_node, map_children
 from loopkit.expr.nodes import COMBINED, Reduction, TypeCast
 from loopkit.expr.parsing import BARE, ExpressionParser, NameUse, shared_variable
 from loopkit.expr.tokens import Source, Token, tokenize
+from loopkit.expr.tuple_parsing import with_fields
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import SubstitutionRule
@@ -77,6 +78,8 @@ class ObjectParser(OptionParser):
                 new = self._called(e)
             case Reduction():
                 new = self._reduced(e.operation, e.inames, e.expr, e.declared)
+            case p.CommonSubexpression():
+                new = self._node(e.child, exact=exact)          # as cse(...) in a text
             case p.Comparison():
                 index = _is_index(e.left) and _is_index(e.right)
                 new = map_children(e, lambda child: self._node(child, exact=exact or index))
@@ -131,11 +134,12 @@ class ObjectParser(OptionParser):
     def _called(self, e: p.Call) -> Expression:
         if not isinstance(e.function, p.Variable):
             raise self.refused(f"A call is of '{type(e.function).__name__}', not of a function.", "a function")
-        name, parameters = e.function.name, e.parameters
-        if name in self.known.operations:
-            inames = _iname_names(parameters[0]) if len(parameters) == 2 else ()
-            if inames and set(self.known.inames).issuperset(inames):
-                return self._reduced(name, inames, parameters[1], ())
+        name, parameters, known = e.function.name, e.parameters, self.known
+        if name in known.operations:
+            operands = parameters[1:]
+            inames = _iname_names(parameters[0]) if len(operands) in (1, len(known.operations[name].fields)) else ()
+            if inames and set(known.inames).issuperset(inames):
+                return self._reduced(name, inames, operands[0] if len(operands) == 1 else operands, ())
             if name not in ("min", "max") or len(parameters) < 2:
                 raise self.refused(f"The reduction '{name}' needs inames and an operand.", f"{name}(k, operand)")
             return COMBINED[name](tuple(self._node(x, exact=False) for x in parameters))
@@ -159,7 +163,8 @@ class ObjectParser(OptionParser):
             if x not in self.known.inames:
                 raise self._unknown("iname", x, self.known.inames, self.at)
         uses, bound = len(self.uses), len(self._bound)
-        value = self._node(operand, exact=False)
+        values = [self._node(x, exact=False) for x in (operand if isinstance(operand, tuple) else (operand,))]
+        value = with_fields(self, known.operations[operation], tuple(inames), values, self.at)
         self._bind(inames, self.at, uses, bound)
         self.known = known
         return Reduction(operation, inames, value, declared)

@@ -13,7 +13,15 @@ from pytools.tag import Tag
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
-from loopkit.expr.mappers import called, children, conjunction, has_reduction, subexpressions, variables
+from loopkit.expr.mappers import (
+    called,
+    children,
+    conjunction,
+    has_reduction,
+    subexpressions,
+    subscripts_of,
+    variables,
+)
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
@@ -73,6 +81,7 @@ class ParsedAssignment:
     :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
     :ivar place: its instances and loops, if it comes from a kernel.
+    :ivar beside: the other expressions of a multiple assignment: all of its statements have the inames of all.
     """
 
     start: int
@@ -83,13 +92,13 @@ class ParsedAssignment:
     options: InstructionOptions
     uses: tuple[NameUse, ...]
     place: StatementPlace | None = None
+    beside: tuple[Expression, ...] = ()
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The subscripts of its assignee, its expression and its condition."""
+        """The subscripts of its assignee, its expression, its condition, and the expressions beside it."""
         condition = () if self.options.condition is None else (self.options.condition,)
-        index = self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
-        return (*index, self.expression, *condition)
+        return (*subscripts_of(self.assignee), self.expression, *condition, *self.beside)
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,66 @@ class Marker:
     options: InstructionOptions
 
 
-ProgramNode = ParsedAssignment | ForBlock | IfBlock | Marker
+@dataclass(frozen=True)
+class Slice:
+    """``[i, j]: a[i, j, k]`` or ``a[k, :]``: the elements of an array that a call passes, or an element of it.
+
+    :ivar subscripts: ``()`` for a scalar.
+    :ivar axes: the names in the subscripts, one for each axis of the function's array: inames, or names that no user
+        can write.
+    :ivar extents: the extent along those axes that are not inames; ``None``: as far as the array reaches.
+    """
+
+    start: int
+    array: str
+    subscripts: tuple[Expression, ...]
+    axes: tuple[str, ...] = ()
+    extents: tuple[tuple[str, Expression | None], ...] = ()
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """The inames that it runs over, which exist only inside it."""
+        return tuple(x for x in self.axes if x not in dict(self.extents))
+
+    @property
+    def written_part(self) -> Expression:
+        """The subscripts as one expression that binds the swept inames, as a reduction does."""
+        every = (*self.subscripts, *(e for _, e in self.extents if e is not None))
+        return Reduction("slice", self.swept, p.Call(p.Variable("slice"), every))
+
+    @property
+    def read_part(self) -> Expression:
+        """The same with the array, whose elements are read."""
+        return p.Call(p.Variable("slice"), (p.Variable(self.array), self.written_part))
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """``results = function(arguments)``, for a function that is a kernel.
+
+    :ivar results: in the order of the arguments that the function writes.
+    :ivar temporary: as for an assignment; the first result is the temporary.
+    :ivar uses: every mention of a name, swept inames left out.
+    :ivar text: the call as the user wrote it, without options.
+    """
+
+    start: int
+    function: str
+    results: tuple[Slice, ...]
+    arguments: tuple[Slice | Expression, ...]
+    options: InstructionOptions
+    uses: tuple[NameUse, ...]
+    text: str
+    temporary: str | None = None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        condition = () if self.options.condition is None else (self.options.condition,)
+        return (*(r.written_part for r in self.results),
+                *(a.read_part if isinstance(a, Slice) else a for a in self.arguments), *condition)
+
+
+ProgramNode = ParsedAssignment | FunctionCall | ForBlock | IfBlock | Marker
 
 
 def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
@@ -152,6 +220,26 @@ def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
 def assignments(nodes: Iterable[ProgramNode]) -> list[ParsedAssignment]:
     """Every assignment in *nodes*, in textual order."""
     return [node for node in walk(nodes) if isinstance(node, ParsedAssignment)]
+
+
+def executed(nodes: Iterable[ProgramNode]) -> list[ParsedAssignment | FunctionCall]:
+    """Every assignment and every call in *nodes*, in textual order."""
+    return [node for node in walk(nodes) if isinstance(node, ParsedAssignment | FunctionCall)]
+
+
+def writes(nodes: Iterable[ProgramNode]) -> Iterator[tuple[str, int]]:
+    """The name and the place of each array or variable that *nodes* write, in textual order."""
+    for node in executed(nodes):
+        if isinstance(node, ParsedAssignment):
+            yield node.written, node.start
+        else:
+            yield from ((result.array, result.start) for result in node.results)
+
+
+def swept_inames(nodes: Iterable[ProgramNode]) -> frozenset[str]:
+    """The inames that slices in *nodes* run over."""
+    return frozenset(x for node in walk(nodes) if isinstance(node, FunctionCall)
+                     for given in (*node.results, *node.arguments) if isinstance(given, Slice) for x in given.swept)
 
 
 @dataclass(frozen=True)
@@ -176,7 +264,7 @@ class ParsedProgram:
 class Ids:
     """The ids of a program's statements, and the statements that ``dep=`` and ``nosync=`` name by them.
 
-    :ivar of: the id of the assignment at each place.
+    :ivar of: the id of the assignment or call at each place.
     :ivar places: the place of each id; those of *markers* too.
     """
 
@@ -185,7 +273,7 @@ class Ids:
     places: dict[str, int]
     markers: dict[str, Marker] = field(default_factory=dict)
 
-    def earlier(self, node: ParsedAssignment | IfBlock | Marker) -> frozenset[str]:
+    def earlier(self, node: ParsedAssignment | FunctionCall | IfBlock | Marker) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
@@ -205,7 +293,7 @@ class Ids:
                 found |= self.earlier(self.markers[x]) if x in self.markers else {x}
         return frozenset(found)
 
-    def queries(self, node: ParsedAssignment | Marker) -> Iterator[Token]:
+    def queries(self, node: ParsedAssignment | FunctionCall | Marker) -> Iterator[Token]:
         """The match expressions of ``dep_query=`` of *node*, and of the markers that it names in ``dep=``."""
         for token in node.options.dep:
             if token.kind == QUERY:
@@ -215,7 +303,7 @@ class Ids:
                 if x in self.markers and self.places[x] < node.start:
                     yield from self.queries(self.markers[x])
 
-    def others(self, node: ParsedAssignment | IfBlock) -> frozenset[str]:
+    def others(self, node: ParsedAssignment | FunctionCall | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
         return frozenset(x for pattern in node.options.nosync if pattern.kind != QUERY for x in self._matches(pattern)
                          if x != self.of.get(node.start) and x not in self.markers and pattern.kind != GLOBAL)
@@ -230,11 +318,11 @@ class Ids:
 
 
 def number_statements(program: ParsedProgram) -> Ids:
-    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ..., or the same with an ``id_prefix=``.
+    """Give each assignment and each call an id: ``id=``, else ``insn``, ``insn_0``, ..., or by ``id_prefix=``.
 
     :raises ParseError: an id is given twice.
     """
-    every = [node for node in walk(program.body) if isinstance(node, ParsedAssignment | Marker)]
+    every = [node for node in walk(program.body) if isinstance(node, ParsedAssignment | FunctionCall | Marker)]
     of, taken = dict[int, str](), set[str]()
     for node in every:
         given = node.options.id
@@ -246,7 +334,7 @@ def number_statements(program: ParsedProgram) -> Ids:
     unused: dict[str, Iterator[str]] = {}
     for node in every:
         # a marker without an id of its own has no name
-        if node.start not in of and (isinstance(node, ParsedAssignment) or node.options.id is not None):
+        if node.start not in of and (not isinstance(node, Marker) or node.options.id is not None):
             base = "insn" if node.options.id is None else node.options.id.text
             of[node.start] = next(unused.setdefault(base, fresh_names(base, taken)))
     return Ids(program.source, of, {of[node.start]: node.start for node in every if node.start in of},

@@ -5,7 +5,7 @@ A reduction becomes three statements: init, update, and the statement that uses 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from loopkit.language.names import fresh
 from loopkit.language.program import (
     BARRIERS,
     ForBlock,
+    FunctionCall,
     Ids,
     IfBlock,
     Marker,
@@ -99,6 +100,7 @@ class StatementMaker:
     """Makes the statements of one kernel.
 
     :ivar inames: those of each part of the program, by its place.
+    :ivar call: makes the statements of a call, and their tree.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
     :ivar blocks: the inames of the loops around each ``for`` block.
     :ivar barriers: those that the text requests between two statements.
@@ -108,6 +110,7 @@ class StatementMaker:
     ids: Ids
     inames: Mapping[int, frozenset[str]]
     reductions: ReductionMaker
+    call: Callable[[StatementMaker, FunctionCall, Evaluation], Tree]
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
     barriers: list[RequestedBarrier] = field(default_factory=list)
@@ -123,6 +126,9 @@ class StatementMaker:
             match node:
                 case ParsedAssignment():
                     items.append(self._assignment(node, around))
+                case FunctionCall():
+                    place = self._place(node, around)
+                    items.append((_of_text(place.inames[place.opened:]), self.call(self, node, place)))
                 case ForBlock():
                     items.append(self._for(node, around))
                 case IfBlock():
@@ -148,7 +154,7 @@ class StatementMaker:
         nested = around.inames + self.rules.domains.sorted(own.difference(around.inames))
         return _of_text(nested[around.opened:]), seq()
 
-    def _nest(self, node: ParsedAssignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
+    def _nest(self, node: ParsedAssignment | FunctionCall | IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The inames of a statement, outermost first."""
         every = self.rules.domains.ancestors(self.inames[node.start])
         return around.inames + self.rules.domains.sorted(every.difference(around.inames))
@@ -193,7 +199,7 @@ class StatementMaker:
         around = replace(around, owner=owner, inames=self._shared_loops(node, around),
                          conditions=around.conditions + affine)
         # the flag is set in each iteration, so no old value is read; it begins with the conditions around the block
-        first = self._add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
+        first = self.add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
         then = replace(around, predicates=(flag,))
         otherwise = replace(around, predicates=(*around.predicates, p.LogicalNot(flag)))
         return [first, *self._items(node.then, then), *self._items(node.otherwise, otherwise)]
@@ -209,24 +215,28 @@ class StatementMaker:
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(around, inames=own)
-        nests = [self._nest(a, inside) for a in inner if isinstance(a, ParsedAssignment)]
+        nests = [self._nest(a, inside) for a in inner if isinstance(a, ParsedAssignment | FunctionCall)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
     def _assignment(self, node: ParsedAssignment, around: Evaluation) -> Item:
-        self._require_inames(node.options.inames.listed)
         place = self._place(node, around)
-        if node.options.condition is not None:
-            place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
-        return self._add(place, assignee, expression, node)
+        return self.add(place, assignee, expression, node)
 
-    def _place(self, node: ParsedAssignment, around: Evaluation) -> Evaluation:
+    def _place(self, node: ParsedAssignment | FunctionCall, around: Evaluation) -> Evaluation:
         """The place of the evaluation of *node*."""
+        self._require_inames(node.options.inames.listed)
+        place = self._loops_of(node, around)
+        if node.options.condition is None:
+            return place
+        return place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
+
+    def _loops_of(self, node: ParsedAssignment | FunctionCall, around: Evaluation) -> Evaluation:
         owner = self.ids.of[node.start]
-        if node.place is None:
+        if isinstance(node, FunctionCall) or node.place is None:
             return replace(around, owner=owner, inames=self._nest(node, around))
         inames, opened = node.place.domain.inames, around.inames
         if inames[:len(opened)] != opened:
@@ -242,8 +252,8 @@ class StatementMaker:
         return replace(around, owner=owner, inames=inames, own=node.place.domain, opened=len(inames),
                        loops=node.place.loops[len(opened):])
 
-    def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
-             node: ParsedAssignment | IfBlock) -> Item:
+    def add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
+            node: ParsedAssignment | FunctionCall | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.opened[place.owner] = place.inames[:place.opened]
         options = node.options
@@ -257,7 +267,7 @@ class StatementMaker:
         self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
         return (place.loops if place.own is not None else _of_text(place.inames[place.opened:])), body
 
-    def _require_bound_once(self, statement: Statement, node: ParsedAssignment | IfBlock) -> None:
+    def _require_bound_once(self, statement: Statement, node: ParsedAssignment | FunctionCall | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
         for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):

@@ -15,14 +15,16 @@ In the grammar, ``[ x ]`` is an optional ``x``, ``{ x }`` is any number of ``x``
 quoted text is itself. Expressions and conditions are those of :mod:`loopkit.expr.parsing`. ::
 
     program    = { line }
-    line       = assignment | rule | for | if | with | marker
+    line       = assignment | call | rule | for | if | with | marker
     for        = "for" iname { "," iname } newline { line } "end"
     if         = "if" condition newline { line } { "elif" condition newline { line } }
                  [ "else" newline { line } ] "end"
     with       = "with" options newline { line } "end"
     marker     = "..." ( "nop" | "gbarrier" | "lbarrier" ) [ options ]
     rule       = name [ "(" [ name { "," name } ] ")" ] ":=" expression
-    assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+    assignment = target ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
+               | target { "," target } "=" expression { "," expression } [ options ]
+    target     = [ "<" [ dtype ] ">" ] place
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "id_prefix" "=" name | "dep" "=" globs | "dep_query" "=" match | "nosync" "=" globs
@@ -31,24 +33,31 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
     copy       = name [ "->" name ]
     match      = a match expression, as those of within=
     globs, names = one or more names with ":" between them; globs may have the wildcards "*", "?", "[...]"
+
+:mod:`loopkit.language.slices` has the grammar of ``call``.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
+from loopkit.expr.tuple_operations import BUILT_IN
+from loopkit.expr.tuple_parsing import tuple_of
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
+from loopkit.language.multiple import AssignmentTarget, MultipleAssignment
 from loopkit.language.names import name_list
 from loopkit.language.objects import ObjectParser
 from loopkit.language.options import OF_ASSIGNMENTS, OF_BLOCKS, OF_MARKERS
 from loopkit.language.program import (
     BARRIERS,
     ForBlock,
+    FunctionCall,
     IfBlock,
     InstructionOptions,
     Marker,
@@ -56,7 +65,9 @@ from loopkit.language.program import (
     ParsedProgram,
     ProgramNode,
     Rule,
+    Slice,
 )
+from loopkit.language.slices import Signature, SliceParser
 
 #: The nodes of ``+=`` and the like.
 _UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
@@ -65,23 +76,25 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
-                  operations: Collection[str], functions: Mapping[str, ScalarFunction]) -> ParsedProgram:
+                  operations: Mapping[str, Operation], functions: Mapping[str, ScalarFunction],
+                  kernels: Mapping[str, Signature]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
-    :arg operations: the user's reduction operations; *functions*: the user's functions.
+    :arg operations: the user's reduction operations; *functions*: the user's functions of numbers.
+    :arg kernels: the kernels that statements may call.
     :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
-    parser = _StatementParser(source, tokenize(source))
-    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), functions, read_domain)
+    parser = _StatementParser(source, tokenize(source), kernels=kernels)
+    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))
 
 
 @dataclass
-class _StatementParser(ObjectParser):
+class _StatementParser(ObjectParser, SliceParser):
     """Parses statements.
 
     :ivar rules: the rules read so far, which begin at the tokens *rule_starts*.
@@ -141,8 +154,10 @@ class _StatementParser(ObjectParser):
                 nodes += self._object()
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
+            elif self.text == "[" or self.function_at() is not None:
+                nodes.append(self._function_call())
             else:
-                nodes.append(self._assignment())
+                nodes.extend(self._assignment())
 
     def _object(self) -> list[ProgramNode]:
         """Read an object; a rule is not among the statements."""
@@ -245,13 +260,11 @@ class _StatementParser(ObjectParser):
         self._line_end("an operator or the end of the line")
         return rule
 
-    def _assignment(self) -> ParsedAssignment:
+    def _target(self) -> AssignmentTarget:
+        """Parse one target; the current mentions become its own."""
         start = self.at
         self.uses = []
-        temporary = None
-        if self.accept("<"):
-            temporary = "" if self.text == ">" else self.dtype_name()
-            self.take(">")
+        temporary = self._declared_dtype()
         name_at = self.at
         name = self.name("a statement" if temporary is None else "the name of a temporary")
         if name in self.known.rules:
@@ -259,19 +272,84 @@ class _StatementParser(ObjectParser):
                              message=f"The substitution rule '{name}' cannot be written.")
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
-        self.uses.insert(0, self.uses.pop())
+        uses = (self.uses[-1], *self.uses[:-1])
+        return AssignmentTarget(self.tokens[start].start, assignee, name, temporary, uses)
+
+    def _assignment(self) -> tuple[ProgramNode, ...]:
+        start, target = self.at, self._target()
+        if self.text == ",":
+            return self._multiple(start, target)
+        self.uses = [*target.uses]
         if self.accept("="):
             expression = self.expression()
-        elif (operator := self.text) in _UPDATES and temporary is None:
+        elif (operator := self.text) in _UPDATES and target.temporary is None:
             self.at += 1
-            expression = _UPDATES[operator](assignee, self.expression())
+            expression = _UPDATES[operator](target.assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            raise self.error("'='", hint=_assignment_hint(name, operator))
-        options = (self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()).under(self.defaults)
+            raise self.error("'='", hint=_assignment_hint(target.written, operator))
+        options = self._ending()
+        return (ParsedAssignment(target.start, target.assignee, target.written, expression, target.temporary, options,
+                           (*self.uses, *self.default_uses)),)
+
+    def _multiple(self, start: int, first: AssignmentTarget) -> tuple[ProgramNode, ...]:
+        """The rest of an assignment to several targets, after the *first*, which begins at the token *start*."""
+        targets = [first]
+        while self.accept(","):
+            targets.append(self._target())
+        equals = self.at
+        self.take("=", "',' or '='")
+        self.uses = []
+        values = self.separated(self.expression)
+        uses, self.uses = tuple(self.uses), []
+        options = self._ending()
+        whole = MultipleAssignment(targets, tuple_of(values) if len(values) > 1 else values[0], options,
+                                   (first.start, self.tokens[equals].start, self.tokens[start + 1].start), uses,
+                                   (*self.uses, *self.default_uses))
+        return whole.statements(self.source, self.taken)
+
+    @cached_property
+    def taken(self) -> set[str]:
+        """The names in the text, and those that multiple assignments add."""
+        return {token.text for token in self.tokens if token.kind == "name"}
+
+    def _ending(self) -> InstructionOptions:
+        """The options and the end of the line."""
+        options = self.options(OF_ASSIGNMENTS) if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return ParsedAssignment(self.tokens[start].start, assignee, name, expression, temporary, options,
-                                (*self.uses, *self.default_uses))
+        return options.under(self.defaults)
+
+    def _declared_dtype(self) -> str | None:
+        """Step over ``<float32>``, which declares a temporary; ``""`` for ``<>``, ``None`` if there is none."""
+        if not self.accept("<"):
+            return None
+        temporary = "" if self.text == ">" else self.dtype_name()
+        self.take(">")
+        return temporary
+
+    def _function_call(self) -> FunctionCall:
+        start = self.at
+        self.uses = []
+        temporary = self._declared_dtype()
+        function, results, arguments = self.read_call()
+        if temporary is not None and len(results) > 1:
+            raise self.error("one result", at=start, message="A call with several results declares no temporary.",
+                             hint="declare it in kernel_data")
+        text = " ".join(self.source.text[self.tokens[start].start:self.tokens[self.at].start].split())
+        options = self._ending()
+        if options.instructions:
+            raise self.error("options of a call", at=start,
+                             message=f"A call cannot be {options.instructions[0].noun}.")
+        swept = {x for given in (*results, *arguments) if isinstance(given, Slice) for x in given.swept}
+        for token, _ in options.inames.private:
+            if token.text not in swept:
+                raise self.source.error(token.start, f"The call cannot have a copy of '{token.text}', over which none "
+                                        "of its slices runs.", "an iname of a slice")
+        # the inames of slices exist only in the call
+        options = replace(options, inames=replace(options.inames, private=()))
+        return FunctionCall(self.tokens[start].start, function, results, arguments, options,
+                            (*self.uses, *self.default_uses), text, temporary)
+
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:
@@ -279,6 +357,8 @@ def _assignment_hint(name: str, operator: str) -> str | None:
         return "'==' compares; '=' assigns"
     if operator in _UPDATES:
         return "a temporary is declared with '='"
+    if operator == ".":
+        return f"a tuple is written as a whole: {name} = make_tuple(...)"
     if operator == "(":
         return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None

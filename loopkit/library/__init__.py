@@ -1,6 +1,10 @@
-"""Ready pipelines: kernels written as formulas and mapped to a GPU by public transformations."""
+"""Ready pipelines: kernels written as formulas and mapped to a GPU or the host by public transformations."""
 from __future__ import annotations
 
+from loopkit.library.cpu import cpu_csr_matvec as cpu_csr_matvec
+from loopkit.library.cpu import cpu_matmul as cpu_matmul
+from loopkit.library.cpu import cpu_softmax as cpu_softmax
+from loopkit.library.cpu import cpu_stencil_2d as cpu_stencil_2d
 from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy

@@ -195,7 +195,7 @@ class _Rewriter:
             f"The accesses of the C instruction '{given.id}' do not follow each other in one thread, so that its code "
             "cannot be in their place.", subject=given.id,
             hint=f"leave the inames of its regions, '{given.id}_...', without tags, and split or tag its other inames "
-                 "without ilp, vec and unroll_and_jam")
+                 "without ilp, vec, cpu.simd and unroll_and_jam")
 
     def _code(self, group: Mapping[_Role, _Found]) -> Node:
         """The node with the user's code for a *group* of statements, under their condition."""

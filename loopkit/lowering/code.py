@@ -20,6 +20,7 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import FULL_TILE, Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.nodes import NumberOperation
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
@@ -277,9 +278,9 @@ class Coder:
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
         value, combine = placed(self._value(bound, level)), s.combine
-        if combine is not None and combine in self.kernel.operations:
-            # a user's operation is an ordinary expression
-            value, combine = self.kernel.operations[combine].apply(target, value), None
+        if combine is not None and not isinstance(self.kernel.operation(combine), NumberOperation):
+            # a user's operation and one on tuples are ordinary expressions
+            value, combine = self.kernel.operation(combine).apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
         node: Node = Assign(target, value, combine, s.id, instance, instructions_of(s, target, value, self.storages))
         for predicate in reversed(s.predicates):

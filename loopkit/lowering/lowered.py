@@ -25,6 +25,7 @@ from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzl
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -152,7 +153,7 @@ class Storage(Shown):
         axes = f" axes {', '.join(map(str, order))}" if order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
         kind = ", between blocks" if self.temporary.between_blocks else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
+        return f"{self.space} {dtype_text(self.dtype)} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
     def in_memory(self) -> tuple[Expression, ...]:

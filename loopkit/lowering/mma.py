@@ -40,13 +40,14 @@ Names = Mapping[str, Expression]
 def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
-    A nest that some threads do not execute, as in a partial tile, stays a nest of loops.
+    A nest that some threads do not execute, as in a partial tile, stays a nest of loops, as does any for a machine
+    without warps.
 
     :raises PreconditionError: a nest is nowhere a product of matrices; the message has the reason.
     """
     knl = launch.kernel
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
-    if not meant:
+    if not meant or launch.machine.warp == 1:
         return body
     finder = _ProductFinder(knl, launch, storages)
     body = as_block(finder.node(body, {}))

@@ -35,6 +35,7 @@ from loopkit.kernel.target import GPU, Machine, Target, resolve_target
 from loopkit.kernel.tree import leaves, loops_in, without
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
+from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, host_order, unrolled
@@ -221,7 +222,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("mma", "program", _bodies(with_mma), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, *_: with_regions_apart(body)), _check_program))
+    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_function_bodies(
+        with_regions_apart(body), launch.kernel)), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 

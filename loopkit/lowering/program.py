@@ -15,7 +15,7 @@ from loopkit.ast.walk import as_block, simplified, unrolled_loops
 from loopkit.errors import ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import is_at_once, is_collective
+from loopkit.kernel.tags import is_at_once, is_collective, is_simd
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
@@ -66,9 +66,10 @@ def unrolled(body: Block, knl: LoopKernel) -> Block:
 def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:
     """The text of *generic*, beside a version for full tiles of all of it, or of parts with guards."""
     launch = generic.launch
-    if not wanted or launch.threads == 1:
+    if not wanted or (launch.threads == 1 and not any(map(is_simd, launch.kernel.tags.values()))):
         return generic.skeleton(level)
-    if affordable(lambda: edges_are_small(launch), otherwise=False):
+    undivided = has_barrier(launch.tree) and not launch.machine.barriers_in_branches
+    if undivided or affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
 
     def full_tiles() -> tuple[Set, Callable[[Level], Block]]:

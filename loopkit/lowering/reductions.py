@@ -133,7 +133,8 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     moved, combined = moved_operands(knl, scan, offset)
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
-    low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
+    owners = init.domain if offset is None else init.domain.union(combined.domain)
+    low, high = constant_range(knl, owners, scan.sweep)
     assert low is not None
     assert high is not None
     everywhere = rows.onto(init.inames).where(*bounded_by(scan.sweep, low, high + 1))
@@ -142,12 +143,15 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
         # each operand now flows to the thread that combines it
         knl, lambda found, _: between_images((d for d in found if d.array != node.accumulator),
                                              {update.id: [Image(update.id, moved)]}),
-        tree=rewrite_over(knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
+        tree=knl.tree if offset is None else rewrite_over(
+            knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
         statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
     written = _scanned(threads, init.expression, exclusive=scan.shift == -1)
     new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
-    tree = rewrite(base.tree, lambda t: seq(t, *written.trees(init.inames)) if t == Leaf(update.id) else t)
+    trees = written.trees(init.inames)
+    tree = rewrite(base.tree, lambda t: seq(t, *trees) if t == Leaf(update.id) else t) if offset is not None else \
+        rewrite_over(base.tree, scan.iname, lambda loop: seq(loop, *trees) if update.id in leaves(loop) else loop)
     return _operand_in_register(written_out(threads, written, new, tree), combined, scan.sweep)
 
 
@@ -201,8 +205,12 @@ def _steps(threads: OverThreads, names: Sequence[str], neutral: Expression, toge
     for k, (held, new) in enumerate(pairwise(names)):
         shift = k == rounds             # the last array of an exclusive scan
         offset, target = 1 if shift else 1 << k, threads.element(new, lane)
+        value: Expression = threads.element(held, add(lane, -offset))
+        combine = None if shift else threads.node.operation
+        if combine is not None and not (operation := threads.kernel.operation(combine)).reorderable:
+            value, combine = operation.apply(value, target), None      # the earlier operand first
         yield threads.statement("none" if shift else f"keep{k}", target,
                                 neutral if shift else threads.element(held, lane), threads.everywhere), None
-        yield threads.statement("shift" if shift else f"step{k}", target, threads.element(held, add(lane, -offset)),
-                                threads.everywhere.where((">=", add(inside, -offset))),
-                                None if shift else threads.node.operation), None if why else Shuffle(-offset, together)
+        yield threads.statement("shift" if shift else f"step{k}", target, value,
+                                threads.everywhere.where((">=", add(inside, -offset))), combine
+                                ), None if why else Shuffle(-offset, together)

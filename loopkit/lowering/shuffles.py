@@ -27,6 +27,7 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.ranges import iname_range
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import substitute
+from loopkit.expr.tuple_operations import Extremum
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -189,7 +190,7 @@ def _dependences_over_lanes(threads: OverThreads, written: Written, found: Seque
             yield d
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
-    if node.sweep is None:
+    if node.sweep is None or threads.own_inames:
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
         yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
     array, chain = written.chain or ("", ())
@@ -234,6 +235,8 @@ def no_shuffles(threads: OverThreads) -> str:
     knl, inames = threads.kernel, threads.everywhere.inames
     if threads.length == 1:
         return "of one thread"
+    if threads.warp == 1:
+        return "the target has no warps"
     extents = _axis_extents(knl, inames)
     if not _of_whole_warps(threads, extents):
         return "the block has other threads too"
@@ -327,7 +330,8 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
     dtype = threads.scalar(node.accumulator).dtype
     assert dtype is not None
     # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
-    harmless = node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
+    harmless = isinstance(knl.operation(node.operation), Extremum) or (
+        node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype)))
     inside = threads.number if threads.length <= together else remainder(threads.number, together)
     for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
         offset = 1 << exponent

@@ -18,8 +18,10 @@ from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.indices import index_type
+from loopkit.expr.kinds import is_tuple, promote
 from loopkit.expr.mappers import variables
-from loopkit.expr.nodes import Neutral, to_text
+from loopkit.expr.nodes import MakeTuple, Neutral, to_text
+from loopkit.expr.tuples import field_dtypes, joined_tuples
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -82,9 +84,15 @@ def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, 
     assert isinstance(dtype, np.dtype)
     value = kernel.operation(statement.expression.operation).neutral_of(dtype)
     assert isinstance(value, np.generic)
-    number = value.item()
-    # no NaN equals another, but each equals itself
-    return replace(statement, expression=number if number == number else _parsed_number(repr(number)))
+    if isinstance(value, np.void) and dtype.names:
+        numbers = tuple(_literal(value[field].item()) for field in dtype.names)
+        return replace(statement, expression=MakeTuple(dtype.names, numbers))
+    return replace(statement, expression=_literal(value.item()))
+
+
+def _literal(number: complex) -> complex:
+    """*number*; no NaN equals another, but each of these equals itself."""
+    return number if number == number else _parsed_number(repr(number))
 
 
 @lru_cache(maxsize=64)
@@ -169,23 +177,22 @@ def _require_whole(kernel: LoopKernel, types: Mapping[str, Type]) -> None:
             # affine forms consist of integers
             for index in () if access.affine else access.subscripts:
                 found = index_type(index, types.get)
-                if found is not None and rank_of(found) > 1:
+                if found is not None and (is_tuple(resolve(found)) or rank_of(found) > 1):
                     raise TypeInferenceError(
                         f"'{access.statement}' has {_noun(found)}, {to_text(index)}, as a subscript of '{array}'.",
                         subject=array, hint="'//' divides integers, and cast(int32, ...) converts")
     for name in dict.fromkeys(x for s in kernel.statements for x in data_params(kernel, s.domain)):
-        if rank_of(types[name]) > 1:
+        if is_tuple(resolve(types[name])) or rank_of(types[name]) > 1:
             raise TypeInferenceError(f"'{name}', which bounds a loop, is {_noun(types[name])}.", subject=name,
                                      hint=f"<int32> {name} = cast(int32, ...)")
 
 
 def _noun(given: Type) -> str:
-    return "a complex number" if rank_of(given) == 3 else "a real number"
+    return "a tuple" if is_tuple(resolve(given)) else "a complex number" if rank_of(given) == 3 else "a real number"
 
 
 def _accumulated(kernel: LoopKernel, operation: str, operand: Type) -> np.dtype:
-    own = kernel.operations.get(operation)
-    return reduction_type(kernel.operation(operation), operand) if own is None else own.type_over(operand)
+    return reduction_type(kernel.operation(operation), operand)
 
 
 def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, types: Mapping[str, Type]) -> None:
@@ -202,6 +209,16 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
             hint=f"write cast({resolve(target)}, ...), or declare '{s.written}' as {resolve(join(target, value))}")
     if s.combine is not None:
         value = _accumulated(kernel, s.combine, value)
+    whole, given = resolve(target), resolve(value)
+    if is_tuple(whole) or is_tuple(given):
+        joined_tuples(whole, given, promote)
+        for field, own in field_dtypes(whole).items():
+            _require_number_fits(s, f"{s.written}.{field}", own, given[field])
+    else:
+        _require_number_fits(s, s.written, target, value)
+
+
+def _require_number_fits(s: Statement, written: str, target: Type, value: Type) -> None:
     have, need = max(rank_of(target), 1), rank_of(value)
     if need <= have:
         return
@@ -209,5 +226,5 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
     dtype = resolve(target)
     cast = "real(...)" if need == 3 else f"cast({dtype}, ...)"
     raise TypeInferenceError(
-        f"'{s.id}' writes a value of dtype {resolve(value)} to '{s.written}', which has the dtype {dtype}: its "
-        f"{lost} would be lost.", subject=s.written, hint=f"write {cast}, or declare '{s.written}' as {resolve(value)}")
+        f"'{s.id}' writes a value of dtype {resolve(value)} to '{written}', which has the dtype {dtype}: its "
+        f"{lost} would be lost.", subject=s.written, hint=f"write {cast}, or declare '{written}' as {resolve(value)}")

@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
+from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables
 from loopkit.instructions.vector_access import WIDEST, Vector, iterations, must_read_elements, rise
 from loopkit.kernel.kernel import LoopKernel
@@ -82,7 +83,7 @@ class Elements:
         """*element* as a vector with the most elements per access; ``None``: no vector access can move it."""
         vector = Vector("", element, 0, loaded=False, stored=False)
         place = self.places.get(vector.array)
-        if place is None or not _moves_by_one(element, loop.iname):
+        if place is None or is_tuple(place.dtype) or not _moves_by_one(element, loop.iname):
             return None
         first = vector.at(loop.iname, loop.start)
         for length in LENGTHS:

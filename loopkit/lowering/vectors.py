@@ -14,32 +14,64 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.analysis.accesses import accesses_of, data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
+from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import is_at_once
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_at_once, is_simd
 from loopkit.kernel.tree import Leaf, loops_in
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, PartialVectors, Storage, in_storage
 from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, anywhere, known_where, partial_vectors_of
 from loopkit.poly.affine import add, affine_difference, multiply
+from loopkit.poly.relations import differing, in_one_iteration, same_element
 from loopkit.poly.sets import InstanceSet, Set, range_condition, universe_params
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
     """The inames that are tagged ``vec``."""
-    return frozenset(x for x, tag in knl.tags.items() if is_at_once(tag))
+    return frozenset(x for x, tag in knl.tags.items() if is_at_once(tag) and not is_simd(tag))
 
 
 def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where loops over ``vec`` inames carry their vector accesses."""
-    if not vector_inames(launch.kernel):
+    if not any(map(is_at_once, launch.kernel.tags.values())):
         return body
+    for loop in loops_in(launch.tree):
+        if is_simd(launch.kernel.tags.get(loop.iname)) and isinstance(loop.body, Leaf):
+            _require_simd(launch.kernel, loop.iname, launch.statements[loop.body.statement].statement, storages)
     partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
     return replace(_finder(launch, storages, partial), where=_hardware_ranges(launch)).block(body)
+
+
+def _require_simd(knl: LoopKernel, iname: str, s: Statement, storages: Mapping[str, Storage]) -> None:
+    """Check that the iterations of a loop over the ``cpu.simd`` iname *iname* can run *s* at once.
+
+    The order of the accesses to arguments is proven with the tag. Cells of temporaries are known only now.
+
+    :raises PreconditionError: they are atomic updates, access one cell, or combine values by an operation of the user.
+    """
+    node = knl.reduction_of.get(s.id)
+    own, why = node is not None and iname in node.inames and s.id in node.updates, ""
+    if s.commutes:
+        why = "updates elements atomically, and the iterations of a SIMD loop cannot wait for each other"
+    elif own and node is not None and node.operation in knl.operations:
+        why = f"combines values by '{node.operation}', which OpenMP lacks"
+    elif not own and s.written in storages:
+        *found, written = (storages[s.written].accessed_cells(a) for a in accesses_of(knl, s) if a.array == s.written)
+        place = s.inames.index(iname)
+        around = [(k, k) for k, x in enumerate(s.inames) if x != iname]
+        if any(differing(in_one_iteration(same_element(written, other), around), [(place, place)]) is not None
+               for other in (*found, written)):
+            why = f"writes a cell of '{s.written}' that another iteration accesses"
+    if why:
+        raise PreconditionError(f"'{s.id}' {why}: '{iname}' cannot have the tag 'cpu.simd'.", subject=iname,
+                                hint=f"untag_inames(knl, '{iname}')")
 
 
 def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -128,6 +160,8 @@ class _VectorFinder(Elements):
         match node:
             case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
+            case For() if is_simd(self.kernel.tags.get(node.iname)):
+                return replace(node, instruction=SimdLoop())
             case For() if is_at_once(self.kernel.tags.get(node.iname)):
                 return self._single_elements(node)
             case For():

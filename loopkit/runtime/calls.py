@@ -156,8 +156,8 @@ class LaunchPlan(Protocol):
     @property
     def run(self) -> Run: ...
 
-    def allocated(self) -> Mapping[str, Any]:
-        """New outputs, zeroed, for a call that keeps them."""
+    def allocated(self, values: Sequence[Any]) -> Mapping[str, Any]:
+        """New outputs, zeroed, for a call with *values* that keeps them."""
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         """The call with all of its arguments fixed."""
@@ -249,7 +249,7 @@ class Runner(ABC):
         originals = [*given.values()]
         _, values, addresses = self._opened(known, originals)
         plan = self._plan(known, values)               # a plan of its own, because its launches keep their parameters
-        made = plan.allocated()
+        made = plan.allocated(values)
         return self.bind({**given, **made}) if made else plan.bound(values, addresses, originals)
 
     def _known(self, given: Mapping[str, Any]) -> CallSignatures:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import EquivalenceError, cell_text
-from loopkit.expr.kinds import is_half, kind_of
+from loopkit.expr.kinds import is_half, is_tuple, kind_of
+from loopkit.expr.tuples import field_names
 from loopkit.runtime.rounding import ErrorBound, ulp
 from loopkit.runtime.views import NumpyArray
 from loopkit.shown import Shown
@@ -108,6 +109,21 @@ def run_text(sizes: Mapping[str, int], data: str) -> str:
     return ", ".join([*(f"{name} = {size}" for name, size in sizes.items()), f"data: {data}"])
 
 
+def parts(name: str, got: NumpyArray, expected: NumpyArray, before: NumpyArray | None
+          ) -> Iterator[tuple[str, NumpyArray, NumpyArray, NumpyArray | None]]:
+    """The arguments of :func:`compared` for an output: for each field, if its elements are tuples of the same fields.
+
+    >>> both = np.zeros(3, [("value", "f4"), ("index", "i4")])
+    >>> [name for name, *_ in parts("y", both, both, None)]
+    ['y.value', 'y.index']
+    """
+    if not is_tuple(got.dtype) or got.dtype != expected.dtype:
+        yield name, got, expected, before
+    else:
+        for field in field_names(got.dtype):
+            yield f"{name}.{field}", got[field], expected[field], None if before is None else before[field]
+
+
 def compared(name: str, got: NumpyArray, expected: NumpyArray, bound: ErrorBound,
              tiles: Sequence[Collection[int]], context: Sequence[str] = (), before: NumpyArray | None = None
              ) -> OutputComparison:
@@ -145,9 +161,9 @@ def _require_alike(name: str, got: NumpyArray, expected: NumpyArray, context: Se
     if found == right:
         found, right = got.dtype, expected.dtype
         sentence = f"'{name}' is of dtype {found}, and the reference's is {right}."
-        own, other = (_RANKS.index(kind_of(x.dtype)) for x in (got, expected))
-        # truth values may be compared with the integers 0 and 1
-        if other <= max(own, _RANKS.index("u")):
+        own, other = (_RANKS.find(kind_of(x.dtype)) for x in (got, expected))
+        # truth values may be compared with the integers 0 and 1; tuples have no rank
+        if -1 < other <= max(own, _RANKS.index("u")) and own > -1:
             return
     raise EquivalenceError(sentence, output=name, index=(), got=found, expected=right, error=inf, bound=0.0,
                            notes=context)

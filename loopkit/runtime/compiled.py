@@ -12,7 +12,8 @@ from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInfere
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.target import Target
+from loopkit.kernel.tags import of_host
+from loopkit.kernel.target import Target, target_of_arrays
 from loopkit.runtime.calls import BoundCall, MakeRunner
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
 from loopkit.runtime.cuda.devices import why_not
@@ -74,8 +75,9 @@ class CompiledKernel(Shown):
     def on(self, stream: object) -> CompiledKernel:
         """The same kernel, launching on *stream*; the caller then orders other uses of the arrays with the launches.
 
-        :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle. Without
-            this call, launches go to the current stream of the arrays' library.
+        :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle; for OpenCL a
+            queue of pyopencl. Without this call, launches go to the current stream of the arrays' library, or to the
+            queue of the first array.
         :raises DeviceError: the target has no streams.
         """
         other: CompiledKernel = object.__new__(type(self))
@@ -195,10 +197,12 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
             check_bounds: bool = False) -> CompiledKernel:
     """Return a callable for *knl*. Its first call with arguments of a kind generates and compiles the code.
 
-    :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
-        ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host.
-    :arg device: the GPU, as a number or a device of torch or CuPy; ``None``: the GPU of the arrays of each call, and
-        for arrays of the host the current GPU.
+    :arg target: ``"cuda"``, ``"c"``, ``"opencl"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
+        ``lk.CTarget(fast=True)``); ``None``: a GPU with CUDA if one is usable, else the host. Kernels with
+        the tags ``cpu.threads`` and ``cpu.simd`` run on the host.
+    :arg device: the GPU, as a number or a device of torch or CuPy; for OpenCL a number, or a device, context or queue
+        of pyopencl; ``None``: the device of the arrays of each call, and for arrays of the host the current GPU, or
+        the first device of OpenCL.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :arg verify: the checks before code generation, as for :func:`loopkit.generate_code`; ``None``: the kernel's options
         decide.
@@ -220,7 +224,8 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
     """
     if target is None:
         # a GPU is usable only with a CUDA compiler
-        on_gpu = device is not None or (not check_bounds and why_not() is None and has_cuda_compiler())
+        on_host = check_bounds or any(of_host(tag) is not None for tag in knl.tags.values())
+        on_gpu = device is not None or (not on_host and why_not() is None and has_cuda_compiler())
         target = "cuda" if on_gpu else "c"
     if check_bounds:
         target = resolve_text_target(target).with_bounds_checks()
@@ -228,8 +233,10 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
 
 
 def call(knl: LoopKernel, /, *args: object, **kwargs: object) -> Outputs:
-    """Run *knl* like ``knl(...)``: compiled once, and kept with the kernel."""
-    compiled: CompiledKernel | None = knl.memo.get("compiled")
+    """Run *knl* like ``knl(...)``: compiled once for each target that arrays choose, and kept with the kernel."""
+    target = target_of_arrays(kwargs.values())
+    name = "compiled" if target is None else f"compiled for {target}"
+    compiled: CompiledKernel | None = knl.memo.get(name)
     if compiled is None:
-        compiled = knl.memo["compiled"] = compile(knl)
+        compiled = knl.memo[name] = compile(knl, target)
     return compiled(*args, **kwargs)

@@ -34,12 +34,14 @@ LIBRARIES = ("-lm",)
 Rungs = tuple[tuple[str, ...], ...]
 OPENMP = "-fopenmp"
 NATIVE = "-march=native"
+#: Fused multiply-adds, for ``CTarget(contract=True)``.
+CONTRACT = "-ffp-contract=fast"
 
 #: No transformation that moves iterations of a loop or an access between iterations. Clang accepts the first two: they
-#: turn off its loop vectorizer and keep its vectorizer of straight-line code.
+#: turn off its loop vectorizer and keep its vectorizer of straight-line code. SIMD loops become vectors
+#: nevertheless, and GCC computes both values of a conditional expression there (if-conversion).
 _LOOPS_AS_WRITTEN = ("-fno-tree-vectorize", "-ftree-slp-vectorize", "-fno-loop-interchange", "-fno-loop-unroll-and-jam",
-                     "-fno-tree-loop-if-convert", "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns",
-                     "-fno-predictive-commoning")
+                     "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fno-predictive-commoning")
 _NO_VECTORS = (*_LOOPS_AS_WRITTEN, "-fno-tree-slp-vectorize")
 
 #: Faulty transformations of GCC 12.
@@ -213,7 +215,9 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
     for command in candidates:
         found = _probe(command, cache, rungs)
         if found is not None and found.fit:
-            return _with_options(found, target.options, cache) if target.options else found
+            own = _with_options(found, target.options, cache) if target.options else found
+            # the trial compares bits, which differ by the rounding of products
+            return replace(own, chosen=(*own.chosen, CONTRACT)) if target.contract else own
         unfit += [found] if found is not None else []
     if unfit:
         raise CompilerError(f"{unfit[0]} cannot be used: {unfit[0].dropped[-1]}.",

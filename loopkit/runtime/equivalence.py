@@ -20,7 +20,7 @@ from loopkit.kernel.target import Target
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled
-from loopkit.runtime.comparison import EquivalenceReport, EquivalenceRun, compared, run_text
+from loopkit.runtime.comparison import EquivalenceReport, EquivalenceRun, compared, parts, run_text
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.references import (
     ReferenceCall,
@@ -257,8 +257,10 @@ class _Pair:
                 expected = named_results(self.right(data, shown), got, self.knl)
                 context += [] if self.right.by_name else [f"the reference was called as {self.right.shown}"]
             given_before = data if isinstance(self.right, CompiledKernel) else {}
-            found = tuple(compared(name, got[name], np.asarray(expected[name]), case.bound, self.tiles.get(name, ()),
-                                   context, given_before.get(name)) for name in got)
+            found = tuple(
+                compared(part, own, other, case.bound, self.tiles.get(name, ()), context, before) for name in got
+                for part, own, other, before in parts(name, got[name], np.asarray(expected[name]),
+                                                      given_before.get(name)))
         return EquivalenceRun(shown, kind, found, case.bound.length)
 
     def _got(self, data: Mapping[str, Any], written: Collection[str]) -> dict[str, NumpyArray]:

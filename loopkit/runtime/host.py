@@ -9,12 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loopkit.ast.walk import calls
 from loopkit.errors import CompilerError, DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
@@ -24,11 +24,12 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.callbacks import callback_type, raising_failures, reference_call
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
+from loopkit.runtime.functions import FunctionPlan
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
-from loopkit.runtime.views import address_of, constant, picker
+from loopkit.runtime.views import address_of
 from loopkit.target.c.target import CTarget
-from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ReferencePointer, ViolationPointer
+from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ReferencePointer
 
 
 class _Complex64(ctypes.Structure):
@@ -43,35 +44,25 @@ class _Complex128(ctypes.Structure):
 #: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
+#: Bytes of a cache line.
+_LINE = 64
+
 #: The types of dtypes for which numpy has none.
 _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
                            "complex64": _Complex64, "complex128": _Complex128}
 
 
-class HostPlan:
-    """The launches of the calls of one signature on the host.
-
-    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, the
-    constants, and the inames of the host's loops. Each function takes some of them.
-    """
+class HostPlan(FunctionPlan):
+    """The launches of the calls of one signature on the host, whose operands are addresses and numbers."""
 
     def __init__(self, checked: CheckedCall, functions: Mapping[str, Any]) -> None:
-        self._checked = checked
-        text, bound, names = checked.text, checked.bound, checked.operands
-        shapes = text.scratch_shapes(bound.values)
-        self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
-        dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
-        # scalars that no function takes are converted too, as a check
-        self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
-                     if p.name not in names and not isinstance(p, HostIname | ViolationPointer)}
-        failures: list[BaseException] = []
-        self._constants = [
-            reference_call(p, failures) if isinstance(p, ReferencePointer) else
-            _passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values)) for p in constants.values()]
-        places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
-        self._functions = {x.name: (raising(raising_failures(functions[x.name], x, failures), x, checked), picker([
-            places[p.name] for p in x.parameters if not isinstance(p, ViolationPointer)])) for x in text.code.kernels}
+        kernels, failures = checked.text.code.kernels, list[BaseException]()
+        own = {x.name: raising(raising_failures(functions[x.name], x, failures), x, checked) for x in kernels}
+        super().__init__(checked, own, _passed_as, {
+            p.name: reference_call(p, failures) for x in kernels for p in x.parameters
+            if isinstance(p, ReferencePointer)})
+        shapes = checked.text.scratch_shapes(checked.bound.values)
+        self._scratch = tuple(partial(_scratch_array, shapes[p.name], np.dtype(p.dtype)) for p in checked.text.scratch)
 
     @cached_property
     def run(self) -> Run:
@@ -103,10 +94,8 @@ class HostPlan:
     @cached_property
     def _launch(self) -> Callable[[Sequence[Any]], None]:
         """A function that calls the text's functions with a call's operands."""
-        functions, values, hosts = self._functions, self._checked.bound.values, self._checked.text.hosts
-        order = self._checked.text.code.order
-        if order is None:
-            every = tuple(functions.values())
+        if self._checked.text.code.order is None:
+            every = tuple(self._functions.values())
 
             def launch(operands: Sequence[Any]) -> None:
                 for function, pick in every:
@@ -114,20 +103,14 @@ class HostPlan:
             return launch
 
         def launch_in_loops(operands: Sequence[Any]) -> None:
-            for name, seen in calls(order, values):
-                function, pick = functions[name]
-                # outside of a loop its iname has no value and is not used
-                function(*pick([*operands, *[seen.get(x, 0) for x in hosts]]))
+            for function, arguments, _ in self.launches(operands):
+                function(*arguments)
         return launch_in_loops
-
-    def allocated(self) -> dict[str, Any]:
-        return {x.name: x.new(zero=True) for x in self._checked.outputs}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
         scratch = [make() for make in self._scratch]
-        operands = [*addresses, *[address_of(x) for x in scratch],
-                    *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
+        operands = [*addresses, *[address_of(x) for x in scratch], *self.scalars(values), *self._constants]
         launches = [partial(self._launch, operands)] if self._checked.text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]
         outputs = self._checked.results(originals, ())
@@ -181,6 +164,14 @@ class HostRunner(Runner):
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
+
+
+def _scratch_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array that begins at a cache line, so that no vector of its rows lies in two of them without need."""
+    size = prod(shape)*dtype.itemsize
+    memory = np.empty(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start:start + size].view(dtype).reshape(shape)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, is_tuple, named_dtype
+from loopkit.expr.tuples import dtype_text
+from loopkit.kernel.target import target_of_arrays
 from loopkit.runtime.views import ArrayView, NumpyArray, address_of
 
 #: The handle of the legacy stream, which is ordered with all others.
@@ -178,6 +180,9 @@ class TorchKind(Kind):
         return np.asarray(plain.numpy()).view(named_dtype(self._names[x.dtype]))
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
+        if is_tuple(dtype):
+            raise CallError(f"torch has no tensors of structs {dtype_text(dtype)}, so an output cannot be one.",
+                            argument="", hint="pass a numpy array for it, or write the fields to arrays of their own")
         if ordinal is None:                            # numpy zeroes large arrays when they are touched
             halves = dtype.name == "bfloat16"          # which from_numpy() does not support
             made = self.torch.from_numpy(NUMPY.new(shape, np.dtype(np.int16) if halves else dtype, None, zero=zero))
@@ -273,6 +278,9 @@ def host_view(name: str, x: object) -> NumpyArray:
             raise unreadable(name, err) from None
     if kind is not None and kind.view(name, x).on_host:
         return kind.numpy(x)
+    if (target := target_of_arrays((x,))) is not None:
+        raise CallError(f"'{name}' is an array of the target '{target}', and the kernel was compiled for another one.",
+                        argument=name, hint=f"compile(knl, target={target!r}), or copy the array to the host")
     if kind is not None or device in ON_GPU or hasattr(x, "__cuda_array_interface__"):
         raise CallError(f"'{name}' lies on a GPU, and the kernel runs on the host here.", argument=name,
                         hint="compile(knl, target='cuda') runs it on the GPU, or copy the array to the host")

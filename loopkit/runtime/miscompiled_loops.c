@@ -35,11 +35,15 @@ union number { unsigned long long w; double d; };
 #define LOOP(name, reads, writes) void name(const reads *restrict x, writes *restrict y, int n, int m)
 #define Q
 #define PARALLEL _Pragma("omp parallel for")
+#define SIMD _Pragma("omp simd")
+#define SIMD_MAX _Pragma("omp simd reduction(max: most)")
 #define TRUTH(k, condition) y[k] = condition
 #include __FILE__
 #undef LOOP
 #undef Q
 #undef PARALLEL
+#undef SIMD
+#undef SIMD_MAX
 #undef TRUTH
 
 /* The loops in order, each after its check, which is listed before main runs. A volatile loop variable prevents
@@ -65,6 +69,8 @@ static int listed = 0;
     void name##_in_order(const volatile reads *restrict x, volatile writes *restrict y, int n, int m)
 #define Q volatile
 #define PARALLEL
+#define SIMD
+#define SIMD_MAX
 #define TRUTH(k, condition) y[k] = 1
 #include __FILE__
 
@@ -362,6 +368,30 @@ LOOP(rounding, double, int)
         exact += g[i] == quotient;
     }
     TRUTH(2, exact == 16);
+}
+
+/* SIMD loops: conditional values, gathered elements, a reduction in any order, and small arrays in registers */
+LOOP(in_vector_units, double, double)
+{
+    Q double f[4][16];
+    double most = x[0];
+    SIMD for (Q int i = 0; i < n; ++i)
+        y[i] = x[i] > 0 ? x[i]*x[i + 1] : -x[i];
+    SIMD for (Q int i = 0; i < n; ++i)
+        y[64 + i] = x[7*i % 40];
+    for (Q int i = 0; i < 4; ++i)
+        SIMD for (Q int j = 0; j < 16; ++j)
+            f[i][j] = 0;
+    for (Q int k = 0; k < m; ++k)
+        for (Q int i = 0; i < 4; ++i)
+            SIMD for (Q int j = 0; j < 16; ++j)
+                f[i][j] += x[4*k + i]*x[16*k + j];
+    for (Q int i = 0; i < 4; ++i)
+        SIMD for (Q int j = 0; j < 16; ++j)
+            y[128 + 16*i + j] = f[i][j];
+    SIMD_MAX for (Q int i = 0; i < n; ++i)
+        most = x[i] > most ? x[i] : most;
+    y[256] = most;
 }
 
 LOOP(integers, int, int)

@@ -12,6 +12,7 @@ from loopkit.analysis.accesses import accesses_to, analysis_domain, reached
 from loopkit.analysis.data_constraints import names_read
 from loopkit.expr.kinds import epsilon, kind_of, smallest_normal
 from loopkit.expr.mappers import variables
+from loopkit.expr.tuples import field_dtypes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.sets import fix_params
@@ -86,8 +87,10 @@ class ErrorBound:
 
 def error_bound(knl: LoopKernel, sizes: Mapping[str, int], rtol: float | None = None) -> ErrorBound:
     """The error bound of the outputs of *knl*, whose dtypes are known, at *sizes*."""
-    floating = {name: np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for name, a in data.items()
-                if a.dtype is not None and kind_of(np.dtype(a.dtype)) in "fc"}
+    dtypes = {name: np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for name, a in data.items()
+              if a.dtype is not None}
+    dtypes |= {f"{name}.{field}": own for name, dtype in dtypes.items() for field, own in field_dtypes(dtype).items()}
+    floating = {name: dtype for name, dtype in dtypes.items() if kind_of(dtype) in "fc"}
     coarsest = max(floating, key=lambda name: epsilon(floating[name]), default="")
     return ErrorBound(coarsest, floating.get(coarsest), tuple(accumulations(knl, sizes)), rtol)
 

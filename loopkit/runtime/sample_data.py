@@ -9,7 +9,8 @@ import numpy as np
 
 from loopkit.analysis.data_constraints import divisors, index_names
 from loopkit.errors import CallError, PreconditionError, UnknownNameError
-from loopkit.expr.kinds import epsilon, kind_of, largest_real, smallest_normal
+from loopkit.expr.kinds import epsilon, is_tuple, kind_of, largest_real, smallest_normal
+from loopkit.expr.tuples import field_dtypes
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.views import NumpyArray
@@ -124,7 +125,8 @@ def sample_data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], p
         name, dtype = arg.name, np.dtype(arg.dtype)
         if name in data:
             continue
-        make = random_array if kind in _NO_DIVISORS and name in integer_divisors and dtype.kind in "iu" else KINDS[kind]
+        divides = name in integer_divisors and dtype.kind in "iuV"
+        make = random_array if kind in _NO_DIVISORS and divides else KINDS[kind]
         if isinstance(arg, ValueArg):
             # the call may solve for an integer, or reports it missing
             if arg.dtype is not None and kind_of(dtype) in "bfc":
@@ -134,5 +136,14 @@ def sample_data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], p
             if name in subscripting or len(extents) < len(shapes[name]):
                 why = "subscripts or bounds are read from it" if name in subscripting else "its shape depends on data"
                 raise CallError(f"'{name}' cannot be random: {why}.", argument=name, hint=f"add '{name}' to parameters")
-            data[name] = make(extents, dtype, random)
+            data[name] = make(extents, dtype, random) if not is_tuple(dtype) else _tuples(make, extents, dtype, random)
+    return data
+
+
+def _tuples(make: Callable[[Shape, np.dtype[Any], Random], NumpyArray], shape: Shape, dtype: np.dtype[Any],
+            random: Random) -> NumpyArray:
+    """An array of tuples, with each field as *make* fills an array."""
+    data = np.zeros(shape, dtype)
+    for field, own in field_dtypes(dtype).items():
+        data[field] = make(shape, own, random)
     return data

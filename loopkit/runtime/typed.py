@@ -14,7 +14,7 @@ from loopkit.analysis.dependences import needed_inputs
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.kinds import DTYPE_NAMES
+from loopkit.expr.kinds import dtype_of as kernel_dtype
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lowering.types import infer_types, unknown_dtypes
@@ -113,7 +113,7 @@ class TypedKernels:
         with self._lock:
             if signature not in self._known:
                 for name, dtype in dtypes.items():
-                    if dtype.name not in DTYPE_NAMES:
+                    if kernel_dtype(dtype) is None:
                         raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
                                         hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
                                              "float64, complex64, complex128")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from operator import itemgetter
 from types import SimpleNamespace
@@ -116,6 +116,9 @@ def picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 
 def share_memory(a: ArrayView, b: ArrayView) -> bool:
     """Do two arrays, of the host or a GPU, have a byte in common? An undecided test counts as yes."""
+    # only their difference matters, and an address on a device may be longer than numpy's
+    start = a.pointer - (1 << 62)
+    a, b = replace(a, pointer=a.pointer - start), replace(b, pointer=b.pointer - start)
     try:
         # numpy accepts any bound on the work; its type annotation allows only 0 and -1
         return np.shares_memory(addresses(a, f"|V{a.itemsize}"), addresses(b, f"|V{b.itemsize}"),
@@ -128,6 +131,11 @@ def addresses(view: ArrayView, typestr: str, owner: object = None) -> NumpyArray
     """The addresses of *view* as a numpy array, which keeps *owner*; its memory is never read."""
     return np.asarray(SimpleNamespace(owner=owner, __array_interface__={
         "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))
+
+
+def bytes_of(array: NumpyArray) -> NumpyArray:
+    """The bytes of an array in C order; some dtypes have no buffer of their own."""
+    return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
 def internal_overlap(array: ArrayView) -> bool:

@@ -46,7 +46,7 @@ class CodeFold:
 class Code:
     """Lines of code, which are never wrapped.
 
-    :ivar language: ``"cuda"``, ``"c"``, ``"python"``, or ``""`` for the kernel language.
+    :ivar language: a target's name, such as ``"cuda"``, ``"python"``, or ``""`` for the kernel language.
     :ivar margin: for each line what it belongs to; empty: nothing is known. Hints of these appear over the whole line.
     :ivar folds: the parts that HTML can fold away, each before those inside it.
     """

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
+import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
@@ -14,6 +15,7 @@ from loopkit.ast.nodes import Block as ProgramBlock
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg
 from loopkit.kernel.history import History
@@ -154,7 +156,8 @@ def _argument_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[B
     known = knl if isinstance(lowered, LoopkitError) else lowered.kernel
     shapes = {} if isinstance(lowered, LoopkitError) else lowered.shapes
     sizes = integer_arguments(knl)
-    rows = [(a.name, str(a.dtype or ("int" if a.name in sizes else "")), *_layout(a, shapes.get(a.name)),
+    dtypes = {a.name: dtype_text(np.dtype(a.dtype)) for a in known.arguments if a.dtype is not None}
+    rows = [(a.name, dtypes.get(a.name, "int" if a.name in sizes else ""), *_layout(a, shapes.get(a.name)),
              _use(known, a, sizes), str(getattr(a, "cache_policy", None) or "")) for a in known.arguments]
     notes = {"strides in elements, of contiguous arrays; other strides are arguments of another version of the code":
              any(strides for _, _, _, strides, _, _ in rows),
@@ -241,7 +244,7 @@ def values_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Bloc
         return ()
     rows: dict[tuple[object, ...], tuple[Span, ...]] = {}
     for storage in lowered.storages.values():
-        name = f"{storage.dtype} {storage.name}{''.join(f'[{to_text(e)}]' for e in storage.in_memory)}"
+        name = f"{dtype_text(storage.dtype)} {storage.name}{''.join(f'[{to_text(e)}]' for e in storage.in_memory)}"
         place = _memory_of(knl, lowered, storage)
         # scalars of one kind share a row
         key = (storage.dtype, place) if storage.space is AddressSpace.PRIVATE and not storage.shape else (name,)

@@ -14,7 +14,9 @@ from loopkit.analysis.sizes import sizes_at_least
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.kinds import kind_of
 from loopkit.expr.nodes import to_text
+from loopkit.expr.tuples import dtype_text
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
@@ -172,7 +174,7 @@ def _require_fillable(low: Lowered) -> None:
     for name, array in low.kernel.array_args.items():
         shape = low.shapes.get(name)
         why = "subscripts or bounds are read from it" if name in indices else \
-            f"its dtype is {array.dtype}" if np.dtype(array.dtype).kind in "cb" else \
+            f"its dtype is {dtype_text(np.dtype(array.dtype))}" if kind_of(np.dtype(array.dtype)) in "cbV" else \
             "its shape depends on data" if shape is not None and None in shape else ""
         if why:
             raise PreconditionError(f"A standalone program cannot fill the array '{name}': {why}.", subject=name,

@@ -23,6 +23,7 @@ from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
@@ -176,7 +177,7 @@ class Layout:
     :ivar index_bits: 32, or 64 if an array has 2^31 elements or more.
     :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
-    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; CUDA's texts only.
+    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; not in C.
     """
 
     index_bits: int = 32
@@ -193,12 +194,12 @@ class Layout:
 class GeneratedCode(Shown):
     """Generated source; ``str()`` is the text.
 
-    :ivar target: ``"cuda"`` or ``"c"``.
+    :ivar target: the name of the target, such as ``"cuda"``.
     :ivar source: the whole translation unit.
     :ivar kernels: the functions, each with its launch.
     :ivar order: the host's loops around calls, if it does more than calling each function once.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
-        *source* in one file; ``""`` for ``"c"``.
+        *source* in one file; ``""`` for others.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
     :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """
@@ -270,7 +271,10 @@ class TextTarget(Target, ABC):
 
     :cvar reserved: names that its texts use themselves, besides those that no kernel can have
         (:mod:`loopkit.language.names`).
+    :cvar for_host: its texts run on the host, so that kernels may have the tags ``cpu.threads`` and ``cpu.simd``.
     """
+
+    for_host: ClassVar[bool] = False
 
     reserved: ClassVar[frozenset[str]] = frozenset()
 
@@ -281,6 +285,10 @@ class TextTarget(Target, ABC):
         :arg head: lines for comments at the top, if the language's texts have such comments.
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
+
+    def function_name(self, launch: str) -> str:
+        """The name of the function of *launch* in its texts."""
+        return launch
 
     def with_bounds_checks(self) -> TextTarget:
         """This target with texts that check the accesses that are not proven to be inside of their arrays.
@@ -321,10 +329,16 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     """The source text of a lowered kernel; with 64-bit indices if 32 bits cannot be right.
 
     :raises PreconditionError: stages of lowering are missing.
+    :raises PreconditionError: an iname has a tag for the host, and the target has another device.
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     """
     lowered.require_finished()
-    if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
+    for iname, tag in lowered.kernel.tags.items():
+        if not target.for_host and (nearest := of_host(tag)) is not None:
+            raise PreconditionError(
+                f"'{iname}' has the tag '{tag}', which is for the host, and the target '{target.name}' is not.",
+                subject=iname, hint=f"tag_inames(knl, '{iname}:{nearest}', force=True), or target='c'")
+    if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
     lowered = with_user_code(lowered)

@@ -11,8 +11,23 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    FunctionBody,
+    If,
+    Instruction,
+    Node,
+    Region,
+    Sync,
+    own_instructions,
+)
 from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
@@ -20,12 +35,13 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.instructions.base import InstructionText, if_else, indented
-from loopkit.kernel.data import CachePolicy
+from loopkit.kernel.data import AddressSpace, CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.c_instructions import UserCode
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
+from loopkit.target.functions import LaunchCalls, Outliner
 from loopkit.target.memory import Addresses, Flat, Nested
 from loopkit.target.user_code import code_lines
 
@@ -41,6 +57,7 @@ class Hooks:
     :ivar call: the lines of a launch, in the host's part of a program.
     :ivar comment: the comment before a statement; ``""``: none.
     :ivar before: the lines before an assignment, or before the condition of an ``if``.
+    :ivar condition: the condition of an ``if``.
     """
 
     region: Callable[[list[str]], list[str]] = list
@@ -49,6 +66,8 @@ class Hooks:
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
     comment: Callable[[str], str] = str
     before: Callable[[Emitter, Assign | If, LowerBounds], Iterable[str]] = lambda _emitter, _node, _signs: ()
+    condition: Callable[[Emitter, If, LowerBounds], str] = lambda emitter, node, bounds: emitter.condition(
+        node.condition, bounds)
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,7 @@ class Emitter:
 
     :ivar types: the types of the kernel's names.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
+    :ivar calls: collects the functions that calls become; ``None``: calls stay in the text.
     """
 
     kernel: LoopKernel
@@ -66,6 +86,7 @@ class Emitter:
     types: Mapping[str, Type]
     hooks: Hooks
     axes: Mapping[str, str] = field(default_factory=dict)
+    calls: LaunchCalls | None = None
 
     # The interface for instructions
 
@@ -95,7 +116,8 @@ class Emitter:
             store = self.policy(array_of(node.target), load=False) if _takes_cache_policy(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
-        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
+        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype)) and (
+            dtype.kind != "b" or self.dialect.syntax.has_bool)
         if operation.combine in ("+", "*") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, bounds, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), bounds, dtype)};"
@@ -106,8 +128,14 @@ class Emitter:
         return self.dialect.policies.get(policy, "") \
             if has_policy and not (load and array in self.kernel.written_names) else ""
 
-    def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
+    def memory_of(self, element: p.Variable | p.Subscript) -> AddressSpace:
+        match self.addresses.arrays.get(array_of(element)):
+            case Flat():
+                return AddressSpace.GLOBAL
+            case Nested(array=Array(shared=True)):
+                return AddressSpace.SHARED
+            case _:
+                return AddressSpace.PRIVATE
 
     def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
         return self._printer(bounds, places=True, sizes=dtype is None).text(element, dtype)
@@ -136,6 +164,11 @@ class Emitter:
         yield from indented(body)
         yield "}"
 
+    def aligned(self, block: Block) -> frozenset[str]:
+        """The arrays whose alignment the text of *block* assumes."""
+        return frozenset[str]().union(*(
+            i.aligned for node in nodes_in(block) for i in own_instructions(node) if self.text_of(i)))
+
     # Statements
 
     def lines(self, block: Block, bounds: LowerBounds) -> Iterator[str]:
@@ -155,7 +188,7 @@ class Emitter:
                     then = self.lines(node.then, bounds.where(node.condition))
                     fails = bounds.where(p.LogicalNot(node.condition))
                     otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
-                    yield from if_else(self.condition(node.condition, bounds), then, otherwise, comment)
+                    yield from if_else(self.hooks.condition(self, node, bounds), then, otherwise, comment)
                 case Define():
                     yield f"const {self.index} {node.name} = {self.text(node.value, bounds)};"
                     bounds = bounds.defining(node.name, node.value)
@@ -166,6 +199,8 @@ class Emitter:
                         node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():
                     yield from self._region(node, bounds)
+                case FunctionBody():
+                    yield from self._function(node, bounds)
                 case Block():
                     yield "{"
                     yield from indented(self.lines(node, bounds))
@@ -173,6 +208,25 @@ class Emitter:
                 case Call():
                     yield from self.hooks.call(node, bounds)
             last = node
+
+    def _function(self, node: FunctionBody, bounds: LowerBounds) -> Iterator[str]:
+        """The call of a function, or the lines of its body."""
+        if self.annotate:
+            yield f"// {self.kernel.calls[node.call].text}"
+        def pointer(element: p.Variable | p.Subscript) -> str:
+            first = f"{array_of(element)}[0]"
+            return array_of(element) if (text := self.place(element, bounds)) == first else f"&{text}"
+        found = None if self.calls is None else Outliner(
+            self.kernel, self.dialect, self.addresses, self.index_dtype, frozenset(self.axes), self._type_of,
+            pointer, lambda e: self.text(e, bounds, self.index_dtype)
+            ).outlined(node, self.calls, self.bounds)
+        if found is None or self.calls is None:
+            yield from self.lines(node, bounds)
+            return
+        inside = replace(self, addresses=found.addresses, types=found.types)
+        body = inside.lines(found.body, bounds.renamed(found.names))
+        name = self.calls.texts.name_of(found.parameters, (*found.declarations, *body), self.kernel.calls[node.call])
+        yield f"{name}({', '.join(found.arguments)});"
 
     def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:
         emitter = self
@@ -195,8 +249,13 @@ class Emitter:
                 raise PreconditionError(f"The C instruction '{code.instruction.id}' has an operand of 16 bits, which "
                                         f"the language '{self.dialect.syntax.name}' has no numbers for.",
                                         subject=code.instruction.id, hint="use float32 operands")
+            if not self.dialect.syntax.has_bool and any(
+                    x.is_written and self.dtype_of(x.element).kind == "b" for x in code.parts):
+                raise PreconditionError(f"The C instruction '{code.instruction.id}' writes a truth value, which the "
+                                        f"language '{self.dialect.syntax.name}' has no type for.",
+                                        subject=code.instruction.id, hint="write an int32")
             yield from code_lines(code, self, self.addresses, lambda e: self.text(e, bounds), bounds,
-                                  self.dialect.syntax.name)
+                                  self.dialect.syntax)
             return
         yield from self.hooks.before(self, node, bounds)
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]

@@ -14,9 +14,10 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Array, Function, Swizzle
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import indented
+from loopkit.instructions.base import MemoryInstruction, indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
-from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.kernel.statement import Statement
+from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ReferencePointer, ScratchPointer, Stride, Value
@@ -175,6 +176,17 @@ class FunctionText:
         needed = mentioned(self.function.body).union(*map(variables, extents))
         return (*arrays, *(v for v in values if v.name in needed or self.takes_all_values), *strides)
 
+    def memory_instructions(self) -> Iterator[tuple[Statement, MemoryInstruction]]:
+        """The statements whose accesses are made by instructions.
+
+        :raises PreconditionError: an instruction does not support the memory of its statement.
+        """
+        for s in (bound.statement for bound in self.launch.statements.values()):
+            for i in (i for i in s.instructions if isinstance(i, MemoryInstruction)):
+                if not serves(i, s, self.lowered.storages):
+                    i.refuse_memory(s, self.lowered.storages[s.written].space)
+                yield s, i
+
     @property
     def places(self) -> dict[str, Flat | Nested]:
         """The memory of arguments and global temporaries."""
@@ -215,12 +227,17 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
             continue
         written = isinstance(x, Pointer) and x.written
         pointer = f"*{f'{dialect.syntax.restrict} ' if safe or written else ''}" if isinstance(x, Pointer) else ""
-        items.append(f"{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
-    # a line is broken between parameters only
-    first, *others = (text.replace(" ", "\0") for text in (start, *items))
-    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
-                 break_long_words=False, break_on_hyphens=False)
-    yield from (line.replace("\0", " ") for line in lines)
+        memory = dialect.syntax.memories.get(AddressSpace.GLOBAL, "") if isinstance(x, Pointer) else ""
+        items.append(f"{memory}{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
+    yield from wrapped_head(start, items)
     yield "{"
     yield from indented(body)
     yield "}"
+
+
+def wrapped_head(start: str, parameters: Iterable[str]) -> Iterator[str]:
+    """``start(parameters)``, wrapped between parameters only."""
+    first, *others = (text.replace(" ", "\0") for text in (start, *parameters))
+    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
+                 break_long_words=False, break_on_hyphens=False)
+    yield from (line.replace("\0", " ") for line in lines)

@@ -16,22 +16,23 @@ from loopkit.instructions.base import Printer, indented
 from loopkit.kernel.c_instruction import PLACEHOLDER, CInstruction
 from loopkit.lowering.c_instructions import UserCode, UserOperand
 from loopkit.poly.affine import add, multiply
+from loopkit.target.c.dialect import Syntax
 from loopkit.target.memory import Addresses, Flat
 
 
 def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Callable[[Expression], str],
-               bounds: LowerBounds, language: str) -> Iterator[str]:
+               bounds: LowerBounds, syntax: Syntax) -> Iterator[str]:
     """The text: constants for what is read, and the code in a block that ``break`` does not leave.
 
     :arg size: the text of an expression of sizes.
     """
-    text = dedent(code.instruction.code_for(language)).strip("\n")
+    text = dedent(code.instruction.code_for(syntax.name)).strip("\n")
     own, declared = dict[str, str](), list[str]()
     for part in code.parts:
         place = printer.place(part.element, bounds)
         own[part.name] = f"(*{part.local})" if part.is_written and not part.steps else part.local
         if part.steps or part.is_written:
-            kind = "" if part.is_written else "const "
+            kind = syntax.memories.get(printer.memory_of(part.element), "") + ("" if part.is_written else "const ")
             declared.append(f"{kind}{printer.type_name(printer.dtype_of(part.element))} *{part.local} = &{place};")
             for number, stride in enumerate(_strides(part, addresses)):
                 name = f"{part.local}_stride{number if len(part.steps) > 1 else ''}"

@@ -134,7 +134,8 @@ def _increments(kernel: LoopKernel, s: Statement, name: str) -> Iterator[tuple[E
         yield from (tuple(_factors_of(term)) for term in others)
 
 
-def _common_factors(kernel: LoopKernel, name: str, products: Sequence[tuple[Expression, ...]]) -> tuple[Expression, ...]:
+def _common_factors(kernel: LoopKernel, name: str, products: Sequence[tuple[Expression, ...]]
+                    ) -> tuple[Expression, ...]:
     """The factors that all *products* have and whose operands the kernel does not write."""
     first = products[0] if products else ()
     return tuple(f for f in dict.fromkeys(first) if all(f in own for own in products)

@@ -14,9 +14,10 @@ from loopkit.analysis.constructors import annotated, rewritten, specialized, wit
 from loopkit.analysis.match import Within
 from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
+from loopkit.expr.kinds import DTYPES, dtype_of, is_tuple, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.expr.nodes import TypeCast
+from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg, named_space
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
@@ -46,6 +47,9 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     wanted = {name: as_dtype(value, f"'{name}'") for key, value in dtype_dict.items() for name in name_list(key)}
     require_known("argument or temporary", wanted, [*kernel.argument_by_name, *kernel.temporaries])
     for name, dtype in wanted.items():
+        if is_tuple(dtype) and isinstance(kernel.argument_by_name.get(name), ValueArg):
+            raise PreconditionError(f"The value argument '{name}' cannot be a tuple {dtype_text(dtype)}.", subject=name,
+                                    hint="subscript it in the text: an array's elements can be tuples")
         known = kernel.argument_by_name.get(name) or kernel.temporaries[name]
         if known.dtype is not None and np.dtype(known.dtype) != dtype:
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)

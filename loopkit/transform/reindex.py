@@ -15,7 +15,7 @@ from loopkit.expr.mappers import map_subscripts, subexpressions, substitute, var
 from loopkit.expr.nodes import Reduction
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
+from loopkit.kernel.statement import CallRegion, ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import GivenOrder, Loop, Tree, given, leaves, nest, ordered_pairs, rewrite, still_given
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
@@ -161,7 +161,21 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
     nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
-                     given_pairs=_order_after(kernel, steps, tree))
+                     given_pairs=_order_after(kernel, steps, tree), calls=_calls_after(kernel, steps))
+
+
+def _calls_after(kernel: LoopKernel, steps: Mapping[str, Reindexing]) -> dict[str, CallRegion]:
+    """The calls of functions, with the new inames around those of which all statements have one step."""
+    calls = dict(kernel.calls)
+    for name, region in calls.items():
+        own = {steps.get(s.id) for s in kernel.statements if name in s.options.calls}
+        (step, *others) = own or {None}
+        if step is not None and not others and not step.old.isdisjoint(region.inames):
+            arrays = tuple(replace(a, subscripts=tuple(folded(substitute(e, step.values)) for e in a.subscripts))
+                           for a in region.arrays)
+            values = {x: folded(substitute(e, step.values)) for x, e in region.values.items()}
+            calls[name] = replace(region, inames=step.inames(region.inames), arrays=arrays, values=values)
+    return calls
 
 
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> GivenOrder:

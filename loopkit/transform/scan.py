@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import require_legal, violations
 from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import iname_extent, iname_range
+from loopkit.analysis.ranges import constant_range, iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, LoopkitError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.mappers import element
@@ -27,6 +27,7 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, bounded_by
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
@@ -42,13 +43,14 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     """Compute the reductions over *scan_iname* as scans (prefix sums): each result from the previous one.
 
     Such a reduction has a fixed lower bound, and its upper bound moves with an iname, the sweep. The step proves that
-    each iteration of the sweep adds at most one operand, and that an operand has the same value at every read. The tag
+    each iteration of the sweep adds operands after those of the iteration before, one or several (``0<=j<=2*i``), and
+    that an operand has the same value at every read. The tag
     that the sweep has already selects the algorithm, so :func:`tag_inames` comes first:
 
     - Without a tag, or unrolled: sequential. The accumulator carries the value from one iteration to the next. The
       order of the operands stays the same, so no bit of a result changes.
     - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute the scan together, by warp shuffles or in shared
-      memory. The operation must be reorderable; all operations of the language are.
+      memory. The operands may be regrouped: by all operations of the language, and by reorderable ones of the user.
 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
@@ -100,6 +102,9 @@ def _sweep(kernel: LoopKernel, node: ReductionNode) -> str:
         others = terms.onto([y for y in terms.inames if y != x]).onto(terms.inames)
         if not others.intersect(sums).is_subset(terms):
             moving.append(x)
+    # an iname of one iteration is a sweep too
+    ranges = {x: constant_range(kernel, sums, x) for x in (sums.inames if not moving else ())}
+    moving = moving or [x for x, (low, high) in ranges.items() if low is not None and low == high]
     if not moving:
         raise PreconditionError(f"The reduction of '{node.final}' is not a scan: no iname moves its bounds.",
                                 subject=node.name, hint="the upper bound of a scan moves: sum(j, x[j]) over 0<=j<=i")
@@ -113,8 +118,9 @@ def _sweep_hint(kernel: LoopKernel, node: ReductionNode, moving: Sequence[str]) 
     """One of *moving* along which the reduction is a scan; else the step that splits a scan."""
     for sweep in reversed(moving):
         with suppress(LoopkitError):
-            scan_along(kernel, node, sweep)
-            return f"sweep_iname='{sweep}'"
+            # along the inner iname of a split, the first instance has the operands of all blocks before it
+            if scan_along(kernel, node, sweep).shift is not None:
+                return f"sweep_iname='{sweep}'"
     return (f"if a split made {' and '.join(moving)}: make_two_level_scan(knl, '{node.final}', '{node.inames[0]}', "
             "...) instead of the split makes a scan of the blocks and one in each block")
 
@@ -124,7 +130,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
     require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
-            if not kernel.operation(node.operation).reorderable:
+            if not kernel.operation(node.operation).associative:
                 raise PreconditionError(
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' must combine its "
                     "operands in order.", subject=node.operation,
@@ -153,16 +159,25 @@ def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     return _combining(kernel, scan, scan.shift, after=False)
 
 
-def moved_operands(kernel: LoopKernel, scan: Scan, offset: int) -> tuple[Map, Statement]:
-    """The update of *scan* with each operand ``j`` at ``sweep = j - offset``: where its instances go, and itself."""
+def moved_operands(kernel: LoopKernel, scan: Scan, offset: int | None) -> tuple[Map, Statement]:
+    """The update of *scan* with each operand ``j`` at ``sweep = j - offset``: where its instances go, and itself.
+
+    :arg offset: ``None``: each operand stays in the first instance that has it, and keeps its loop.
+    """
     init, update = (kernel.statement_by_id[s] for s in (scan.node.init, scan.node.update))
+    if offset is None:
+        same = identity_on(update.domain, scan.newest, [scan.iname, *scan.rows])
+        return same, replace(update, domain=update.domain.intersect(scan.newest))
     at, rows = add(p.Variable(scan.sweep), offset), [*map(p.Variable, scan.rows)]
     moved = equal_coordinates(update.inames, [p.Variable(scan.iname), *rows], init.inames, [at, *rows])
     return moved, substituted(replace(update, domain=update.domain.apply(moved, init.inames)), {scan.iname: at})
 
 
-def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, after: bool) -> LoopKernel:
-    """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *after* it."""
+def _combining(kernel: LoopKernel, scan: Scan, offset: int | None, *, after: bool) -> LoopKernel:
+    """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *after* it.
+
+    :arg offset: as for :func:`moved_operands`.
+    """
     node, init = scan.node, kernel.statement_by_id[scan.node.init]
     moved, combined = moved_operands(kernel, scan, offset)
     # the loops inside the sweep and around the reduction: each of their iterations has a separate scan
@@ -196,7 +211,7 @@ def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], after: bool) 
     def one(tree: Tree) -> Tree:
         match tree:
             case Loop(scan.iname, body) if node.update in leaves(body):
-                return seq() if after else body
+                return tree if scan.shift is None else seq() if after else body
             case Leaf(node.init):
                 return seq()
             case Leaf(node.final) if after:
@@ -261,12 +276,16 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     node = next(r for r in own if scan_iname in r.inames)
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
-    if not kernel.operation(node.operation).reorderable:
+    if not kernel.operation(node.operation).associative:
         raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: '{node.operation}' must combine "
                                 "its operands in order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")
     scan = scan_along(kernel, node, sweep_iname)
     require_alone(kernel, scan)
+    if scan.shift is None:
+        raise PreconditionError(f"The scan of '{node.final}' cannot have two levels: an iteration of '{sweep_iname}' "
+                                "has several new operands, or their distance from it varies.", subject=node.name,
+                                hint="reduce the operands of each iteration first, into an array, and scan that")
     split = split_iname(kernel, sweep_iname, length, outer_iname=outer_iname, inner_iname=inner_iname)
     outer, inner = (x for x in split.statement_by_id[node.init].inames if x not in scan.rows)
     result = _Levels(split, scan, length, outer, inner).kernel()
@@ -296,7 +315,9 @@ class _Levels:
         return p.Subscript(p.Variable(array), tuple(map(subtract, map(p.Variable, self.inames(block)), starts)))
 
     def operand_at(self, place: str) -> Expression:
-        return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
+        shift = self.scan.shift
+        assert shift is not None
+        return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), shift)
 
     def level(self, name: str, block: str, iname: str, blocks: InstanceSet, terms: InstanceSet, update: Statement
               ) -> tuple[ReductionNode, tuple[Statement, ...], Tree]:

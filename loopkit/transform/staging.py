@@ -24,7 +24,7 @@ from loopkit.expr.mappers import element, map_children, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, StatementOptions
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
 from loopkit.language.names import name_list
@@ -216,8 +216,17 @@ class StagingBuffer:
         """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
         inames = (*self.outer, *box.dims)
         copy = Statement(statement_id, element(self.temporary.name, tuple(map(p.Variable, box.dims))),
-                         self.staged.value(box.arguments()), InstanceSet(inames, with_dim_names(points, inames)))
+                         self.staged.value(box.arguments()), InstanceSet(inames, with_dim_names(points, inames)),
+                         options=StatementOptions(calls=tuple(self._calls(inames))))
         return replace(copy, domain=self._whole(copy, box)) if whole else copy
+
+    def _calls(self, inames: Collection[str]) -> Iterator[str]:
+        """The calls of functions around all readers, in whose loops the copy is too."""
+        every = [self.kernel.statement_by_id[s].options.calls for s in self.uses]
+        for call, *others in zip(*every, strict=False):
+            if {*others} - {call} or not set(self.kernel.calls[call].inames).issubset(inames):
+                return
+            yield call
 
     def _whole(self, copy: Statement, box: Box) -> InstanceSet:
         """All of the box wherever some of it is used, except where *copy* would read outside of an array."""

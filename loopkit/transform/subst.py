@@ -12,8 +12,8 @@ from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.match import Within
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import arguments_of, called, has_reduction, map_children, variables
-from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import KnownNames, parse_expression
+from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.folding import uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
@@ -42,7 +42,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     require_fresh(kernel, subst_name, called=True)
     names = name_list(parameters)
     pattern = parse_expression(template, known=KnownNames(
-        kernel.inames, operations=(*REDUCTIONS, *kernel.operations), functions=kernel.functions))
+        kernel.inames, operations={**BUILT_IN, **kernel.operations}, functions=kernel.functions))
     for name in names:
         if name not in variables(pattern):
             raise PreconditionError(f"The parameter '{name}' is not in the template '{template}'.",

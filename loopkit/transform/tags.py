@@ -38,7 +38,9 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     ``g.0`` to ``g.2`` distribute the instances over the axes of the grid of blocks, and ``l.0`` to ``l.2`` over the
     axes of the threads of a block; ``l.auto`` lets lowering choose the axes. ``unr`` unrolls the loop. ``ilp`` and
     ``ilp.seq`` run all instances of a statement before the next statement. ``vec`` also uses vector loads and stores.
-    ``for`` keeps a sequential loop. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
+    ``for`` keeps a sequential loop. ``cpu.threads`` distributes the instances over the threads of the host, and
+    ``cpu.simd`` runs them in its vector units. :func:`tensorize` sets ``mma`` together with the other tags that it
+    needs.
 
     A user tag, an instance of a class derived from ``pytools.tag.Tag``, is recorded beside other tags of its iname. It
     has no effect. :meth:`LoopKernel.iname_tags` gives it, :func:`rename_iname` keeps it, and the parts of a split

@@ -261,7 +261,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
                   verify: bool | str | None = None) -> GeneratedCode:
     """Generate the source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
 
-    :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
+    :arg target: ``"cuda"``, ``"opencl"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
     :arg layout: the memory layout of the arrays; default: C order, 32-bit indices.
     :arg verify: ``False`` (or ``"off"``): no checks; ``True`` (or ``"on"``): the checks; ``"full"``: also translation
         validation; ``None``: as set in the options of the kernel. The head of a CUDA text lists the claims that are

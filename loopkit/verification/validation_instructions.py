@@ -24,6 +24,7 @@ from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     WIDEST,
     Vector,
@@ -57,18 +58,8 @@ from loopkit.poly.piecewise import (
 from loopkit.poly.relations import differing_first_at, same_element, shared_dims
 from loopkit.poly.sets import Map, Set, bounded_by
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, LaunchCheck
-
-
-@dataclass(frozen=True, eq=False)
-class LoopCheck(LaunchCheck):
-    """The check of one loop with an instruction; *execution* is its place."""
-
-    execution: Execution
-
-    def findings(self) -> Iterator[Mismatch]:
-        """The mismatches between the instruction and the loop."""
-        raise NotImplementedError
+from loopkit.verification.validation_simd import SimdCheck
+from loopkit.verification.validation_walk import Execution, LaunchCheck, LoopCheck
 
 
 class VectorCheck(LoopCheck):
@@ -425,4 +416,5 @@ def _differ(one: p.Subscript, other: p.Subscript) -> bool:
 
 
 #: The check of a loop by the class of its instruction.
-LOOP_CHECKS: Mapping[type[Instruction | None], type[LoopCheck]] = {Mma: ProductCheck, VectorAccess: VectorCheck}
+LOOP_CHECKS: Mapping[type[Instruction | None], type[LoopCheck]] = {
+    Mma: ProductCheck, SimdLoop: SimdCheck, VectorAccess: VectorCheck}

@@ -235,3 +235,14 @@ class LaunchCheck:
         yield Mismatch(kind, self.launch.name, statement, text, parameters,
                        {x: v for x, v in values.items() if not x.startswith("'")},
                        {x[1:]: v for x, v in values.items() if x.startswith("'")})
+
+
+@dataclass(frozen=True, eq=False)
+class LoopCheck(LaunchCheck):
+    """The check of one loop with an instruction; *execution* is its place."""
+
+    execution: Execution
+
+    def findings(self) -> Iterator[Mismatch]:
+        """The mismatches between the instruction and the loop."""
+        raise NotImplementedError

@@ -277,7 +277,7 @@ def test_exceptions_of_the_file_are_shown_from_its_own_lines_on(file: Path, caps
     (["show", "kernels.py:print(1)"], "does not name a kernel"),
     (["diff", "kernels.py:plain"], "--against"),
     (["check", "kernels.py:plain", "--against", "kernels.py:plain", "--size", "n"], "is not of the form NAME=NUMBER"),
-    (["show", "kernels.py:plain", "--target", "opencl"], "invalid choice: 'opencl'")])
+    (["show", "kernels.py:plain", "--target", "metal"], "invalid choice: 'metal'")])
 def test_wrong_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

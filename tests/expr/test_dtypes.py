@@ -95,8 +95,8 @@ def test_numbers_of_numpy_are_not_weak() -> None:
 
 
 def test_a_node_of_no_operation_of_the_language() -> None:
-    with pytest.raises(TypeError, match="Lookup is not a node"):
-        variables(p.Lookup(p.Variable("x"), "real"))
+    with pytest.raises(TypeError, match="CommonSubexpression is not a node"):
+        variables(p.CommonSubexpression(p.Variable("x")))
 
 
 def test_only_a_kernel_knows_the_type_of_a_reduction() -> None:

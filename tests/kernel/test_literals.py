@@ -55,6 +55,12 @@ def test_any_data(value: object) -> None:
     assert repr(again(value)) == repr(value)           # NaN equals no number, and -0.0 equals 0.0
 
 
+def test_a_kernel_is_written_as_its_steps() -> None:
+    knl = lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1"), "i", 4)
+    assert again([knl]) == [knl]
+    assert literal(knl) == "lk.split_iname(lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = 1'), 'i', 4)"
+
+
 def test_a_tag_is_written_as_its_name() -> None:
     assert again({"i": GroupTag(0), "j": IlpTag(unroll=False)}) == {"i": "g.0", "j": "ilp.seq"}
 
@@ -87,7 +93,7 @@ def nested() -> Callable[[], None]:
     Completion.FLAG,
     Innocent(), nested(), os.getcwd, [1, (nested(),)], {"a": Innocent()}, Innocent, np.ones(2), np.dtype([("a", "i4")]),
     np.dtype(">f4"), np.datetime64("2020-01-01"), b"bytes", iter([1]), lk.GlobalArg("x", shape=(Innocent(),)),  # type: ignore[arg-type]
-    lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1")], ids=lambda value: type(value).__name__)
+    ], ids=lambda value: type(value).__name__)
 def test_what_is_no_value_is_refused(value: object) -> None:
     with pytest.raises(lk.PreconditionError, match="cannot be written as Python text"):
         literal(value)

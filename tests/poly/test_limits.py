@@ -41,6 +41,9 @@ def storage_refusal() -> lk.StorageError:
 # All that users call
 
 KERNEL, REFUSAL, STORAGE = mapped(), refusal(), storage_refusal()
+FUNCTION = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="f")
+CALLER = lk.make_kernel("{[i]: 0<=i<m}", "y[i, :] = f(x[i, :], 4)", functions=[FUNCTION])
+FUNCTION = lk.split_iname(FUNCTION, "j", 2)
 DATA = {"a": np.ones((4, 3), np.float32), "x": np.ones(3, np.float32)}
 
 
@@ -57,6 +60,8 @@ def with_rule() -> lk.LoopKernel:
 #: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.
 CALLS: dict[str, Callable[[], object]] = {
     "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
+    "make_function": lambda: lk.make_function("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="f"),
+    "merge": lambda: lk.merge([CALLER, FUNCTION]),
     "lower": lambda: lk.lower(fresh()),
     "generate_code": lambda: lk.generate_code(fresh(), target="c"),
     "verify": lambda: lk.verify(fresh(), full=True),
@@ -75,6 +80,13 @@ CALLS: dict[str, Callable[[], object]] = {
     "a kernel's text": lambda: str(fresh()),
     "a kernel's statements": lambda: fresh().statements_text,
     "a kernel's domains": lambda: fresh().domains_text,
+    "get_op_map": lambda: lk.get_op_map(fresh()),
+    "get_mem_access_map": lambda: lk.get_mem_access_map(fresh()),
+    "get_synchronization_map": lambda: lk.get_synchronization_map(fresh()),
+    "gather_access_footprints": lambda: lk.gather_access_footprints(fresh()),
+    "gather_access_footprint_bytes": lambda: lk.gather_access_footprint_bytes(fresh()),
+    "the sum of counts": lambda: str(lk.get_op_map(fresh()).sum()),
+    "the value of counts": lambda: lk.get_op_map(fresh()).eval_and_sum({"n": 8, "m": 3}),
     "diff": lambda: lk.diff(fresh(), lk.split_iname(fresh(), "k", 4)),
     "explain": lambda: lk.explain(fresh()),
     "review": lambda: lk.review(fresh(), f"{tempfile.mkdtemp()}/page.html"),

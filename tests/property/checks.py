@@ -20,6 +20,7 @@ from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.errors import InternalError
 from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.tags import of_host
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import infer_types
 from loopkit.poly.piecewise import is_piecewise
@@ -179,7 +180,8 @@ class Trial:
         try:
             result = lk.lower(self.knl, WarpsOf(self.warp))
             report = lk.verify(self.knl, WarpsOf(self.warp))
-            for target in ("c", "cuda"):
+            on_host = any(of_host(tag) is not None for tag in self.knl.tags.values())
+            for target in ("c",) if on_host else ("c", "cuda"):
                 str(lk.generate_code(self.knl, target=target, verify=False))
         except lk.LoopkitError as error:
             if isinstance(error, InternalError) or not self.steps:

@@ -36,12 +36,14 @@ from loopkit.ast.nodes import (
 )
 from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
-from loopkit.expr.nodes import REDUCTIONS, TypeCast
+from loopkit.expr.nodes import REDUCTIONS, Combined, MakeTuple, Operation, TypeCast
+from loopkit.expr.tuples import tuple_dtype
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     VectorAccess,
     assignment_of,
@@ -50,7 +52,7 @@ from loopkit.instructions.vector_access import (
     loaded_by_elements,
     vectors_of,
 )
-from loopkit.interpreter.interpreter import function_value
+from loopkit.interpreter.interpreter import Evaluator, function_value
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
@@ -132,7 +134,7 @@ class Unwritten:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _used
     __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _used
-    __bool__ = __int__ = __float__ = __index__ = _used
+    __bool__ = __int__ = __float__ = __index__ = __getitem__ = _used
     __eq__ = __ne__ = _used          # type: ignore[assignment]
     __hash__ = None                  # type: ignore[assignment]
 
@@ -249,8 +251,8 @@ def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 def stored(value: Any, *, integer: bool, temporary: bool) -> Any:
     """What a cell holds after *value* was written to it."""
-    if temporary and isinstance(value, Unwritten):
-        return value
+    if isinstance(value, dict) or (temporary and isinstance(value, Unwritten)):
+        return value                        # a tuple is a dict, which no program changes
     return int(value) if integer else float(value)
 
 
@@ -369,6 +371,7 @@ class _Text:
         self.syncs: list[Sync] = []
         self.awaited: frozenset[str] = frozenset()
         self.known: list[str] = []
+        self.operations: list[Operation] = []
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.thread_axes)]
@@ -405,6 +408,10 @@ class _Text:
                 return self._by_lanes(node, product, pad)
             case For() if vectors_of(node) and not _copies(node):
                 return self._in_vectors(node, depth)
+            case For(instruction=SimdLoop()):
+                # in no order: the last iteration comes first
+                every = f"range({self.text(node.start)}, {self.text(node.stop)}, {node.step})"
+                return [f"{pad}for {node.iname} in reversed({every}):", *self._block(node.body, depth + 1)]
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
                 return [head, *self._block(node.body, depth + 1)]
@@ -600,6 +607,14 @@ class _Text:
                 return f"({self.text(e.left)} {e.operator} {self.text(e.right)})"
             case p.If():
                 return f"({self.text(e.then)} if {self.text(e.condition)} else {self.text(e.else_)})"
+            case MakeTuple():
+                parts = (f"{field!r}: {self.text(value)}" for field, value in zip(e.fields, e.values, strict=True))
+                return f"{{{', '.join(parts)}}}"
+            case p.Lookup():
+                return f"{self.text(e.aggregate)}[{e.name!r}]"
+            case Combined():
+                self.operations.append(e.operation)
+                return f"__combined({len(self.operations) - 1}, {self.text(e.left)}, {self.text(e.right)})"
             case TypeCast():
                 return f"({'int' if e.dtype.kind in 'iub' else 'float'}({self.text(e.child)}))"
             case bool() | int() | np.bool_() | np.integer():
@@ -634,6 +649,16 @@ def _float_function(name: str, *arguments: Any) -> float:
     with np.errstate(all="ignore"):
         operation = {"divide": np.divide, "power": np.power}.get(name)
         return float(function_value(name, *given) if operation is None else operation(*given))
+
+
+def _combined(operation: Operation, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """Two tuples combined, each number in 64 bits."""
+    both = [[(float if any(isinstance(x[f], float) for x in (a, b)) else int)(x[f]) for f in operation.fields]
+            for x in (a, b)]
+    dtype = tuple_dtype(operation.fields, [np.dtype(type(number)) for number in both[0]])
+    names = {name: np.array(tuple(own), dtype)[()] for name, own in zip("ab", both, strict=True)}
+    found = Evaluator({"a": dtype, "b": dtype}, lambda _name, _index: None).of(operation.merged(dtype), names)
+    return {field: found[field].item() for field in operation.fields}
 
 
 def _axis(name: str) -> str:
@@ -676,7 +701,8 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
                              "__float_function": _float_function, "__strides": _strides,
                              "__WaitingError": WaitingError, "__Copies": Copies,
-                             "__spare": Unwritten("what a spare lane holds is read")}
+                             "__spare": Unwritten("what a spare lane holds is read"),
+                             "__combined": lambda at, a, b: _combined(text.operations[at], a, b)}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)

@@ -9,13 +9,16 @@ from tests.property.kernels import Draw
 
 
 @st.composite
-def scans(draw: Draw) -> lk.LoopKernel:
-    """A reduction over ``j`` in a statement ``S``, whose upper bound moves with ``i``; sizes n >= m >= 0."""
+def scans(draw: Draw, ends: tuple[str, ...] = ("i", "i", "i", "2*i", "i//2")) -> lk.LoopKernel:
+    """A reduction over ``j`` in a statement ``S``, whose upper bound moves with ``i``; sizes n >= m >= 0.
+
+    :arg ends: the upper bounds, to which a constant is added.
+    """
     def one(*choices: str) -> str:
         return draw(st.sampled_from(choices))
     low, shift = one("0", "0", "2", "m", "n - m"), draw(st.integers(-3, 2))
     first = f"{low} - {shift}" if shift > 0 else low         # the first sum has one operand at most
-    bounds = f"{low}<=j<=i + {shift}" + one("", "", " and j<m", " and j<=2*m")
+    bounds = f"{low}<=j<={one(*ends)} + {shift}" + one("", "", " and j<m", " and j<=2*m")
     inames = draw(st.sampled_from([("i",), ("r", "i"), ("i", "k"), ("r", "i", "k")]))
     at = "".join(f"{x}, " for x in inames if x != "i")
     operand = one(f"x[{at}j + 3]", f"2*x[{at}j + 3] - j", f"x[{at}j + 3]*x[{at}j + 4]")

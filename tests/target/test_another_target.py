@@ -97,6 +97,7 @@ def test_a_folder_is_a_target(tmp_path: Path) -> None:
     (folder / "target.py").write_text(f"""from {__name__} import Narrow
 class NarrowTarget(Narrow):
     runner = "{__name__}:NarrowRunner"
+TARGET = NarrowTarget
 """)
     code = f"""import numpy as np, loopkit as lk
 from {__name__} import row_sums
@@ -106,4 +107,4 @@ print(lk.compile(row_sums(), "narrow")(a=np.ones((2, 8), np.float32)).y)"""
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **path}, check=True,
                           capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["c cuda narrow True", "[8. 8.]"]
+    assert done.stdout.splitlines() == ["c cuda narrow opencl True", "[8. 8.]"]

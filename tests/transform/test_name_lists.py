@@ -27,6 +27,13 @@ def rules() -> lk.LoopKernel:
     return lk.make_kernel(BOX, "ff(aa, bb) := xx[aa,bb]\ngg(aa) := 2*aa\nyy[ii,jj] = ff(ii, jj) + gg(jj)")
 
 
+def calling() -> lk.LoopKernel:
+    functions = [lk.make_function("{[kk]: 0<=kk<4}", f"bb[kk] = {k}*aa[kk]", name=name)
+                 for k, name in enumerate(("ff", "gg"), 2)]
+    return lk.make_kernel("{[ii]: 0<=ii<8}", "for ii\nyy[ii, :] = ff(xx[ii, :])\nzz[ii, :] = gg(xx[ii, :])\nend",
+                          functions=functions)
+
+
 def nests() -> lk.LoopKernel:
     return lk.make_kernel(["{[ii]: 0<=ii<8}", "{[jj]: 0<=jj<8}"], "uu[ii] = xx[ii]\nvv[jj] = xx[jj]")
 
@@ -59,6 +66,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("expand_subst", "subst_names"): (rules, {}, ["ff", "gg"]),
     ("extract_subst", "parameters"): (plain, {"subst_name": "hh", "template": "xx[pp,qq]"}, ["pp", "qq"]),
     ("fuse_loops", "inames"): (nests, {}, ["ii", "jj"]),
+    ("inline_callable_kernel", "function_name"): (calling, {}, ["ff", "gg"]),
     ("join_inames", "inames"): (plain, {}, ["ii", "jj"]),
     ("pipeline", "temporaries"): (scanned, {"iname": "ii"}, ["ss"]),
     ("precompute", "sweep_inames"): (rules, {"subst_use": "ff"}, ["ii", "jj"]),

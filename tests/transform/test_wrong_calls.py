@@ -88,12 +88,12 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
     "arrays that overlap": (lambda: (lambda a: twice()(x=a[1:], y=a[:-1]))(zeros(5)), lk.CallError, {"argument": "y"}),
     "dtypes left open by what is given": (lambda: untyped()(n=3), lk.CallError, {"argument": "x"}),
     # targets
-    "unknown target": (lambda: lk.generate_code(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
+    "unknown target": (lambda: lk.generate_code(twice(), target="metal"), lk.PreconditionError, {"subject": "metal"}),
     "not a target": (lambda: lk.generate_code(twice(), target=None), lk.PreconditionError,        # type: ignore[arg-type]
                   {"subject": "target"}),
     "unknown architecture": (lambda: lk.generate_code(twice(), target=lk.CudaTarget(arch="sm_13")),
                              lk.PreconditionError, {"subject": "sm_13"}),
-    "no such target": (lambda: lk.compile(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
+    "no such target": (lambda: lk.compile(twice(), target="metal"), lk.PreconditionError, {"subject": "metal"}),
     "no kernel to print": (lambda: lk.generate_code("y[i] = 1"), lk.PreconditionError,         # type: ignore[arg-type]
                            {"subject": "knl"}),
     "no kernel to lower": (lambda: lk.lower("y[i] = 1"), lk.PreconditionError,                 # type: ignore[arg-type]

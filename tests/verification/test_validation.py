@@ -13,7 +13,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
-from loopkit.instructions.table import CUDA_TEXTS
+from loopkit.instructions.table import CUDA_TEXTS, OPENMP_TEXTS
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import add
@@ -429,4 +429,5 @@ def test_a_vector_does_not_move_what_a_later_iteration_reads() -> None:
 
 
 def test_each_instruction_of_a_loop_has_a_check() -> None:
-    assert LOOP_CHECKS.keys() == {own for own, text in CUDA_TEXTS.items() if text.loop is not None}
+    assert LOOP_CHECKS.keys() == {
+        own for own, text in {**CUDA_TEXTS, **OPENMP_TEXTS}.items() if text.loop is not None}

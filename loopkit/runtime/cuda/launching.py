@@ -23,7 +23,7 @@ from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride
+from loopkit.target.code import GeneratedKernel, Parameter, Pointer
 from loopkit.target.cuda.limits import DEVICE_LIMITS
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
@@ -254,16 +254,3 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
             hint = ("an earlier launch has broken the context: start the process anew, and compile with debug=True to "
                     "find the launch")
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
-
-
-def describe(launch: GpuLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each parameter of *launch*."""
-    for p in launch.kernel.parameters:
-        if isinstance(p, ScratchPointer):
-            yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
-        elif isinstance(p, Pointer):
-            array = arrays[p.name]
-            yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                   f"{operands[p.name]:#x}")
-        elif not isinstance(p, Stride):                # a stride is listed with its array
-            yield f"{p.name} = {operands[p.name]}"

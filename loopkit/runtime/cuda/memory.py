@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import DeviceError
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import is_tuple, named_dtype
+from loopkit.expr.tuples import dtype_text
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.views import ArrayView, NumpyArray, addresses, c_strides
+from loopkit.runtime.views import ArrayView, NumpyArray, addresses, bytes_of, c_strides
 
 _CUDA = 2
 _KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
@@ -94,7 +95,12 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
 
 def export_capsule(view: ArrayView, owner: object) -> Any:
-    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
+    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it.
+
+    :raises BufferError: its elements are tuples, which DLPack lacks.
+    """
+    if is_tuple(view.dtype):
+        raise BufferError(f"DLPack has no arrays of structs {dtype_text(view.dtype)}")
     # numpy exports truth values and bfloat16 only as integers
     array = addresses(view, f"<u{view.itemsize}" if view.dtype.kind in "bV" else view.dtype.str, owner)
     # numpy makes the capsule of an array in the host's memory: the device and the kind of the elements are replaced
@@ -230,7 +236,7 @@ class Staging:
 
     def upload(self, pointer: int, array: NumpyArray) -> None:
         """Copy *array*, of any strides, to *pointer* in C order."""
-        source = _bytes(np.ascontiguousarray(array))
+        source = bytes_of(np.ascontiguousarray(array))
         if source.size >= LARGE and self._pinned:
             self._copy_in_pieces(source, pointer, up=True)
         elif source.size:
@@ -240,7 +246,7 @@ class Staging:
     def download(self, array: NumpyArray, pointer: int) -> None:
         """Copy the array at *pointer*, in C order, to *array*, of any strides."""
         packed = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
-        target = _bytes(packed)
+        target = bytes_of(packed)
         if target.size >= LARGE and self._pinned:
             self._copy_in_pieces(target, pointer, up=False)
         elif target.size:
@@ -294,11 +300,6 @@ def staging_of(gpu: Gpu) -> Staging:
         gpu.staging = Staging(gpu, DeviceMemoryPool())
     found: Staging = gpu.staging
     return found
-
-
-def _bytes(array: NumpyArray) -> NumpyArray:
-    """The bytes of an array in C order; some dtypes have no buffer of their own."""
-    return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
 @cache

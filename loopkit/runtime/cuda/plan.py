@@ -24,11 +24,11 @@ from loopkit.runtime.cuda.launching import (
     HostedLaunches,
     Launches,
     aside,
-    describe,
     launch_error,
     reported,
 )
 from loopkit.runtime.cuda.memory import staging_of
+from loopkit.runtime.functions import describe
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.results import Outputs
 from loopkit.runtime.scalars import Scalar
@@ -176,7 +176,7 @@ class CudaPlan:
             return results(originals, made)
         return run
 
-    def allocated(self) -> Mapping[str, Any]:
+    def allocated(self, values: Sequence[Any]) -> Mapping[str, Any]:
         """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
         if not outputs or any(x.kind.makes_others for x in outputs):
@@ -228,7 +228,7 @@ class CudaPlan:
                ) -> LaunchError:
         checked = self.checked
         found = {**launch.values, **dict(zip(checked.operands, operands, strict=False))}
-        lines = list(describe(launch, {x.name: x.view for x in checked.arrays}, found))
+        lines = list(describe(launch.kernel, {x.name: x.view for x in checked.arrays}, found))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:

@@ -30,8 +30,9 @@ from loopkit.expr.dtypes import (
     weak,
 )
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
-from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
+from loopkit.expr.kinds import is_bfloat16, is_half, is_tuple, kind_of, promote
 from loopkit.expr.nodes import TypeCast
+from loopkit.expr.tuples import field_dtype, field_dtypes, joined_tuples
 from loopkit.target.c.dialect import Dialect, helper
 
 #: Precedence of C's operators.
@@ -104,9 +105,10 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
     return Piece(f"{sign}{name}", UNARY if sign else PRIMARY, dtype, dtype)
 
 
-def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
+def integer_literal(value: int, dtype: np.dtype, *, typed: bool, long: str = "LL") -> Piece:
     """*value* as a literal of an integer *dtype*; *typed*: of this type in C too, instead of one that C converts.
 
+    :arg long: the end of a literal of 64 bits.
     :raises TypeInferenceError: it does not fit.
     """
     info = np.iinfo(dtype)
@@ -115,7 +117,7 @@ def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
                                  hint=f"cast one operand to a wider dtype, or write cast({dtype}, ...)")
     wide = not -2**31 <= value < 2**31
     c_dtype = dtype if dtype.itemsize >= 4 and (wide or typed) else INT32
-    mark = {INT32: "", UINT32: "u", INT64: "LL"}.get(c_dtype, "ULL")
+    mark = {INT32: "", UINT32: "u", INT64: long}.get(c_dtype, f"U{long}")
     if value in (-2**31, -2**63):
         text, precedence = f"({value + 1}{mark} - 1)", PRIMARY          # C has no negative literals
     else:
@@ -232,6 +234,9 @@ class CBase:
         """*piece* with the dtype *want*; a cast if it has another one."""
         if piece.dtype == want:
             return piece
+        if is_tuple(want) or is_tuple(piece.dtype):
+            joined_tuples(piece.dtype, want, promote)
+            return self._struct(want, [self._field(piece, name) for name in want.names or ()])
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
@@ -244,13 +249,32 @@ class CBase:
             return self._convert(real, want)
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
+    def _struct(self, dtype: np.dtype, fields: Sequence[Piece]) -> Piece:
+        """A tuple of *dtype* with the values *fields*."""
+        values = [self._convert(x, own) for x, own in zip(fields, field_dtypes(dtype).values(), strict=True)]
+        texts = ", ".join((self._stored(x) if is_half(x.dtype) else self._exact(x)).text for x in values)
+        name = self.dialect.type_name(dtype)
+        return Piece(f"{name if self.dialect.overloaded else f'({name})'}{{{texts}}}", PRIMARY, dtype, dtype)
+
+    @staticmethod
+    def _field(piece: Piece, name: str) -> Piece:
+        """The field *name* of a tuple."""
+        own = field_dtype(piece.dtype, name)
+        return Piece(f"{inside(piece, PRIMARY)}.{name}", PRIMARY, own, own)
+
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
-        if want.kind == "c" and self.dialect.overloaded:
+        type_name = self.dialect.type_name(want)
+        if want.kind == "c" and (self.dialect.overloaded or self.dialect.functions.operators):
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
-            return self._call(self.dialect.type_name(want), [piece], want)
-        return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
+            if self.dialect.overloaded:
+                return self._call(type_name, [piece], want)
+            return self._call(f"convert_{type_name}", [piece], want) if piece.dtype.kind == "c" else \
+                self._call(f"make_{want.name}", [piece, self._literal(0, part)], want)
+        if want == BOOL and not self.dialect.syntax.has_bool:
+            return Piece(f"{inside(piece, RELATION)} != 0", EQUALITY, BOOL, BOOL)
+        return Piece(f"({type_name}){inside(piece, UNARY)}", UNARY, want, want)
 
     def _exact(self, piece: Piece) -> Piece:
         """*piece* as a C value of exactly its own dtype. A half is in its memory form before."""
@@ -274,11 +298,14 @@ class CBase:
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
             if not is_half(dtype):
-                return real_literal(number, dtype)
+                # INFINITY and NAN are floats, which matters where the dtype of its arguments selects a function
+                is_float = np.isfinite(number) or self.dialect.functions.mark or dtype == FLOAT32
+                return real_literal(number, dtype) if is_float else self._cast(real_literal(number, FLOAT32), dtype)
             with np.errstate(over="ignore"):
                 number = float(dtype.type(number))
             return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
-        return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
+        return integer_literal(int(value), dtype, typed=typed,          # type: ignore[call-overload]
+                               long=self.dialect.long)
 
     # Halves: literals and computed values are floats until another form is needed
 

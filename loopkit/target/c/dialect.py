@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 
+from loopkit.errors import NameConflictError
 from loopkit.expr.functions import CallText, ScalarFunction
-from loopkit.expr.kinds import is_bfloat16
+from loopkit.expr.kinds import is_bfloat16, is_tuple
+from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
 from loopkit.instructions.base import InstructionTexts
-from loopkit.kernel.data import CachePolicy
+from loopkit.kernel.data import AddressSpace, CachePolicy
+from loopkit.language.names import RESERVED
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -38,21 +41,25 @@ def reference_name(function: ScalarFunction, value: np.dtype, arguments: Sequenc
 class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
 
-    :ivar helped: real functions that the language lacks and a helper computes.
     :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal, with their texts.
-    :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
+    :ivar names: names of functions by ``"min_i32"``: the language's functions of integers, and the helpers for real
+        functions that it lacks.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
     :ivar texts: those of calls of functions whose arguments have several dtypes, by name.
     :ivar references: a call of the user's function without a text calls its Python reference.
+    :ivar mark: the end of the names of float32 functions.
+    :ivar operators: functions in place of operators on complex numbers, by the operator between the kinds of its
+        operands (``"r+c"``: a real number and a complex one).
     """
 
     qualifier: str = ""
-    helped: frozenset[str] = frozenset()
     normal: Mapping[str, str] = field(default_factory=dict)
-    integer: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
     texts: Mapping[str, CallText] = field(default_factory=dict)
     references: bool = False
+    mark: str = "f"
+    operators: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Syntax:
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
     :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar memories: the qualifiers of memory.
+    :ivar has_bool: the language converts a value that is stored as a truth value to 0 or 1.
     """
 
     name: str
@@ -73,6 +82,8 @@ class Syntax:
     restrict: str = "restrict"
     constant_by_restrict: bool = False
     unroll: tuple[str, ...] = ()
+    memories: Mapping[AddressSpace, str] = field(default_factory=dict)
+    has_bool: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,18 +112,24 @@ class Dialect:
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
-        return self.types[dtype.name]
+        return struct_name(dtype) if is_tuple(dtype) else self.types[dtype.name]
+
+    @property
+    def long(self) -> str:
+        """The end of a literal of 64 bits."""
+        return "L" if self.types["int64"] == "long" else "LL"
 
     def function(self, name: str, dtype: np.dtype) -> str:
         """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
+        own = helper(name, dtype)
         if dtype.kind == "f" and name in _PREDICATES:
             return name
-        if dtype.kind == "f" and name not in self.functions.helped:
-            return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
+        if dtype.kind == "f" and own not in self.functions.names:
+            return _REAL_NAMES.get(name, name) + (self.functions.mark if dtype.itemsize == 4 else "")
         if dtype.kind == "c":
-            own = name if name == "conj" else f"c{name}"
-            return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
-        return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
+            mark = "f" if dtype.itemsize == 8 and not self.overloaded else ""
+            return f"{name}{mark}" if name == "conj" else f"c{name}{mark}"
+        return self.functions.names.get(own, own)
 
     def call_text(self, function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
         """The text of a call of *function*, whose value and *arguments* have these dtypes.
@@ -125,16 +142,35 @@ class Dialect:
         return reference_name(function, value, arguments) if by_python else \
             function.text_for(self.syntax.name, arguments, self.functions.texts)
 
-    def preamble(self, text: str) -> str:
-        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+    def preamble(self, text: str, more: Callable[[str], Iterable[str]] = lambda _code: ()) -> str:
+        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name.
+
+        :arg more: gives the further texts that code needs, which follow those of the dialect.
+        """
         found, known = "", None
         while found != known:
             known, code = found, re.sub("//.*", "", f"{text}\n{found}")
             own = (part for key, part in self.texts.items()
                    if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
-            parts = (self.syntax.includes, *own, *self.helpers(code).values())
+            parts = (self.syntax.includes, *own, *self._structs(code), *self.helpers(code).values(), *more(code))
             found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found
+
+    def _structs(self, code: str) -> Iterator[str]:
+        """The structs of the tuples that *code* names; :raises NameConflictError: a field is a reserved word."""
+        for name in dict.fromkeys(re.findall(r"\w+", code)):
+            dtype = struct_dtype(name)
+            if dtype is not None:
+                if taken := RESERVED.intersection(field_dtypes(dtype)):
+                    raise NameConflictError(f"The field '{min(taken)}' of a tuple is a reserved word of C or CUDA.",
+                                            subject=min(taken), hint="give it another name")
+                fields = "".join(f"    {self._aligned(own)} {field};\n" for field, own in field_dtypes(dtype).items())
+                yield f"typedef struct {{\n{fields}}} {name};"
+
+    def _aligned(self, dtype: np.dtype) -> str:
+        """The type of a field: complex numbers are aligned to their size in all languages."""
+        align = f"_Alignas({dtype.itemsize}) " if dtype.kind == "c" and not self.overloaded else ""
+        return f"{align}{self.type_name(dtype)}"
 
     def helpers(self, code: str) -> dict[str, str]:
         """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
@@ -147,14 +183,23 @@ class Dialect:
         assert found is not None
         function, kind, bits = found["function"], found["kind"], found["bits"]
         if exponent := found["exponent"]:
-            parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
+            parameters, body = "TYPE x", f"\n    return {self._power(int(exponent), f'{kind}{bits}')};\n"
         else:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
         type_name = self.types[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
         text = f"{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
         unsigned = self.types[f"uint{bits}"] if kind in "iu" else ""
         return text.replace("UNSIGNED", unsigned).replace("TYPE", type_name).replace("BITS", bits).replace(
-            "MARK", "f" if bits == "32" else "")
+            "MARK", self.functions.mark if bits == "32" else "")
+
+    def _power(self, exponent: int, suffix: str) -> str:
+        product = self.functions.operators.get("c*c") if suffix.startswith("c") else None
+        if product is None:
+            return "*".join(["x"] * exponent)
+        text = "x"
+        for _ in range(exponent - 1):
+            text = f"{product}_{suffix}({text}, x)"
+        return text
 
 
 # Helper functions: those that C lacks or defines differently
@@ -199,6 +244,8 @@ _REAL: Mapping[str, tuple[str, str]] = {
     const TYPE q = (a - r) / b - (r != 0 && (r < 0) != (b < 0));
     return q == 0 ? copysignMARK(q, a / b) : rintMARK(q);
 """),
+    "min": ("TYPE a, TYPE b", "\n    return a < b || b != b ? a : b;\n"),
+    "max": ("TYPE a, TYPE b", "\n    return a > b || b != b ? a : b;\n"),
     "rsqrt": ("TYPE x", "\n    return 1 / sqrtMARK(x);\n"),
     "exp10": ("TYPE x", "\n    return powMARK(10, x);\n"),
     "sinpi": ("TYPE x", """

@@ -17,7 +17,6 @@ from pymbolic.typing import Expression
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import (
     BOOL,
-    COMPLEX64,
     FLOAT32,
     INT32,
     INT64,
@@ -28,13 +27,13 @@ from loopkit.expr.dtypes import (
     rank_of,
     real_dtype,
     resolve,
-    signature,
 )
-from loopkit.expr.functions import FunctionName, ScalarFunction, filled, function_of
-from loopkit.expr.intervals import Bounds, is_linear
+from loopkit.expr.functions import FunctionName, function_of
+from loopkit.expr.intervals import is_linear
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.mappers import children, with_children
-from loopkit.expr.nodes import TypeCast, negated
+from loopkit.expr.nodes import Combined, MakeTuple, TypeCast, negated
+from loopkit.expr.tuples import combining_name, field_dtypes
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.c.conversions import (
     AND,
@@ -48,20 +47,20 @@ from loopkit.target.c.conversions import (
     SUM,
     TERNARY,
     UNARY,
-    CBase,
     Piece,
     inside,
     promoted,
     usual_conversion,
 )
 from loopkit.target.c.dialect import helper
+from loopkit.target.c.function_calls import FunctionCalls
 
 _BITWISE: Mapping[type, str] = {p.BitwiseAnd: "&", p.BitwiseOr: "|", p.BitwiseXor: "^"}
 
 
 @dataclass(frozen=True)
-class CText(CBase):
-    """Prints expressions; :class:`CBase` lists its fields."""
+class CText(FunctionCalls):
+    """Prints expressions; :class:`loopkit.target.c.conversions.CBase` lists its fields."""
 
     def text(self, expr: Expression, want: np.dtype | None = None) -> str:
         """*expr* as text, converted to *want*; ``None``: in the dtype of the rules.
@@ -70,6 +69,8 @@ class CText(CBase):
         """
         piece = self._operand(expr, resolve(self._type(expr))) if want is None else \
             self._convert(self._operand(expr, want), want)
+        if piece.dtype == BOOL and not self.dialect.syntax.has_bool:
+            return self._exact(piece).text
         return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
@@ -133,12 +134,17 @@ class CText(CBase):
                 if isinstance(function.dtypes, Mapping) or isinstance(expr.function, FunctionName):
                     return self._with_own_text(function, expr.parameters, own)
                 return self._function(function, expr.parameters, own)
+            case MakeTuple(values=values):
+                dtype = want if want.names == own.names else own
+                fields = zip(values, field_dtypes(dtype).values(), strict=True)
+                return self._struct(dtype, [self._operand(value, field) for value, field in fields])
+            case p.Lookup(aggregate=aggregate, name=name):
+                return self._field(self._operand(aggregate, resolve(self._type(aggregate))), name)
+            case Combined(operation=operation):
+                both = [self._converted(e, own) for e in children(expr)]
+                return self._call(combining_name(operation.name, own), both, own)
             case _:
                 raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
-
-    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
-        """*expr* as a C value of exactly the type *want*."""
-        return self._exact(self._convert(self._operand(expr, want), want))
 
     def _name(self, name: str, indices: tuple[Expression, ...]) -> Piece:
         if name in self.axes:
@@ -214,6 +220,10 @@ class CText(CBase):
                 left = self._exact(self._convert(left, dtype))
             if not self._common_is(left, right, dtype, modular=modular):
                 right = self._exact(self._convert(right, dtype))
+        kinds = ("c" if x.c_dtype.kind == "c" else "r" for x in (left, right))
+        function = self.dialect.functions.operators.get(operator.strip().join(kinds))
+        if function is not None and dtype.kind == "c":
+            return self._call(helper(function, dtype), [left, right], dtype)
         if operator == "*" and left.precedence == PRODUCT and left.divides:
             left = replace(left, precedence=SUM)       # (a / b)*c: parentheses for readers, not for C
         text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"
@@ -285,13 +295,6 @@ class CText(CBase):
             return self._of_floats("sqrt", (base,), own)
         return self._of_floats("pow", (base, exponent), own)
 
-    def _of_floats(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
-        """The function *name*, whose arguments and result have the dtype *own*."""
-        is_normal = helper(f"{name}_normal", own) in self.dialect.functions.normal and all(
-            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        return self._computed(f"{name}_normal" if is_normal else name, [self._operand(e, own) for e in arguments], own,
-                              helper if is_normal else self.dialect.function)
-
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
         """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
         piece = self._convert(self._operand(base, own), own)
@@ -311,7 +314,8 @@ class CText(CBase):
             return self._literal(1, own)
         if exponent == 1:
             return piece
-        if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
+        is_name = isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY
+        if is_name and exponent <= 3 and not (own.kind == "c" and self.dialect.functions.operators):
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
         return self._call(helper(f"power{exponent}", computed), [piece], own, computed)
@@ -389,50 +393,3 @@ class CText(CBase):
                 return self._literal(value, dtype)
         piece = self._convert(self._operand(expr.child, dtype), dtype)
         return piece if is_half(dtype) else self._exact(piece)
-
-    # Functions
-
-    def _function(self, function: ScalarFunction, arguments: Sequence[Expression], own: np.dtype) -> Piece:
-        """A call of a function of the language that the language of the text has too."""
-        if function.dtypes == "predicate":
-            given, _ = signature(function, list(map(self._type, arguments)))
-            return self._truth(self._of_floats(function.name, arguments, resolve(given[0])))
-        if function.dtypes == "float":
-            return self._of_floats(function.name, arguments, own)
-        return self._part(function.name, arguments[0], own)
-
-    def _truth(self, call: Piece) -> Piece:
-        """The *call* of a predicate."""
-        c_dtype = INT32 if self.dialect.functions.int_predicates else BOOL
-        return replace(call, dtype=BOOL, c_dtype=c_dtype, unrounded=False)
-
-    def _with_own_text(self, function: ScalarFunction, arguments: Sequence[Expression], own: np.dtype) -> Piece:
-        """A call by a listed text, such as the user's; halves are passed and returned as float32."""
-        given, value = signature(function, list(map(self._type, arguments)))
-        dtypes = [self._own(x, own) for x in given]
-        dtype = real_dtype(dtypes[0]) if function.dtypes == "real" else self._own(value, own)
-        pieces = [self._convert(self._operand(e, x), x) for e, x in zip(arguments, dtypes, strict=True)]
-        pieces = [self._in_float(x) if is_half(x.dtype) else self._exact(x) for x in pieces]
-        computed = FLOAT32 if is_half(dtype) else dtype
-        template = self.dialect.call_text(function, computed, [x.dtype for x in pieces])
-        text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
-        if not is_call:
-            # C may compute an expression in another type
-            text = f"({self.dialect.type_name(computed)})({text})"
-        call = Piece(text, PRIMARY if is_call else UNARY, dtype, computed, unrounded=is_half(dtype))
-        return self._truth(call) if dtype == BOOL and is_call else call
-
-    def _part(self, name: str, argument: Expression, own: np.dtype) -> Piece:
-        """``abs``, ``real``, ``imag``, ``conj`` and the roundings."""
-        given = self._type(argument)
-        if rank_of(given) < 3:
-            if name in ("real", "conj") or (own.kind in "iub" and name not in ("abs", "imag")) or (
-                    own.kind == "u" and name == "abs"):
-                return self._convert(self._operand(argument, own), own)
-            if name == "imag":
-                return self._literal(0, own)
-            return self._computed(name, (self._operand(argument, own),), own, self.dialect.function)
-        operand = self._own(given, promote(own, COMPLEX64))
-        args = [self._converted(argument, operand)]
-        return self._convert(self._call(self.dialect.function(name, operand), args,
-                                        operand if name == "conj" else real_dtype(operand)), own)

@@ -15,16 +15,20 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block, Region, Sync
+from loopkit.ast.nodes import Block, For, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import mentioned, rewritten
-from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
+from loopkit.ast.walk import mentioned, nodes_in, rewritten
+from loopkit.instructions.atomic_update import AtomicUpdate, has_openmp
+from loopkit.instructions.simd_loop import SimdLoop
+from loopkit.instructions.table import OPENMP_TEXTS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_simd
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import (
@@ -37,6 +41,7 @@ from loopkit.target.code import (
     split_condition,
 )
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
+from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 from loopkit.target.scalar_functions import preambles, references_in
 
@@ -147,10 +152,36 @@ static inline int clz_u{bits}(unsigned {kind} x)
 }}
 """ for bits, kind, end in ((32, "int", ""), (64, "long long", "ll"))}
 
+#: The functions that glibc's libmvec computes for whole vectors, with errors of up to 4 units in the last place.
+_OF_VECTORS = ("exp", "log", "pow", "sin", "cos")
+
+_DECLARED = """
+#if defined __x86_64__ && defined __GLIBC__ && !defined __clang__
+#pragma omp declare simd notinbranch
+TYPE NAME(PARAMETERS);
+#endif
+"""
+
+
+def _declared_for_vectors() -> dict[str, str]:
+    """Their declarations for float and double, for texts that have SIMD loops."""
+    return {f"{name}{mark} & simd": _DECLARED.replace("PARAMETERS", "TYPE, TYPE" if name == "pow" else "TYPE")
+            .replace("NAME", name + mark).replace("TYPE", kind)
+            for name in _OF_VECTORS for mark, kind in (("f", "float"), ("", "double"))}
+
+
+def _named_helpers(*names: str) -> dict[str, str]:
+    """The helpers for real functions, by their names."""
+    return {x: x for name in names for x in (f"{name}_f32", f"{name}_f64")}
+
+
+#: In the place of fmin and fmax, of which compilers make no vectors.
+_EXTREMA = _named_helpers("min", "max")
+
 C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
-    Functions("static inline", references=True, helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}), texts={
+    Functions("static inline", references=True, names=_named_helpers("rsqrt", "exp10", "sinpi", "cospi"), texts={
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -163,10 +194,13 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS}, instructions={AtomicUpdate: OPENMP})
+     **_declared_for_vectors(), **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS}, instructions=OPENMP_TEXTS)
 
 
 # The text of launches
+
+#: The line before an unrolled loop around SIMD loops. GCC unrolls it whole if it has at most this number of iterations.
+_UNROLL = ("#pragma GCC unroll 64",)
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -178,6 +212,8 @@ class CTarget(TextTarget):
     :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: the first that works.
     :ivar fast: let the compiler vectorize loops and reorder their iterations, by the fastest flags with which it
         compiles a set of trial loops correctly. By default it leaves loops as they are written.
+    :ivar contract: let the compiler fuse a product and a sum into one operation with one rounding, as CUDA's compiler
+        does. Results then differ by rounding errors from one mapping of a kernel to another.
     :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Options with which it
         compiles the trial loops wrongly are an error.
     :ivar check_bounds: check the accesses that are not proven to be inside of their arrays, as for
@@ -189,10 +225,12 @@ class CTarget(TextTarget):
 
     name: ClassVar[str] = "c"
     runner: ClassVar[str] = "loopkit.runtime.host:HostRunner"
+    for_host: ClassVar[bool] = True
     dialect: ClassVar[Dialect] = C
 
     compiler: str | None = None
     fast: bool = False
+    contract: bool = False
     options: tuple[str, ...] = ()
     check_bounds: bool = False
 
@@ -205,19 +243,32 @@ class CTarget(TextTarget):
         return replace(self, check_bounds=True)
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, self.check_bounds)
+        called = function_texts(lowered, "static")
+        # indices of 32 bits may wrap around: compilers then take the elements of a SIMD loop for scattered ones
+        if any(map(is_simd, lowered.kernel.tags.values())):
+            layout = replace(layout, index_bits=64)
+        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, called, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(
             x.launch.name, x.all_parameters, x.launch.grid, x.launch.block,
             checks=tuple(x.checks.accesses)) for x in functions)
-        texts = [*preambles(lowered, self.dialect.syntax.name), *texts]
-        source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
+        texts = [*preambles(lowered, self.dialect.syntax.name),
+                 *("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
+        source = "\n\n".join([self._preamble(lowered, texts), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
+
+    def _preamble(self, lowered: Lowered, texts: Sequence[str]) -> str:
+        return self.dialect.preamble("\n".join(texts), combining_functions(lowered.kernel, self.dialect)).rstrip()
+
+
+#: The class by which ``target="c"`` finds the target of this folder.
+TARGET = CTarget
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
+    called: FunctionTexts
     check_bounds: bool = False
 
     @property
@@ -252,6 +303,12 @@ class _HostFunction(FunctionText):
         """May the host's threads share the blocks?"""
         return bool(self.blocks) and not self.in_order and not self.work.is_small
 
+    @property
+    def has_simd(self) -> bool:
+        """Does it have SIMD loops? Compilers keep their small arrays in registers if loops around are unrolled."""
+        return any(isinstance(node, For) and isinstance(node.instruction, SimdLoop)
+                   for node in nodes_in(self.function.body))
+
     def _lacks_update(self, s: Statement) -> bool:
         storage = self.lowered.storages.get(s.written)
         if not s.commutes or (storage is not None and storage.space is not AddressSpace.GLOBAL):
@@ -268,11 +325,18 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = self.dialect if self.is_parallel else replace(self.dialect, instructions={})
+        # bounds checks leave a loop, and none can leave a SIMD loop
+        without = {*(() if self.is_parallel else (AtomicUpdate,)), *((SimdLoop,) if self.check_bounds else ())}
+        texts = {own: text for own, text in self.dialect.instructions.items() if own not in without}
+        dialect = replace(self.dialect, instructions=texts)
+        if self.has_simd:
+            functions = replace(dialect.functions, names={**dialect.functions.names, **_EXTREMA})
+            dialect = replace(dialect, functions=functions, syntax=replace(dialect.syntax, unroll=_UNROLL))
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks)
+                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks,
+                       calls=None if self.check_bounds else LaunchCalls.of(self.called, self.function, barriers=False))
 
     @cached_property
     def checks(self) -> BoundsChecks:

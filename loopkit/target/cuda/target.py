@@ -11,15 +11,15 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Call, For, Scope, own_instructions
+from loopkit.ast.nodes import Array, Call, For, Scope
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import mentioned, nodes_in
+from loopkit.ast.walk import mentioned
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import MemoryInstruction, if_else
+from loopkit.instructions.base import if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.lowering.lowered import Launch, Lowered, serves
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import if_affine
 from loopkit.poly.codegen import condition_expression
@@ -27,6 +27,7 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
+from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
@@ -45,6 +46,7 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
+from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import (
     Addresses,
     FunctionText,
@@ -123,21 +125,29 @@ class CudaTarget(TextTarget):
         return DEVICE_LIMITS[self.architecture]
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, self.limits, self.max_registers or 0)
+        called = function_texts(lowered, "static __device__")
+        most = self.max_registers or 0
+        functions = [_CudaFunction(lowered, launch, function, layout, CUDA, called, self.limits, most)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
             x.require_capability()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
+        texts = [*("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
         launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
         texts = [*preambles(lowered, CUDA.syntax.name), *texts]
-        source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
+        preamble = CUDA.preamble("\n".join(texts), combining_functions(lowered.kernel, CUDA)).rstrip()
+        source = "\n\n".join([*filter(None, (comments, preamble)), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
+
+
+#: The class by which ``target="cuda"`` finds the target of this folder.
+TARGET = CudaTarget
 
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
@@ -148,6 +158,7 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class _CudaFunction(FunctionText):
+    called: FunctionTexts
     limits: DeviceLimits
     max_registers: int
 
@@ -194,13 +205,10 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        for s in (bound.statement for bound in self.launch.statements.values()):
-            for i in (i for i in s.instructions if isinstance(i, MemoryInstruction)):
-                if not serves(i, s, self.lowered.storages):
-                    i.refuse_memory(s, self.lowered.storages[s.written].space)
-                if self.limits.capability < i.capability:
-                    raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                            subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+        for s, i in self.memory_instructions():
+            if self.limits.capability < i.capability:
+                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
     def _blocks(self) -> int:
         """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
@@ -228,17 +236,18 @@ class _CudaFunction(FunctionText):
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
-            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
+            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
+            LaunchCalls.of(self.called, function, barriers=True))
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
         for x, value in launch.mapping.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
-        aligned = frozenset[str]().union(*(
-            i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
-        body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, bounds))
+        assert emitter.calls is not None
+        arrays = [a for a in function.arrays if a.name not in emitter.calls.inside]
+        body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 

@@ -142,7 +142,7 @@ def test_one_clear_sentence(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: p
     told = [line for line in lines if line.startswith("GPUs")]
     assert len(told) == 1
     assert told[0].startswith(f"GPUs         none can be used: {sentence}")
-    assert "targets      c, cuda; kernels run on c" in lines
+    assert "targets      c, cuda, opencl; kernels run on c" in lines
     # a kernel without a target runs on the host; one for a GPU says the same sentence
     knl = lk.compile(saxpy())
     assert knl.target == "c"

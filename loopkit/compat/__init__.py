@@ -1,0 +1,1 @@
+"""Other packages' names on top of loopkit."""

@@ -1,0 +1,38 @@
+"""loopy's exception classes: each is one of loopkit's, or a class of the layer below ``LoopkitError``."""
+from __future__ import annotations
+
+from loopkit.errors import (
+    BoundsError,
+    EquivalenceError,
+    LoopkitError,
+    LoopkitWarning,
+    PreconditionError,
+    ScheduleError,
+    StorageError,
+    TypeInferenceError,
+    UndecidedError,
+    VerificationError,
+)
+
+# a handler of loopy's base class gets every error of loopkit
+LoopyError = LoopkitError
+LoopyWarning = LoopyAdvisory = LoopyWarningBase = LoopkitWarning
+WriteRaceConditionWarning = ParameterFinderWarning = LoopkitWarning
+
+AutomaticTestFailure = EquivalenceError
+ExpressionNotAffineError = ExpressionToAffineConversionError = UndecidedError
+LoopyIndexError = BoundsError
+LoopyTypeError = TypeInferenceFailure = TypeInferenceError
+MissingBarrierError = VerificationError
+MissingDefinitionError = StorageError
+ReductionIsNotTriangularError = StaticValueFindingError = PreconditionError
+UnableToDetermineAccessRangeError = UndecidedError
+UnscheduledInstructionError = ScheduleError
+
+
+class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)
+    """Two statements access one variable, and no chain of dependences orders them."""
+
+
+class DependencyCycleFound(LoopkitError):  # noqa: N818 (loopy's name)
+    """Statements depend on each other in a circle."""

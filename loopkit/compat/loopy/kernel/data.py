@@ -1,0 +1,200 @@
+"""loopy's arguments and temporaries, and their translation from and to loopkit's."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+import loopkit as lk
+from loopkit.compat.loopy.types import as_numpy, to_loopy_type
+from loopkit.compat.loopy.typing import auto, unless_auto
+from loopkit.errors import PreconditionError
+
+
+class AddressSpace(IntEnum):
+    """The memory of an array, by loopy's names."""
+
+    PRIVATE = 0
+    LOCAL = 1
+    GLOBAL = 2
+
+    @property
+    def core(self) -> str:
+        """loopkit's name of it."""
+        return ("private", "shared", "global")[self]
+
+
+def as_address_space(space: Any) -> AddressSpace | None:
+    """The address space that *space* is or names; ``None`` for ``auto``; :raises PreconditionError: there is none."""
+    space = unless_auto(space)
+    if isinstance(space, str):
+        names = {"private": 0, "local": 1, "shared": 1, "global": 2}
+        if space not in names:
+            raise PreconditionError(f"{space!r} is not an address space.", subject=space,
+                                    hint="the address spaces are private, local and global")
+        space = names[space]
+    return None if space is None else AddressSpace(space)
+
+
+def address_space_of(core: lk.AddressSpace | None) -> Any:
+    """loopy's name of an address space; ``auto`` where storage allocation chooses."""
+    return auto if core is None else {"private": AddressSpace.PRIVATE, "global": AddressSpace.GLOBAL}.get(
+        core.value, AddressSpace.LOCAL)
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """Base of the arguments of a kernel."""
+
+    name: str
+    dtype: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", to_loopy_type(unless_auto(self.dtype), allow_none=True))
+
+    def copy(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+    @property
+    def is_integral(self) -> bool:
+        return self.dtype is not None and bool(self.dtype.is_integral())
+
+    @property
+    def names(self) -> Iterator[str]:
+        return (name for part in self.name.split(",") if (name := part.strip()))
+
+
+@dataclass(frozen=True)
+class ValueArg(KernelArgument):
+    """A number that a call passes by value.
+
+    :ivar approximately: its usual size; tests take it if nothing else gives one.
+    """
+
+    approximately: int = 1000
+    target: Any = None
+    is_output: bool = False
+    is_input: bool = True
+    tags: Any = frozenset()
+
+
+#: The fields of loopy's arrays that loopkit does not have, each with the value that changes nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "dim_tags": (None,), "initializer": (None,), "base_storage": (None,), "storage_shape": (None,),
+    "base_indices": (None,), "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
+
+
+@dataclass(frozen=True)
+class _Array(KernelArgument):
+    """An array or a temporary.
+
+    :ivar shape: ``auto`` or ``None``: inferred from the accesses.
+    :ivar order: ``"C"`` or ``"F"``: the order of an array that a call makes; arrays that are passed keep their strides.
+    :ivar others: fields that loopkit has in another way or not at all.
+    """
+
+    shape: Any = auto
+    dim_tags: Any = None
+    offset: Any = 0
+    dim_names: Any = None
+    strides: Any = None
+    order: str | None = None
+    for_atomic: bool = False
+    alignment: int | None = None
+    tags: Any = frozenset()
+    initializer: Any = None
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strides is auto:
+            object.__setattr__(self, "strides", None)
+
+    @property
+    def core_shape(self) -> Any:
+        shape = unless_auto(self.shape)
+        if isinstance(shape, str):
+            return shape.strip().removeprefix("(").removesuffix(")") if shape.strip()[:1] == "(" else shape
+        if isinstance(shape, tuple | list):
+            return None if None in shape else tuple(
+                x if isinstance(x, str | int) or not hasattr(x, "__index__") else int(x) for x in shape)
+        return shape
+
+    @property
+    def core_dtype(self) -> np.dtype[Any] | None:
+        return None if self.dtype is None else as_numpy(self.dtype)
+
+    def require_core(self) -> None:
+        """:raises PreconditionError: a field has a value for which loopkit has nothing."""
+        for name, neutral in _NEUTRAL.items():
+            value = getattr(self, name, neutral[0])
+            if not any(value is x for x in neutral) and not (name == "dim_tags" and _is_plain(value)):
+                raise PreconditionError(f"'{self.name}' has {name}={value!r}, for which loopkit has nothing yet.",
+                                        subject=self.name)
+
+
+def _is_plain(dim_tags: Any) -> bool:
+    """Do *dim_tags* give an order of the axes, and nothing else?"""
+    tags = dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags
+    return all(isinstance(tag, str) and (tag.strip() in "cCfF" or tag.strip()[:1] == "N") for tag in tags)
+
+
+@dataclass(frozen=True)
+class ArrayArg(_Array):
+    """An array that a call passes."""
+
+    address_space: Any = AddressSpace.GLOBAL
+    is_output: bool | None = None
+    is_input: bool | None = None
+
+    def core(self) -> lk.GlobalArg:
+        """loopkit's argument; :raises PreconditionError: there is none."""
+        self.require_core()
+        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape)
+
+
+class GlobalArg(ArrayArg):
+    """An array in global memory."""
+
+
+class ConstantArg(ArrayArg):
+    """An array that the kernel only reads; loopkit keeps it in global memory."""
+
+
+class ImageArg(ArrayArg):
+    """An image; loopkit has none."""
+
+    def core(self) -> lk.GlobalArg:
+        raise PreconditionError(f"'{self.name}' is an image, and loopkit has no images.", subject=self.name,
+                                hint=f"declare lp.GlobalArg({self.name!r}, ...)")
+
+
+@dataclass(frozen=True)
+class TemporaryVariable(_Array):
+    """An array or a number of the kernel itself."""
+
+    address_space: Any = auto
+    base_indices: Any = None
+    storage_shape: Any = None
+    base_storage: str | None = None
+    read_only: bool = False
+    _base_storage_access_may_be_aliasing: bool = False
+
+    def core(self) -> lk.TemporaryVariable:
+        """loopkit's temporary; :raises PreconditionError: there is none."""
+        self.require_core()
+        space = as_address_space(self.address_space)
+        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape,
+                                    None if space is None else lk.AddressSpace(space.core))
+
+
+@dataclass(frozen=True)
+class SubstitutionRule:
+    """``name(arguments) := expression``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    expression: Any = field(default=None)

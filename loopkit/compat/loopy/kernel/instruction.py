@@ -1,0 +1,142 @@
+"""Statements with loopy's fields, made from loopkit's."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from pymbolic.typing import Expression
+
+import loopkit as lk
+from loopkit.compat.loopy.types import as_numpy
+from loopkit.compat.loopy.typing import auto
+from loopkit.expr.mappers import array_of, map_children, subscripts_of, variables
+from loopkit.expr.nodes import TypeCast, to_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructionBase:
+    """A statement of a kernel.
+
+    :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
+    :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
+    """
+
+    id: str | None = None
+    depends_on: Any = frozenset()
+    depends_on_is_final: bool = False
+    no_sync_with: frozenset[Any] = frozenset()
+    within_inames: Any = frozenset()
+    within_inames_is_final: bool | None = None
+    predicates: Any = frozenset()
+    tags: Any = frozenset()
+    groups: Any = frozenset()
+    conflicts_with_groups: Any = frozenset()
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
+            given = getattr(self, name)
+            listed = () if given is None else given.split(":") if isinstance(given, str) else given
+            object.__setattr__(self, name, frozenset(listed))
+
+    def copy(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiAssignmentBase(InstructionBase):
+    """A statement that writes."""
+
+    temp_var_type: Any = None
+    atomicity: Any = ()
+
+
+@dataclass(frozen=True)
+class Assignment(MultiAssignmentBase):
+    """``assignee = expression``; both may be texts."""
+
+    assignee: Any = None
+    expression: Any = None
+
+    @property
+    def assignees(self) -> tuple[Any, ...]:
+        return (self.assignee,)
+
+    def assignee_var_names(self) -> tuple[str, ...]:
+        """The names that it writes."""
+        return tuple(map(array_of, self.assignees))
+
+    def write_dependency_names(self) -> frozenset[str]:
+        """The names that it writes."""
+        return frozenset(self.assignee_var_names())
+
+    def read_dependency_names(self) -> frozenset[str]:
+        """The names that it reads, inames included."""
+        every = [self.expression, *self.predicates, *(i for a in self.assignees for i in subscripts_of(a))]
+        return frozenset(x for e in every for x in variables(e))
+
+    def dependency_names(self) -> frozenset[str]:
+        """The names that it reads and writes."""
+        return self.read_dependency_names() | self.write_dependency_names()
+
+    def reduction_inames(self) -> frozenset[str]:
+        """The inames of its reductions."""
+        return frozenset(x for e in _nodes(self.expression) for x in getattr(e, "inames", ()))
+
+    def __str__(self) -> str:
+        return line_of(self)
+
+
+def line_of(statement: Assignment) -> str:
+    """*statement* in loopy's language.
+
+    >>> line_of(Assignment("y[i]", "2*x[i]", id="twice", depends_on="load", within_inames=frozenset("j")))
+    'y[i] = 2*x[i] {id=twice, dep=load, inames=+j}'
+    """
+    options = [f"id={statement.id}"] if isinstance(statement.id, str) else []
+    if statement.depends_on or statement.depends_on_is_final:
+        final = "*" if statement.depends_on_is_final else ""
+        options.append(f"dep={final}{':'.join(sorted(statement.depends_on))}")
+    if statement.within_inames or statement.within_inames_is_final:
+        more = "" if statement.within_inames_is_final else "+"
+        options.append(f"inames={more}{':'.join(sorted(statement.within_inames))}")
+    options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
+    options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
+    options += ["atomic"] if statement.atomicity else []
+    declared = "" if statement.temp_var_type is None else f"<{_dtype_name(statement.temp_var_type)}> "
+    braces = f" {{{', '.join(options)}}}" if options else ""
+    return f"{declared}{text_of(statement.assignee)} = {text_of(statement.expression)}{braces}"
+
+
+def _dtype_name(dtype: Any) -> str:
+    value = getattr(dtype, "value", dtype)
+    return "" if value is None or value is auto else as_numpy(value).name
+
+
+def text_of(expr: Any) -> str:
+    """*expr*, a text or an expression, as text; numbers of numpy keep their dtypes."""
+    return expr if isinstance(expr, str) else to_text(_sized(expr))
+
+
+def _sized(expr: Any) -> Any:
+    if isinstance(expr, np.generic):
+        return TypeCast(expr.dtype.name, expr.item())
+    return map_children(expr, _sized)
+
+
+def _nodes(expr: Expression) -> Iterator[Any]:
+    yield expr
+    for value in vars(expr).values() if hasattr(expr, "__dict__") else ():
+        for part in value if isinstance(value, tuple) else (value,):
+            if hasattr(part, "__dict__"):
+                yield from _nodes(part)
+
+
+def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]) -> Assignment:
+    """loopy's form of *statement*, which depends on the statements *after* gives it."""
+    return Assignment(
+        statement.assignee, statement.expression, id=statement.id, no_sync_with=statement.no_sync_with,
+        tags=statement.tags, depends_on=frozenset(statement.depends_on) | after.get(str(statement.id), frozenset()),
+        within_inames=statement.within_inames, predicates=frozenset(statement.predicates))

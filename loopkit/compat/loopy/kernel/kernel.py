@@ -1,0 +1,257 @@
+"""A kernel with loopy's attributes and queries, around one of loopkit."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.kernel.data import (
+    ArrayArg,
+    GlobalArg,
+    KernelArgument,
+    SubstitutionRule,
+    TemporaryVariable,
+    ValueArg,
+    address_space_of,
+)
+from loopkit.compat.loopy.kernel.instruction import Assignment, instruction_of
+from loopkit.compat.loopy.options import Options
+from loopkit.compat.loopy.types import to_loopy_type
+from loopkit.compat.loopy.typing import auto
+from loopkit.errors import PreconditionError, require_known
+from loopkit.poly.domains import AnySet
+
+
+class KernelState(IntEnum):
+    """loopy's stages of a kernel; loopkit's kernels are always complete."""
+
+    INITIAL = 0
+    CALLS_RESOLVED = 1
+    PREPROCESSED = 2
+    LINEARIZED = 3
+
+
+@dataclass(frozen=True)
+class Iname:
+    """An iname and its tags."""
+
+    name: str
+    tags: frozenset[Any] = frozenset()
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """A kernel of loopkit, with loopy's names for its parts.
+
+    :ivar core: loopkit's kernel.
+    :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
+    """
+
+    core: lk.LoopKernel
+    target: Any = None
+    options: Options = field(default_factory=Options)
+    declared: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    silenced_warnings: frozenset[str] = frozenset()
+    state: KernelState = KernelState.INITIAL
+
+    def with_core(self, core: lk.LoopKernel) -> LoopKernel:
+        """This kernel around another *core*."""
+        return replace(self, core=core)
+
+    @property
+    def name(self) -> str:
+        return self.core.name
+
+    # Data
+
+    @cached_property
+    def args(self) -> list[KernelArgument]:
+        return [self._argument(a) for a in self.core.arguments]
+
+    def _argument(self, core: lk.GlobalArg | lk.ValueArg) -> KernelArgument:
+        dtype = to_loopy_type(core.dtype, allow_none=True)
+        given = self.declared.get(core.name)
+        if isinstance(core, lk.ValueArg):
+            own = given if isinstance(given, ValueArg) else ValueArg(core.name)
+            return own.copy(name=core.name, dtype=dtype)
+        array = given if isinstance(given, ArrayArg) else GlobalArg(core.name)
+        shape = core.shape if core.shape is not None else core.inferred
+        return array.copy(name=core.name, dtype=dtype, shape=auto if shape is None or None in shape else shape,
+                          is_output=core.name in self.get_written_variables(),
+                          is_input=core.name in self.get_read_variables())
+
+    @property
+    def arg_dict(self) -> Mapping[str, KernelArgument]:
+        return {a.name: a for a in self.args}
+
+    @cached_property
+    def temporary_variables(self) -> Mapping[str, TemporaryVariable]:
+        return {name: (given if isinstance(given := self.declared.get(name), TemporaryVariable) else
+                       TemporaryVariable(name)).copy(
+                           name=name, dtype=to_loopy_type(t.dtype, allow_none=True),
+                           shape=auto if t.shape is None else t.shape, address_space=address_space_of(t.address_space))
+                for name, t in self.core.temporaries.items()}
+
+    @property
+    def substitutions(self) -> Mapping[str, SubstitutionRule]:
+        return {name: SubstitutionRule(name, r.arguments, r.expr) for name, r in self.core.substitutions.items()}
+
+    @property
+    def assumptions(self) -> Any:
+        return self.core.assumptions
+
+    # Domains and inames
+
+    @property
+    def domains(self) -> Sequence[AnySet]:
+        return [d.set for d in self.core.domains]
+
+    def get_inames_domain(self, inames: Any) -> AnySet:
+        """The domain of *inames*, with the other inames projected out."""
+        wanted = [inames] if isinstance(inames, str) else list(inames)
+        for d in self.core.domains:
+            if set(wanted) <= set(d.inames):
+                return d.onto(tuple(x for x in d.inames if x in wanted)).set
+        raise PreconditionError(f"No statement has all of the inames {', '.join(wanted)}.", subject=", ".join(wanted))
+
+    @property
+    def inames(self) -> Mapping[str, Iname]:
+        return {x: Iname(x, self.iname_tags(x)) for x in self.core.inames}
+
+    @property
+    def iname_to_tags(self) -> Mapping[str, frozenset[Any]]:
+        return {x: self.iname_tags(x) for x in self.core.inames if self.iname_tags(x)}
+
+    def iname_tags(self, iname: str) -> frozenset[Any]:
+        """The tags of *iname*."""
+        return frozenset([self.core.tags[iname]]) if iname in self.core.tags else frozenset()
+
+    def all_inames(self) -> frozenset[str]:
+        """Every iname."""
+        return self.core.all_inames()
+
+    def all_params(self) -> frozenset[str]:
+        """The parameters of the domains."""
+        return frozenset(x for d in self.core.domains for x in d.params) - self.all_inames()
+
+    def outer_params(self) -> frozenset[str]:
+        """The parameters of the domains that are not computed by the kernel."""
+        return self.all_params() - self.core.temporaries.keys()
+
+    def iname_to_insns(self) -> Mapping[str, frozenset[str]]:
+        """For each iname the statements in its loops."""
+        return {x: frozenset(i.id for i in self.instructions if i.id and x in i.within_inames)
+                for x in self.core.inames}
+
+    # Statements
+
+    @cached_property
+    def instructions(self) -> Sequence[Assignment]:
+        after: dict[str, set[str]] = {}
+        shown = self.core.instructions
+        writers = self.writer_map()
+        for s in shown:
+            read = instruction_of(s, {}).read_dependency_names()
+            after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
+        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
+
+    @property
+    def id_to_insn(self) -> Mapping[str, Assignment]:
+        return {str(i.id): i for i in self.instructions}
+
+    def insn_inames(self, insn: Any) -> frozenset[str]:
+        """The inames of the loops around a statement, which is given by its id or as an object."""
+        known = self.id_to_insn
+        name = insn if isinstance(insn, str) else str(insn.id)
+        require_known("statement", [name], known)
+        return frozenset(known[name].within_inames)
+
+    def writer_map(self) -> Mapping[str, frozenset[str]]:
+        """For each name the statements that write it."""
+        return self._accessors(writes=True)
+
+    def reader_map(self) -> Mapping[str, frozenset[str]]:
+        """For each name the statements that read it."""
+        return self._accessors(writes=False)
+
+    def _accessors(self, *, writes: bool) -> Mapping[str, frozenset[str]]:
+        own = {*self.core.argument_by_name, *self.core.temporaries} - {
+            node.accumulator for node in self.core.reductions.values()}
+        return {name: frozenset(a.statement.partition(".")[0] for a in accesses if a.is_write is writes)
+                for name, accesses in accesses_by_array(self.core).items()
+                if name in own and any(a.is_write is writes for a in accesses)}
+
+    def get_written_variables(self) -> frozenset[str]:
+        """The names that statements write."""
+        return frozenset(self.writer_map())
+
+    def get_read_variables(self) -> frozenset[str]:
+        """The names that statements read."""
+        return frozenset(self.reader_map())
+
+    def non_iname_variable_names(self) -> frozenset[str]:
+        """The names of arguments and temporaries."""
+        return frozenset([*self.core.argument_by_name, *self.core.temporaries])
+
+    def all_variable_names(self) -> frozenset[str]:
+        """Every name of the kernel."""
+        found: frozenset[str] = self.core.all_names
+        return found
+
+    def get_var_name_generator(self) -> Any:
+        """A function that makes new names."""
+        taken = set(self.core.all_names)
+
+        def fresh(based_on: str = "id") -> str:
+            name = self.core.fresh_name(based_on, *taken)
+            taken.add(name)
+            return name
+        return fresh
+
+    # Copies
+
+    def copy(self, **changes: Any) -> LoopKernel:
+        """This kernel with other options, another name or another target; steps change everything else.
+
+        :raises PreconditionError: a part is not one that may be replaced.
+        """
+        own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
+        result = replace(self, **own)
+        if "name" in changes:
+            result = result.with_core(annotated(self.core, name=changes.pop("name")))
+        if "args" in changes:
+            result = _with_dtypes(result, changes.pop("args"))
+        if changes:
+            part = min(changes)
+            raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
+                                    hint="a step changes a kernel so that it still computes the same")
+        return result
+
+    def stringify(self, *_: Any, **__: Any) -> str:
+        """The printed kernel."""
+        return str(self.core)
+
+    def __str__(self) -> str:
+        return str(self.core)
+
+    def __repr__(self) -> str:
+        return repr(self.core)
+
+    def _repr_html_(self) -> str:
+        return self.core._repr_html_()
+
+
+def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:
+    """*kernel* with the fields and dtypes of *args*, which must be its own arguments."""
+    if [a.name for a in args] != [a.name for a in kernel.args]:
+        raise PreconditionError("A copy of a kernel keeps its arguments and their order.", subject="args")
+    dtypes = {a.name: np.dtype(a.dtype.numpy_dtype) for a in args if a.dtype is not None}
+    own = {**kernel.declared, **{a.name: a for a in args}}
+    return replace(kernel, core=lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core, declared=own)

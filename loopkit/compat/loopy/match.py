@@ -1,0 +1,69 @@
+"""loopy's match objects: here they are match expressions as texts, which loopkit's ``within=`` takes."""
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+
+def as_within(match: Any) -> str | None:
+    """loopkit's match expression for *match*, a text or a result of this module; ``None`` selects everything."""
+    text = None if match is None else str(match).strip()
+    return text or None
+
+
+def parse_match(expr: Any) -> str:
+    """The match expression *expr*."""
+    return "*" if expr is None else str(expr)
+
+
+parse_stack_match = parse_match
+
+
+def Id(name: str) -> str:  # noqa: N802 (loopy's name)
+    """The statement with the id *name*."""
+    return f"id:{name}"
+
+
+def Writes(name: str) -> str:  # noqa: N802
+    """The statements that write *name*."""
+    return f"writes:{name}"
+
+
+def Reads(name: str) -> str:  # noqa: N802
+    """The statements that read *name*."""
+    return f"reads:{name}"
+
+
+def InKernel(name: str) -> str:  # noqa: N802
+    """All statements: the kernels of a program are separate."""
+    return "*"
+
+
+def Iname(name: str) -> str:  # noqa: N802
+    """The statements in a loop over *name*."""
+    return f"iname:{name}"
+
+
+def Tagged(tag: Any) -> str:  # noqa: N802
+    """The statements with *tag*."""
+    return f"tag:{tag}"
+
+
+def And(children: Collection[str]) -> str:  # noqa: N802
+    """The statements that all of *children* select."""
+    return " and ".join(f"({c})" for c in children)
+
+
+def Or(children: Collection[str]) -> str:  # noqa: N802
+    """The statements that one of *children* selects."""
+    return " or ".join(f"({c})" for c in children)
+
+
+def Not(child: str) -> str:  # noqa: N802
+    """The statements that *child* does not select."""
+    return f"not ({child})"
+
+
+def All() -> str:  # noqa: N802
+    """All statements."""
+    return "*"

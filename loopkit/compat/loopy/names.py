@@ -1,0 +1,148 @@
+"""loopy's public names: for each one where this layer has it; others lead to loopkit's names."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopkit.language.loopy_names import LOOPY_NAMES
+from loopkit.lazy import LazyTable
+
+_PACKAGE = "loopkit.compat.loopy"
+
+#: The names by the module that has them.
+_BY_MODULE = {
+    "auto_test": "auto_test_vs_ref",
+    "codegen": "CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2",
+    "diagnostic": "LoopyError LoopyWarning",
+    "kernel.creation": "make_function make_kernel",
+    "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
+                    "TemporaryVariable ValueArg"),
+    "kernel.instruction": "Assignment InstructionBase MultiAssignmentBase",
+    "kernel.kernel": "KernelState LoopKernel",
+    "options": "Options",
+    "target.base": "ASTBuilderBase TargetBase",
+    "target.c.target": ("CFamilyTarget CTarget CWithGNULibcTarget ExecutableCTarget ExecutableCWithGNULibcTarget "
+                        "generate_header"),
+    "target.cuda": "CudaTarget",
+    "target.execution": "ExecutorBase",
+    "target.opencl": "OpenCLTarget",
+    "target.pyopencl": "PyOpenCLTarget",
+    "ready": "make_copy_kernel make_einsum",
+    "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
+                   "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
+    "symbolic": "Reduction TypeCast",
+    "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
+    "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
+                       "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
+                       "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
+                       "set_temporary_scope tag_array_axes tag_data_axes"),
+    "tools": "CACHING_ENABLED CacheMode clear_in_mem_caches set_caching_enabled",
+    "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
+                        "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
+                        "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
+                        "untag_inames"),
+    "transform.instruction": ("add_dependency add_nosync find_instructions preprocess_kernel preprocess_program "
+                              "set_instruction_priority"),
+    "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
+    "translation_unit": "CallableKernel TranslationUnit for_each_kernel make_program",
+    "types": "LoopyType NumpyType ToLoopyTypeConvertible to_loopy_type",
+    "typing": "auto",
+    "version": "MOST_RECENT_LANGUAGE_VERSION VERSION",
+}
+
+#: The place of each name in the layer.
+PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names in _BY_MODULE.items()
+                         for name in names.split()})
+
+#: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
+_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "statistics", "symbolic", "target",
+            "transform", "translation_unit", "types", "typing", "version")
+PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
+
+#: Advice for the names of loopy that the layer does not have.
+ADVICE: Mapping[str, str] = {name: advice for name, advice in {
+    **LOOPY_NAMES,
+    "AtomicInit": "the option {atomic} of a statement",
+    "AtomicUpdate": "the option {atomic} of a statement",
+    "BarrierInstruction": "'... gbarrier' in the text, or lp.add_barrier",
+    "CallInstruction": "a statement of the kernel language",
+    "CallMangleInfo": "a function of the kernel language",
+    "HappensAfter": "dep= in the text",
+    "InKernelCallable": "a function of the kernel language",
+    "LegacyStringInstructionTag": "tags= in the text",
+    "LinearSubscript": "a subscript for each axis",
+    "MemoryOrdering": "the option {atomic} of a statement",
+    "MemoryScope": "the option {atomic} of a statement",
+    "NoOpInstruction": "'... nop' in the text",
+    "Optional": "None",
+    "OrderedAtomic": "the option {atomic} of a statement",
+    "ScalarCallable": "a function of the kernel language",
+    "TaggedVariable": "a variable without a tag",
+    "UniqueName": "lk.make_kernel, which makes ids unique",
+    "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
+    "VarAtomicity": "the option {atomic} of a statement",
+    "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
+    "allocate_temporaries_for_base_storage": "nothing: each temporary has memory of its own",
+    "assignment_to_subst": "a substitution rule in the text, f(i) := ...",
+    "c_preprocess": "the kernel language",
+    "change_arg_to_image": "lp.GlobalArg",
+    "collect_common_factors_on_increment": "the factored expression in the text",
+    "concatenate_arrays": "one array in the text",
+    "find_most_recent_global_barrier": "lk.lower(knl, stop='launches')",
+    "find_one_rule_matching": "knl.substitutions",
+    "find_padding_multiple": "lk.add_padding",
+    "find_rules_matching": "knl.substitutions",
+    "find_unused_axis_tag": "the tag 'l.auto'",
+    "generate_loop_schedules": "lk.lower(knl, stop='ast')",
+    "get_global_barrier_order": "lk.lower(knl, stop='launches')",
+    "get_kennedy_unweighted_fusion_candidates": "lk.fuse_loops, which proves that loops can be fused",
+    "get_one_linearized_kernel": "lk.lower(knl, stop='ast')",
+    "get_one_scheduled_kernel": "lk.lower(knl, stop='ast')",
+    "get_subkernel_to_insn_id_map": "lk.lower(knl, stop='launches')",
+    "get_subkernels": "lk.lower(knl, stop='launches')",
+    "infer_arg_descr": "nothing: a kernel needs no preparation",
+    "inline_callable_kernel": "one text for both kernels",
+    "map_domain": "lk.affine_map_inames, lk.skew or lk.shift",
+    "map_instructions": "lk.make_kernel of the new statements",
+    "memoize_on_disk": "functools.cache",
+    "merge": "one text for both kernels",
+    "pack_and_unpack_args_for_call": "one text for both kernels",
+    "parse_transformed_fortran": "the kernel language",
+    "register_preamble_generators": "a function of the kernel language",
+    "register_symbol_manglers": "a value argument",
+    "remove_inames_from_insn": "inames= in the text",
+    "remove_predicates_from_insn": "the text without the condition",
+    "rename_callable": "another name in the text",
+    "rename_inames_in_batch": "lk.fuse_loops",
+    "replace_instruction_ids": "id= in the text",
+    "set_default_target": "target= of lp.make_kernel",
+    "show_dependency_graph": "knl.plot('dependences')",
+    "simplify_indices": "nothing: generated subscripts are simplified",
+    "split_arg_axis": "an array with the split axis in the call",
+    "split_array_axis": "an array with the split axis in the call",
+    "t_unit_to_python": "str(knl.core.history)",
+    "tag_instructions": "tags= in the text",
+    "unprivatize_temporaries_with_inames": "lk.contract",
+}.items() if name not in PLACES.addresses}
+
+__all__ = sorted({*PLACES.addresses} - {*_MODULES})
+
+
+def __getattr__(name: str) -> Any:
+    if name in PLACES.addresses:
+        return PLACES[name]
+    raise AttributeError(missing(name), name=name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_MODULES]
+
+
+def missing(name: str) -> str:
+    """The message about a *name* that the layer does not have.
+
+    >>> missing("parse_fortran")
+    "loopkit.compat.loopy has no 'parse_fortran'. Use the kernel language."
+    """
+    message, advice = f"{_PACKAGE} has no '{name}'.", ADVICE.get(name)
+    return message if advice is None else f"{message} Use {advice}."

@@ -1,0 +1,57 @@
+"""loopy's options of a kernel; loopkit's own options are in :class:`loopkit.Options`."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from loopkit.errors import require_known
+
+
+@dataclass(frozen=True)
+class Options:
+    """loopy's options; those without a meaning here are kept, and change nothing.
+
+    :ivar return_dict: a call returns its outputs by name.
+    :ivar no_numpy: a call takes and returns arrays of the device only.
+    """
+
+    return_dict: bool = False
+    no_numpy: bool = False
+    trace_assignments: bool = False
+    trace_assignment_values: bool = False
+    skip_arg_checks: bool = False
+    write_wrapper: bool = False
+    write_code: bool = False
+    edit_code: bool = False
+    allow_terminal_colors: bool | None = None
+    disable_global_barriers: bool = False
+    check_dep_resolution: bool = True
+    ignore_boostable_into: bool = True
+    enforce_variable_access_ordered: Any = True
+    enforce_array_accesses_within_bounds: Any = True
+    insert_gbarriers: bool = False
+    build_options: Any = ()
+    allow_fp_reordering: bool = True
+    annotate_inames: bool = False
+
+    def changed(self, changes: Mapping[str, Any]) -> Options:
+        """These options with *changes*; :raises UnknownNameError: there is no such option."""
+        named = {_LEGACY.get(name, name): value for name, value in changes.items()}
+        require_known("option", named, [f.name for f in fields(self)])
+        return replace(self, **named)
+
+
+_LEGACY = {"write_cl": "write_code", "highlight_cl": "allow_terminal_colors", "edit_cl": "edit_code",
+           "cl_build_options": "build_options", "cl_exec_manage_array_events": "no_numpy"}
+
+
+def make_options(given: Any) -> Options:
+    """Options from loopy's forms: a mapping, ``"return_dict,no_numpy"``, ``["return_dict"]`` or ``None``."""
+    if given is None or isinstance(given, Options):
+        return given or Options()
+    if isinstance(given, Mapping):
+        return Options().changed(given)
+    words = given.split(",") if isinstance(given, str) else given
+    pairs = (str(word).partition("=") for word in words if str(word).strip())
+    return Options().changed({key.strip(): value.strip() if equals else True for key, equals, value in pairs})

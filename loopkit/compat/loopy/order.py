@@ -1,0 +1,157 @@
+"""The order in which loopy would run statements: by dependences, with one loop for each iname.
+
+loopkit runs statements in the order of the text. The layer therefore writes the text of a kernel in loopy's order. In
+loopy a loop is entered once, so that all statements with an iname share its loop. A statement that others depend on
+runs before them, and all of its loops that they do not share end before them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopkit.compat.loopy.diagnostic import DependencyCycleFound
+
+
+@dataclass(frozen=True)
+class Item:
+    """A statement, or a line that only orders others.
+
+    :ivar place: its place in loopy's text, which decides where dependences do not.
+    :ivar after: the ids of the items that run before it.
+    :ivar text: its line in loopkit's text; ``""`` for a line that only orders others.
+    """
+
+    id: str
+    place: int
+    inames: frozenset[str]
+    after: frozenset[str]
+    text: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop over *iname*."""
+
+    iname: str
+    body: tuple[Loop | Item, ...]
+
+
+def ordered(items: Sequence[Item], inames: Sequence[str]) -> tuple[Loop | Item, ...]:
+    """*items* in their loops, in an order that their dependences allow.
+
+    The order of the text decides between statements that the dependences leave free, and the order of *inames* between
+    loops around the same statements. A loop is split if statements outside of it must run between those inside.
+
+    :raises DependencyCycleFound: items depend on each other.
+
+    >>> def item(id, inames, *after):
+    ...     return Item(id, ord(id), frozenset(inames), frozenset(after), id)
+    >>> print("\\n".join(text_of(ordered([item("a", "i", "b"), item("b", ""), item("c", "ij", "a")], "ij"))))
+    b
+    for i
+        a
+        for j
+            c
+        end
+    end
+    """
+    _require_no_cycle(items)
+    return tuple(_arranged(tuple(items), tuple(inames)))
+
+
+def text_of(nodes: Iterable[Loop | Item]) -> list[str]:
+    """The lines of *nodes* in loopkit's language."""
+    lines: list[str] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            body = text_of(node.body)
+            lines += [f"for {node.iname}", *(f"    {line}" for line in body), "end"] if body else []
+        elif node.text:
+            lines.append(node.text)
+    return lines
+
+
+def _require_no_cycle(items: Sequence[Item]) -> None:
+    known = {item.id: item for item in items}
+    done: set[str] = set()
+    for item in items:
+        path: list[str] = []
+        stack = [(item.id, False)]
+        while stack:
+            name, leave = stack.pop()
+            if leave:
+                done.add(path.pop())
+            elif name in path:
+                cycle = [*path[path.index(name):], name]
+                raise DependencyCycleFound(f"The statements {' -> '.join(cycle)} depend on each other in a circle.",
+                                           hint="'dep=*...' gives all dependences of a statement, and adds no others")
+            elif name not in done:
+                path.append(name)
+                stack.append((name, True))
+                stack += [(other, False) for other in sorted(known[name].after) if other in known and other not in done]
+
+
+def _arranged(items: tuple[Item, ...], inames: tuple[str, ...]) -> list[Loop | Item]:
+    """*items* in loops over *inames*, those around the whole left out."""
+    waiting, done = _units(items, inames), set[str]()
+    own = {item.id for item in items}
+    result: list[Loop | Item] = []
+    while waiting:
+        unit = next((u for u in waiting if all(_ready(x, own, done | u.ids) for x in u.items)), None)
+        taken = unit.items if unit is not None else ()
+        if unit is None:
+            unit, taken = _split(waiting, own, done)
+        waiting.remove(unit)
+        rest = tuple(x for x in unit.items if x not in taken)
+        if rest:
+            waiting.append(_Unit(unit.iname, rest))
+            waiting.sort(key=lambda u: u.place)
+        done |= {x.id for x in taken}
+        if unit.iname is None:
+            result += taken
+        else:
+            result.append(Loop(unit.iname, tuple(_arranged(taken, tuple(x for x in inames if x != unit.iname)))))
+    return result
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One statement, or a loop with its statements."""
+
+    iname: str | None
+    items: tuple[Item, ...]
+
+    @property
+    def place(self) -> int:
+        return min(item.place for item in self.items)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(item.id for item in self.items)
+
+
+def _units(items: tuple[Item, ...], inames: tuple[str, ...]) -> list[_Unit]:
+    """The loops on the outside, and the statements outside of them, in the order of the text."""
+    count: Mapping[str, int] = {x: sum(x in item.inames for item in items) for x in inames}
+    units, left = list[_Unit](), list(items)
+    for iname in sorted(inames, key=lambda x: (-count[x], inames.index(x))):
+        if inside := tuple(item for item in left if iname in item.inames):
+            units.append(_Unit(iname, inside))
+            left = [item for item in left if item not in inside]
+    return sorted([*units, *(_Unit(None, (item,)) for item in left)], key=lambda u: u.place)
+
+
+def _ready(item: Item, own: set[str], done: set[str] | frozenset[str]) -> bool:
+    return all(x in done for x in item.after if x in own)
+
+
+def _split(waiting: Sequence[_Unit], own: set[str], done: set[str]) -> tuple[_Unit, tuple[Item, ...]]:
+    """A unit of which some statements can run, and these; there is one, as the dependences have no cycle."""
+    for unit in waiting:
+        taken = list[Item]()
+        while more := [x for x in unit.items
+                       if x not in taken and _ready(x, own, done | {item.id for item in taken})]:
+            taken += more
+        if taken:
+            return unit, tuple(x for x in unit.items if x in taken)
+    raise DependencyCycleFound("The statements depend on each other in a circle.")

@@ -1,0 +1,1 @@
+"""loopy's transformations by their names and arguments; each one is a step of loopkit."""

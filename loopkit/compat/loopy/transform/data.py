@@ -1,0 +1,205 @@
+"""loopy's steps for arguments, temporaries and copies."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.dtypes import with_inferred
+from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.types import as_numpy
+from loopkit.compat.loopy.typing import auto
+from loopkit.errors import PreconditionError, require_known
+from loopkit.expr.mappers import variables
+from loopkit.language.names import name_list
+
+#: loopy gives no order of loops, so steps may choose one.
+_FREE: Mapping[str, Any] = {"allow_reordering": True, "allow_launches": True}
+
+
+#: ``a[:, :]``: all accesses of ``a``.
+_WHOLE = re.compile(r"\[[\s:,]*\]\s*$")
+
+
+@for_each_kernel
+def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, dim_arg_names: Any = None,
+                 default_tag: Any = None, rule_name: str | None = None, temporary_name: str | None = None,
+                 temporary_address_space: Any = None, temporary_scope: Any = None, footprint_subscripts: Any = None,
+                 fetch_bounding_box: bool = False, fetch_outer_inames: Any = None,
+                 prefetch_insn_id: str | None = None, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.add_prefetch`, which may reorder loops if the dependences allow it."""
+    if footprint_subscripts is not None:
+        raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
+                                subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
+    return kernel.with_core(lk.add_prefetch(
+        kernel.core, _WHOLE.sub("", var_name), _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
+        default_tag=default_tag, fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
+        temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
+        fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
+
+
+@for_each_kernel
+def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, within: Any = None, *,
+               storage_axes: Any = None, temporary_name: str | None = None, precompute_inames: Any = None,
+               precompute_outer_inames: Any = None, storage_axis_to_tag: Any = None, default_tag: Any = None,
+               dtype: Any = None, fetch_bounding_box: bool = False, temporary_address_space: Any = None,
+               compute_insn_id: str | None = None, _enable_mirgecom_workaround: bool = False, **others: Any
+               ) -> LoopKernel:
+    """:func:`loopkit.precompute`, which may reorder loops if the dependences allow it."""
+    for name, value in {"storage_axes": storage_axes, "storage_axis_to_tag": storage_axis_to_tag, **others}.items():
+        if value:
+            raise PreconditionError(f"precompute: loopkit has nothing for {name}={value!r}.", subject=name)
+    use = subst_use if isinstance(subst_use, str) else ", ".join(map(str, subst_use))
+    core = lk.precompute(
+        kernel.core, use, _listed(sweep_inames) or (), precompute_inames=_listed(precompute_inames),
+        default_tag=default_tag, precompute_outer_inames=_listed(precompute_outer_inames),
+        temporary_name=temporary_name, temporary_address_space=_space(temporary_address_space),
+        fetch_bounding_box=fetch_bounding_box, compute_insn_id=compute_insn_id, within=as_within(within), **_FREE)
+    new = [name for name in core.temporaries if name not in kernel.core.temporaries]
+    typed = dtype is not None and dtype is not auto and new
+    return kernel.with_core(lk.add_dtypes(core, {new[0]: as_numpy(dtype)}) if typed else core)
+
+
+@for_each_kernel
+def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_expression: Any = None,
+                 store_expression: Any = None, within: Any = None, default_tag: Any = "l.auto",
+                 temporary_scope: Any = None, temporary_is_local: bool | None = None,
+                 fetch_bounding_box: bool = False, temporary_address_space: Any = None) -> LoopKernel:
+    """:func:`loopkit.buffer_array`."""
+    space = temporary_address_space if temporary_scope is None else temporary_scope
+    space = AddressSpace.LOCAL if temporary_is_local else space
+    return kernel.with_core(lk.buffer_array(
+        with_inferred(kernel.core), var_name, _listed(buffer_inames) or (), _text(init_expression),
+        _text(store_expression),
+        within=as_within(within), default_tag=default_tag, temporary_address_space=_space(space),
+        fetch_bounding_box=fetch_bounding_box, **_FREE))
+
+
+@for_each_kernel
+def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
+    """:func:`loopkit.rename_argument`."""
+    own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
+    renamed = kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name))
+    return LoopKernel(renamed.core, kernel.target, kernel.options, own, kernel.silenced_warnings)
+
+
+@for_each_kernel
+def set_temporary_address_space(kernel: LoopKernel, temp_var_names: Any, address_space: Any) -> LoopKernel:
+    """:func:`loopkit.set_temporary_address_space`."""
+    space = _space(address_space)
+    return kernel if space is None else kernel.with_core(
+        lk.set_temporary_address_space(kernel.core, temp_var_names, space))
+
+
+set_temporary_scope = set_temporary_address_space
+
+
+@for_each_kernel
+def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
+    """:func:`loopkit.tag_array_axes` of temporaries; arguments have the strides of the arrays of a call."""
+    names = name_list(ary_names)
+    require_known("array", names, kernel.core.data)
+    temporaries = [name for name in names if name in kernel.core.temporaries]
+    plain = isinstance(dim_tags, str) and all(t.strip() in ("c", "C", "f", "F") or t.strip()[:1] == "N"
+                                              for t in dim_tags.split(","))
+    if not plain:
+        raise PreconditionError(f"tag_array_axes: loopkit has nothing for dim_tags={dim_tags!r}.", subject="dim_tags",
+                                hint="'C', 'F' or 'N0,N1' order the axes of a temporary")
+    return kernel.with_core(lk.tag_array_axes(kernel.core, temporaries, dim_tags)) if temporaries else kernel
+
+
+tag_data_axes = tag_array_axes
+
+
+@for_each_kernel
+def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int) -> LoopKernel:
+    """:func:`loopkit.add_padding`."""
+    return kernel.with_core(lk.add_padding(kernel.core, variable, axis, align_bytes))
+
+
+@for_each_kernel
+def set_array_axis_names(kernel: LoopKernel, ary_names: Any, dim_names: Any) -> LoopKernel:
+    """loopkit names the axes of an array by their numbers, so nothing changes."""
+    return kernel
+
+
+set_array_dim_names = set_array_axis_names
+
+
+@for_each_kernel
+def privatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: Any, only_var_names: Any = None
+                                      ) -> LoopKernel:
+    """:func:`loopkit.privatize`."""
+    return kernel.with_core(lk.privatize(kernel.core, _listed(privatizing_inames) or (), _listed(only_var_names)))
+
+
+def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:
+    """:func:`loopkit.add_dtypes`, whose keys may name several arrays."""
+    return _with_dtypes_of(program, dtype_dict, None)
+
+
+def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_completion: bool = False,
+                         kernel_name: str | None = None) -> Any:
+    """:func:`loopkit.add_dtypes`, also of what loopy infers from these."""
+    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name))
+
+
+def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
+    wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
+              if dtype is not None and dtype is not auto}
+    if isinstance(program, TranslationUnit):
+        return program.mapped(lambda k: _typed(k, wanted) if kernel_name in (None, k.name) else k)
+    return _typed(program, wanted)
+
+
+def _typed(kernel: LoopKernel, wanted: Mapping[str, Any]) -> LoopKernel:
+    known = {name: dtype for name, dtype in wanted.items()
+             if name in kernel.core.argument_by_name or name in kernel.core.temporaries}
+    return kernel.with_core(lk.add_dtypes(kernel.core, known)) if known else kernel
+
+
+@for_each_kernel
+def infer_unknown_types(kernel: LoopKernel, expect_completion: bool = False) -> LoopKernel:
+    """Declare the dtypes that loopy infers from those that are known."""
+    return kernel.with_core(with_inferred(kernel.core))
+
+
+@for_each_kernel
+def set_argument_order(kernel: LoopKernel, arg_names: Any) -> LoopKernel:
+    """Order the arguments as in *arg_names*, which names all of them."""
+    names = name_list(arg_names)
+    require_known("argument", names, kernel.core.argument_by_name)
+    if sorted(names) != sorted(kernel.core.argument_by_name):
+        raise PreconditionError("set_argument_order: the names are not all of the arguments.", subject="arg_names",
+                                hint=f"name each of {', '.join(kernel.core.argument_by_name)}")
+    return kernel.with_core(annotated(kernel.core, arguments=tuple(kernel.core.argument_by_name[x] for x in names)))
+
+
+@for_each_kernel
+def remove_unused_arguments(kernel: LoopKernel) -> LoopKernel:
+    """Drop the arguments that no statement, bound or shape uses."""
+    core = kernel.core
+    used = {*accesses_by_array(core), *core.written_names, *(x for d in core.domains for x in d.params),
+            *(x for s in core.statements for e in (s.expression, *s.predicates) for x in variables(e)),
+            *(x for a in core.data.values() for extent in a.shape or () for x in variables(extent))}
+    return kernel.with_core(annotated(core, arguments=tuple(a for a in core.arguments if a.name in used)))
+
+
+def _listed(names: Any) -> tuple[str, ...] | None:
+    return None if names is None else name_list(names) if isinstance(names, str) else tuple(
+        names if isinstance(names, Sequence) else sorted(names))
+
+
+def _space(space: Any) -> str | None:
+    found = as_address_space(space)
+    return None if found is None else found.core
+
+
+def _text(expression: Any) -> str | None:
+    return None if expression is None else str(expression)

@@ -1,0 +1,66 @@
+"""loopy's steps for statements."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopkit.analysis.match import matching
+from loopkit.compat.loopy.dtypes import with_inferred
+from loopkit.compat.loopy.kernel.instruction import Assignment
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.kernel.statement import owner
+
+
+def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
+    """The statements that a match expression selects, of all kernels of *program*."""
+    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
+    return [i for kernel in kernels for i in kernel.instructions if i.id in _selected(kernel, insn_match)]
+
+
+def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
+    text = as_within(match)
+    try:
+        found = frozenset(kernel.core.statement_by_id) if text is None else matching(kernel.core, text)
+    except (UnknownNameError, PreconditionError):
+        return frozenset()                                     # loopy's match may select nothing
+    return frozenset(map(owner, found))
+
+
+@for_each_kernel
+def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> LoopKernel:
+    """Nothing changes where the kernel runs its statements in this order already.
+
+    :raises PreconditionError: a statement would depend on one that runs after it.
+    """
+    places = {i.id: k for k, i in enumerate(kernel.instructions)}
+    for before in _selected(kernel, depends_on):
+        for after in _selected(kernel, insn_match):
+            if places[before] > places[after]:
+                raise PreconditionError(f"'{after}' runs before '{before}', and an order cannot change afterwards.",
+                                        subject=after, hint=f"write {{dep={before}}} after '{after}' in the text")
+    return kernel
+
+
+@for_each_kernel
+def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirectional: bool = False,
+               force: bool = False, empty_ok: bool = False) -> LoopKernel:
+    """Nothing changes: lowering places exactly the barriers that dependences need."""
+    return kernel
+
+
+@for_each_kernel
+def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int) -> LoopKernel:
+    """Nothing changes: a kernel has an order from the start."""
+    return kernel
+
+
+@for_each_kernel
+def preprocess_program(kernel: LoopKernel) -> LoopKernel:
+    """The dtypes that follow from the known ones; a kernel of loopkit needs no other preparation."""
+    return kernel.with_core(with_inferred(kernel.core))
+
+
+preprocess_kernel = preprocess_program

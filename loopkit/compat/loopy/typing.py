@@ -1,0 +1,15 @@
+"""The marker ``auto`` of loopy: a value that the kernel decides."""
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class auto:  # noqa: N801 (loopy's name)
+    """As an argument's dtype, shape or offset: it follows from the kernel or from the call."""
+
+
+def unless_auto(value: T | type[auto]) -> T | None:
+    """*value*, and ``None`` for ``auto``."""
+    return None if value is auto else value  # type: ignore[return-value]

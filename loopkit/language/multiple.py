@@ -1,0 +1,83 @@
+"""Multiple assignment: ``a[i], b[i] = argmin(k, x[i, k])`` and ``a[i], b[i] = b[i], a[i]``.
+
+It is a statement that stores the tuple on the right in a temporary, and one statement for each target that reads its
+field. So all values are computed before the first target is written. The first statement has the id of the text.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.mappers import subscripts_of
+from loopkit.expr.parsing import BARE, NameUse
+from loopkit.expr.tokens import Source
+from loopkit.expr.tuples import field_of, fields_of
+from loopkit.language.names import fresh
+from loopkit.language.program import PREFIX, IfBlock, InstructionOptions, ParsedAssignment, ProgramNode
+
+
+@dataclass(frozen=True)
+class AssignmentTarget:
+    """One target of an assignment; the fields are those of :class:`~loopkit.language.program.ParsedAssignment`.
+
+    :ivar start: its place in the text.
+    """
+
+    start: int
+    assignee: p.Variable | p.Subscript
+    written: str
+    temporary: str | None
+    uses: tuple[NameUse, ...]
+
+
+@dataclass(frozen=True)
+class MultipleAssignment:
+    """``targets = value {options}``.
+
+    :ivar starts: the places of the whole, of its ``=`` and of its first target, all different.
+    :ivar uses: the mentions of names in *value*; *condition_uses*: those in the condition among the options.
+    """
+
+    targets: Sequence[AssignmentTarget]
+    value: Expression
+    options: InstructionOptions
+    starts: tuple[int, int, int]
+    uses: tuple[NameUse, ...]
+    condition_uses: tuple[NameUse, ...]
+
+    def statements(self, source: Source, taken: set[str]) -> tuple[ProgramNode, ...]:
+        """Its statements; *taken* are all names of the text.
+
+        :raises ParseError: *value* is not a tuple with a value for each target.
+        """
+        start, equals, first = self.starts
+        fields, options = fields_of(self.value), self.options
+        if len(fields) != len(self.targets):
+            found = f"a tuple of {len(fields)} values" if fields else "no tuple"
+            raise source.error(equals, f"{len(self.targets)} targets are assigned {found}.",
+                               "one value for each target", hint=None if fields else
+                               "a, b = t.value, t.index reads the fields of a tuple t")
+        if options.instructions:
+            titles = ", ".join(title for i in options.instructions for title in i.titles)
+            raise source.error(start, f"A multiple assignment cannot be {titles}.", "one target")
+        every = [index for target in self.targets for index in subscripts_of(target.assignee)]
+        words = (target.written.strip("_") for target in self.targets)
+        name = fresh("_".join(filter(None, words)) or "values", taken)
+        held = p.Variable(name)
+        plain = replace(options, condition=None)
+        nodes: list[ProgramNode] = [ParsedAssignment(
+            start, held, name, self.value, "", plain, (NameUse(name, BARE, start), *self.uses), beside=tuple(every))]
+        for number, (target, field) in enumerate(zip(self.targets, fields, strict=True)):
+            given = options.id
+            own = plain if given is None or given.kind == PREFIX else replace(
+                plain, id=given._replace(text=fresh(f"{given.text}_{number}", taken)))
+            place = target.start if number else first
+            uses = (*target.uses, NameUse(name, BARE, start))
+            nodes.append(ParsedAssignment(place, target.assignee, target.written, field_of(held, field),
+                                          target.temporary, own, uses, beside=(*every, self.value)))
+        if options.condition is None:
+            return tuple(nodes)
+        return (IfBlock(equals, options.condition, self.condition_uses, tuple(nodes), ()),)

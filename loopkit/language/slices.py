@@ -1,0 +1,193 @@
+"""The parser of calls of functions that are kernels, and of the slices that they pass.
+
+In the grammar of :mod:`loopkit.language.syntax`::
+
+    call     = [ "<" [ dtype ] ">" ] slice { "," slice } "=" name "(" [ argument { "," argument } ] ")" [ options ]
+    argument = slice | expression
+    slice    = [ "[" [ iname { "," iname } ] "]" ":" ] name [ "[" ( "()" | part { "," part } ) "]" ]
+    part     = expression | [ expression ] ":" [ expression ] [ ":" number ]
+
+An argument is a slice if the function subscripts or writes it, else an expression. A slice has one axis for each axis
+of the function's array: an iname before the colon, or a ``:`` in the brackets. A name alone is the whole array.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import ParseError
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES
+from loopkit.expr.parsing import BARE, ExpressionParser, NameUse
+from loopkit.language.program import Slice
+from loopkit.poly.affine import add, floor_div, multiply, subtract
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of a function, by name, each with its number of axes.
+
+    :ivar results: those that it writes.
+    :ivar parameters: those that it reads, in order; ``None``: a value.
+    """
+
+    name: str
+    results: Mapping[str, int]
+    parameters: Mapping[str, int | None]
+
+
+@dataclass
+class SliceParser(ExpressionParser):
+    """A position in tokens, with the *kernels* that statements may call, by name."""
+
+    kernels: Mapping[str, Signature] = field(default_factory=dict)
+
+    def function_at(self) -> int | None:
+        """The place of the function's name if the current line is a call, else ``None``.
+
+        :raises UnknownNameError: it is the call of an unknown function, because it passes a slice.
+        """
+        depth, at, has_slice = 0, self.at, self.text == "["
+        while self.tokens[at].kind not in ("newline", "end") and (depth or self.tokens[at].text != "="):
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(self.tokens[at].text, 0)
+            has_slice |= depth == 1 and self.tokens[at].text == ":"
+            at += 1
+        if self.tokens[at].text != "=" or self.tokens[at + 1].kind != "name" or self.tokens[at + 2].text != "(":
+            return None
+        _, name, start = self.tokens[at + 1]
+        if name in self.kernels:
+            return at + 1
+        if has_slice and not (name in self.known.rules or name in self.known.operations or name in FUNCTIONS
+                              or name in self.known.functions
+                              or name in DTYPE_NAMES or name in ("cast", "reduce")):
+            raise self.source.unknown(start, "function", name, self.kernels,
+                                      hint="functions of the user's own are in make_kernel(..., functions=[...])")
+        return None
+
+    def _call(self, name: str, at: int) -> Expression:
+        if name in self.kernels:
+            raise self.error("a call that is a whole statement", at=at,
+                             message=f"The kernel '{name}' is called in an expression.",
+                             hint=f"assign its result first: t = {name}(...)")
+        return super()._call(name, at)
+
+    def read_call(self) -> tuple[str, tuple[Slice, ...], tuple[Slice | Expression, ...]]:
+        """Parse a call up to its closing parenthesis: the function, the results and the arguments."""
+        at = self.function_at()
+        if at is None:
+            raise self.error("results = function(arguments)", message="A slice is passed to no function.")
+        signature = self.kernels[self.tokens[at].text]
+        results: list[Slice] = []
+        for found in self._items(signature, signature.results, "="):
+            assert isinstance(found, Slice)
+            results.append(found)
+        self.at = at + 2
+        return signature.name, tuple(results), tuple(self._items(signature, signature.parameters, ")"))
+
+    def _items(self, signature: Signature, known: Mapping[str, int | None] | Mapping[str, int], closer: str
+               ) -> Sequence[Slice | Expression]:
+        """Slices and values up to *closer*, as many as the arguments *known*."""
+        found: list[Slice | Expression] = []
+        start, noun = self.at, "result" if closer == "=" else "argument"
+        while self.text != closer:
+            if len(found) == len(known):
+                raise self._miscounted(signature, noun, known, start, "more")
+            name = list(known)[len(found)]
+            rank = known[name]
+            found.append(self.expression() if rank is None else self._slice(signature, name, rank))
+            if not self.accept(","):
+                break
+        self.take(closer, f"',' or '{closer}'")
+        if len(found) < len(known):
+            raise self._miscounted(signature, noun, known, start, str(len(found) or "none"))
+        return found
+
+    def _miscounted(self, signature: Signature, noun: str, known: Mapping[str, object], start: int, given: str
+                    ) -> ParseError:
+        number = f"{len(known) or 'no'} {noun}{'' if len(known) == 1 else 's'}"
+        names = f" ({', '.join(known)})" if known else ""
+        return self.error(number, at=start, message=f"The function '{signature.name}' has {number}{names}, and this "
+                          f"call has {given}.")
+
+    def _slice(self, signature: Signature, name: str, rank: int) -> Slice:
+        """A slice for the array *name* of *rank* axes."""
+        first, uses = self.at, len(self.uses)
+        swept = self._swept() if self.text == "[" else None
+        at = self.at
+        array = self.name("an array" if swept is None else "an array after the colon")
+        if array in self.known.rules:
+            raise self.error("an array", at=at, message=f"'{array}' is a substitution rule.")
+        subscripts: tuple[Expression, ...] = ()
+        extents: dict[str, Expression | None] = {}
+        if self.text == "[":
+            subscripts = self._subscripts(extents)
+        elif swept is None and rank:
+            extents = {f"axis {k}": None for k in range(rank)}
+            subscripts = tuple(map(p.Variable, extents))
+        if swept and extents:
+            raise self.error("inames or ':', not both", at=first, message=f"The slice of '{array}' has both.")
+        axes = tuple(extents) or swept or ()
+        if len(axes) != rank:
+            raise self.error(f"{rank or 'no'} ax{'i' if rank == 1 else 'e'}s", at=first, message=(
+                f"'{name}' of the function '{signature.name}' has {rank or 'no'} ax{'i' if rank == 1 else 'e'}s, and "
+                f"this slice of '{array}' has {len(axes) or 'none'}."),
+                hint=f"{'[' + ', '.join('ijkl'[:rank]) + ']: ' if rank <= 4 else ''}{array}[...]")
+        self.uses.append(NameUse(array, len(subscripts) or BARE, self.tokens[at].start))
+        self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in axes]
+        return Slice(self.tokens[first].start, array, subscripts, axes, tuple(extents.items()))
+
+    def _swept(self) -> tuple[str, ...]:
+        """``[i, j]:`` before an array."""
+        self.at += 1
+        found: list[str] = []
+        while self.text != "]":
+            name = self.name("an iname")
+            if name not in self.known.inames:
+                raise self._unknown("iname", name, self.known.inames, self.at - 1)
+            if name in found:
+                raise self.error("each iname once", at=self.at - 1, message=f"'{name}' is there twice.")
+            found.append(name)
+            if not self.accept(","):
+                break
+        self.take("]", "',' or ']'")
+        self.take(":", "':' and an array")
+        return tuple(found)
+
+    def _subscripts(self, extents: dict[str, Expression | None]) -> tuple[Expression, ...]:
+        """The subscripts of a slice; *extents* gets the axis of each ``:``."""
+        self.at += 1
+        if self.text == "(" and self.tokens[self.at + 1].text == ")":
+            self.at += 2
+            self.take("]", "']'")
+            return ()
+        found = self.separated(lambda: self._part(extents))
+        self.take("]", "',' or ']'")
+        return tuple(found)
+
+    def _part(self, extents: dict[str, Expression | None]) -> Expression:
+        """A subscript, or ``start:stop:step``."""
+        at = self.at
+        first = None if self.text == ":" else self.expression()
+        if first is not None and self.text != ":":
+            return first
+        self.at += 1
+        stop = None if self.text in (",", "]", ":") else self.expression()
+        step = self.expression() if self.accept(":") else 1
+        if not isinstance(step, int) or step == 0:
+            raise self.error("a number other than 0 as the step", at=at, message="The step of a slice is a number.")
+        if step < 0 and (first is None or stop is None):
+            raise self.error("start:stop:step", at=at, message="A slice with a negative step has a start and a stop.")
+        if any(isinstance(e, int) and e < least for e, least in ((first, 0), (stop, -1 if step < 0 else 0))):
+            raise self.error("subscripts from 0 on", at=at,
+                             message="A slice counts from the beginning of the array, not from its end.")
+        begin: Expression = 0 if first is None else first
+        length = None if stop is None else subtract(stop, begin) if step > 0 else subtract(begin, stop)
+        if length is not None and abs(step) > 1:
+            length = add(length, abs(step) - 1)
+            length = length // abs(step) if isinstance(length, int) else floor_div(length, abs(step))
+        axis = f"axis {len(extents)}"
+        extents[axis] = length
+        return add(begin, multiply(step, p.Variable(axis)))

@@ -1,0 +1,1 @@
+"""OpenCL kernels through pyopencl: devices, compilation, arrays, launches."""

@@ -1,0 +1,1 @@
+"""OpenCL C: one ``__kernel`` function per launch."""
