@@ -52,6 +52,8 @@ from loopkit.shown import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from loopkit import library
+    from loopkit.analysis.fusion import get_kennedy_unweighted_fusion_candidates
+    from loopkit.analysis.queries import find_one_rule_matching, find_rules_matching, find_unused_axis_tag
     from loopkit.interpreter.replay import CellDifference, Replay
     from loopkit.lowering.counts import (
         gather_access_footprint_bytes,
@@ -75,12 +77,15 @@ if TYPE_CHECKING:
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
     from loopkit.target.opencl.target import OpenCLTarget
-    from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+    from loopkit.transform.affine import affine_map_inames, map_domain, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.arguments import remove_unused_arguments, set_argument_order
+    from loopkit.transform.arithmetic import fold_constants, simplify_indices
+    from loopkit.transform.assignment_to_subst import assignment_to_subst
     from loopkit.transform.batching import to_batched
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
+    from loopkit.transform.common_factors import collect_common_factors_on_increment
     from loopkit.transform.concatenation import concatenate_arrays
     from loopkit.transform.data import (
         add_dtypes,
@@ -127,6 +132,12 @@ if TYPE_CHECKING:
     from loopkit.transform.peel import peel
     from loopkit.transform.pipelining import pipeline
     from loopkit.transform.prefetch import add_prefetch, precompute
+    from loopkit.transform.reductions import (
+        reduction_arg_to_subst_rule,
+        split_reduction_inward,
+        split_reduction_outward,
+    )
+    from loopkit.transform.renaming import rename_inames, rename_inames_in_batch
     from loopkit.transform.scan import make_two_level_scan, realize_scan
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
@@ -155,20 +166,23 @@ __all__ = [
     "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
     "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding", "add_prefetch",
-    "affine_map_inames", "apply_schedule", "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds",
-    "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile", "concatenate_arrays",
-    "contract", "diff", "diff_kernel", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
-    "extract_subst", "find_instructions", "fix_parameters", "fuse_kernels", "fuse_loops",
-    "gather_access_footprint_bytes", "gather_access_footprints", "generate_code", "get_mem_access_map", "get_op_map",
-    "get_synchronization_map", "inline_callable_kernel", "interchange", "join_inames", "library", "lower",
-    "make_atomic", "make_einsum", "make_function", "make_kernel", "make_two_level_scan", "map_instructions", "merge",
-    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
+    "affine_map_inames", "apply_schedule", "assert_golden", "assignment_to_subst", "assume", "buffer_array",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",
+    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "find_instructions",
+    "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
+    "fuse_kernels", "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
+    "get_kennedy_unweighted_fusion_candidates", "get_mem_access_map", "get_op_map", "get_synchronization_map",
+    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_einsum",
+    "make_function", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain",
+    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
     "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",
-    "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "replace_instruction_ids",
-    "replay", "reverse", "review", "set_accumulator_dtype", "set_argument_order", "set_cache_policy", "set_options",
-    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
-    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched", "unroll", "unroll_and_jam",
-    "untag_inames", "verify", "with_statements",
+    "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
+    "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
+    "set_argument_order", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices",
+    "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle",
+    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched", "unroll",
+    "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
