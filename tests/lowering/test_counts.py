@@ -178,6 +178,24 @@ def test_reductions_count_their_combinations() -> None:
     assert names_and_numbers(knl) == {"float32 mul": 55, "float32 maxmin": 110, "float32 add": 10}
 
 
+def test_c_code_counts_as_one_function() -> None:
+    norm = lk.CInstruction("i", "$y = 0; for (int k = 0; k < $m; ++k) $y += $row[k*$row.stride];",
+                           {"row": "a[i, 0:m]", "m": "2*m"}, {"y": "y[i]"}, id="norm")
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [norm], assumptions="m>=1"), {"a,y": np.float64})
+    assert str(lk.get_op_map(knl).group_by("name", "dtype").filter_by(name="func:norm").sum()) == "(n if n > 0 else 0)"
+    loads = lk.get_mem_access_map(knl).filter_by(direction="load")
+    assert loads.to_bytes().eval_and_sum({"n": 3, "m": 5}) == 8*15
+
+
+def test_functions_that_are_kernels() -> None:
+    matvec = lk.make_function("{[i, j]: 0<=i,j<20}", "y[i] = sum(j, a[i,j]*x[j])", name="matvec")
+    arrays = [lk.GlobalArg(x, np.float64, (20, 20)) for x in "xya"]
+    for inlined in (False, True):
+        knl = lk.make_kernel("{[i]: 0<=i<20}", "y[i, :] = matvec(a[:, :], x[i, :])", arrays, functions=[matvec])
+        knl = lk.inline_callable_kernel(knl, "matvec") if inlined else knl
+        assert lk.get_op_map(knl).filter_by(name="add", dtype=np.float64).eval_and_sum() == 20**3
+
+
 def test_within_and_subscripts() -> None:
     knl = typed("{[i]: 0<=i<n}", "y[2*i+1] = 2*x[i] {id=a}\nz[i] = x[i]+x[i] {id=b}", x=np.float32)
     assert names_and_numbers(knl, within="id:b") == {"float32 add": 10}
@@ -273,6 +291,16 @@ def test_bad_input() -> None:
         counts.group_by("direction").to_bytes()
     with pytest.raises(KeyError):
         counts[lk.MemAccess("global")]
+
+
+def test_no_dtype_is_not_float64() -> None:
+    """numpy takes ``None`` for float64."""
+    assert lk.Op(np.float64) != lk.Op()
+    assert str(lk.Op(np.float64)) == "Op(dtype=float64)"
+    counts = lk.get_op_map(typed("{[i]: 0<=i<n}", "y[i] = 2*x[i]", x=np.float64))
+    assert len(counts.filter_by(dtype=np.float64)) == 1
+    assert len(counts.group_by("name").filter_by(dtype=np.float64)) == 0
+    assert len(counts.filter_by(dtype=None)) == 0
 
 
 def test_queries_of_counts() -> None:
