@@ -31,7 +31,7 @@ class CountGranularity(StrEnum):
     WORKGROUP = "workgroup"
 
 
-class _Kind(Declared):
+class _CountKey(Declared):
     """Base of the keys: a frozen dataclass in which ``None`` is no value. (numpy takes ``None`` for float64.)"""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class _Kind(Declared):
         return tuple(_comparable_field(getattr(self, f.name)) for f in own)
 
     def __eq__(self, other: object) -> bool:
-        return self._identity() == other._identity() if isinstance(other, _Kind) and type(other) is type(self) \
+        return self._identity() == other._identity() if isinstance(other, _CountKey) and type(other) is type(self) \
             else NotImplemented
 
     def __hash__(self) -> int:
@@ -61,7 +61,7 @@ def _comparable_field(value: object) -> object:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Op(_Kind):
+class Op(_CountKey):
     """A kind of arithmetic operation. A field that is ``None`` does not distinguish kinds.
 
     >>> lk.Op(np.float32, "mul", lk.CountGranularity.SUBGROUP)
@@ -82,7 +82,7 @@ class Op(_Kind):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class MemAccess(_Kind):
+class MemAccess(_CountKey):
     """A kind of memory access. A field that is ``None`` does not distinguish kinds.
 
     >>> lk.MemAccess("global", np.float32, direction="load", variable="a")
@@ -109,7 +109,7 @@ class MemAccess(_Kind):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Synchronization(_Kind):
+class Synchronization(_CountKey):
     """A kind of synchronization.
 
     :ivar kind: ``"kernel_launch"``, ``"barrier_local"`` (of a block) or ``"barrier_warp"``.
