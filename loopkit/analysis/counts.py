@@ -32,7 +32,7 @@ class CountGranularity(StrEnum):
 
 
 class _CountKey(Declared):
-    """Base of the keys: a frozen dataclass in which ``None`` is no value. (numpy takes ``None`` for float64.)"""
+    """Base of the keys: a frozen dataclass in which ``None`` differs from float64. (numpy takes ``None`` for it.)"""
 
     __slots__ = ()
 

@@ -90,7 +90,7 @@ def accesses_as_counted(knl: lk.LoopKernel, sizes: dict[str, int], *, redundant:
     """Likewise by the counts, of which all are for threads."""
     counts = lk.get_mem_access_map(knl, redundant).filter_by(mtype="global")
     assert len(counts.filter_by(count_granularity=WORKITEM)) == len(counts)
-    return +Counter({(key.variable, key.direction): number.eval_with_dict(sizes)      # type: ignore[misc]
+    return +Counter({(key.variable, key.direction): number.eval_with_dict(sizes)
                      for key, number in counts.group_by("variable", "direction").items()
                      if isinstance(key, lk.MemAccess)})
 
