@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from loopkit.target.cuda.target import CudaTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
+    from loopkit.transform.base_storage import alias_temporaries, allocate_temporaries_for_base_storage
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
     from loopkit.transform.data import (
@@ -128,17 +129,17 @@ __all__ = [
     "Replay", "ReplayError", "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError",
     "SubstitutionRule", "TemporaryVariable", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions",
-    "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
-    "register_callable", "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
-    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam",
-    "untag_inames", "verify", "with_statements",
+    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "alias_temporaries",
+    "allocate_temporaries_for_base_storage", "apply_schedule", "assert_golden", "assume", "buffer_array",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
+    "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower",
+    "make_atomic", "make_kernel", "make_two_level_scan", "map_instructions", "pad_domain", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions",
+    "remove_unused_inames", "rename_argument", "rename_iname", "replace_instruction_ids", "replay", "reverse", "review",
+    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
+    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
+    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

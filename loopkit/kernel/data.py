@@ -78,7 +78,16 @@ class TaggedData(Declared, Taggable):
 
 
 @dataclass(frozen=True, repr=False)
-class GlobalArg(TaggedData):
+class ArrayData(TaggedData):
+    """Data with elements: an array argument or a temporary."""
+
+    name: str
+    dtype: np.dtype | None = None
+    shape: tuple[Expression, ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class GlobalArg(ArrayData):
     """An array argument in global memory.
 
     :ivar shape: one extent (number of elements) for each axis, an integer or an expression of the kernel's parameters;
@@ -90,9 +99,6 @@ class GlobalArg(TaggedData):
     :ivar cache_policy: the cache policy of its loads or stores; ``None``: the default policy.
     """
 
-    name: str
-    dtype: np.dtype | None = None
-    shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
     inferred: tuple[Expression | None, ...] | None = field(default=None, compare=False, repr=False)
     cache_policy: CachePolicy | None = None
@@ -133,7 +139,7 @@ class MemoryLayout(Declared):
 
 
 @dataclass(frozen=True, repr=False)
-class TemporaryVariable(TaggedData):
+class TemporaryVariable(ArrayData):
     """A temporary: a value carried between statements.
 
     :ivar shape: one extent for each axis; ``()``: a scalar; ``None``: inferred from the accesses.
@@ -142,16 +148,16 @@ class TemporaryVariable(TaggedData):
     :ivar fixed: the user declared the shape and the address space; lowering uses exactly these, or raises an error.
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
+    :ivar base_storage: the name of the memory that it shares with the other temporaries of that name; ``None``: memory
+        of its own. See :func:`loopkit.alias_temporaries`.
     """
 
-    name: str
-    dtype: np.dtype | None = None
-    shape: tuple[Expression, ...] | None = None
     address_space: AddressSpace | None = None
     fixed: bool = False
     instruction: Instruction | None = None
     note: str = ""
     layout: MemoryLayout = MemoryLayout()
+    base_storage: str | None = None
 
     @property
     def between_blocks(self) -> bool:

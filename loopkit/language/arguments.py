@@ -67,6 +67,8 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
     require_kinds(type(datum), (), vars(datum))
+    if isinstance(datum, TemporaryVariable) and datum.base_storage is not None:
+        require_free(datum.base_storage, (), "The base storage")
     return datum
 
 
@@ -146,6 +148,9 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     for rule in program.rules:
         require_free(rule.rule.name, {*inames, *temporaries, *declared, *domains.params},
                      "The substitution rule", called=True)
+    for t in temporaries.values():
+        if t.base_storage is not None:
+            require_free(t.base_storage, {*inames, *temporaries, *declared, *domains.params}, "The base storage")
     for name in (*declared, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)

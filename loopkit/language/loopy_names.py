@@ -12,7 +12,6 @@ LOOPY_NAMES = {
     "add_dependency": "the order of the text, or dep= in it",
     "add_inames_to_insn": "'for' blocks or inames= in the text",
     "add_nosync": "nosync= in the text",
-    "alias_temporaries": "nothing: each temporary has memory of its own",
     "auto_test_vs_ref": "lk.check_equivalent(ref, knl, {'n': 1000})",
     "distribute_loops": "lk.distribute_loop",
     "fold_constants": "nothing: a kernel keeps the expressions of its text",
