@@ -158,7 +158,9 @@ def _memory(base: str, members: Sequence[_Member]) -> TemporaryVariable:
 
 def _common(base: str, what: str, members: Sequence[TemporaryVariable], of: Callable[[TemporaryVariable], T]) -> T:
     """What all *members* that declare it have in common; :raises StorageError: two differ."""
-    known = {of(t): t.name for t in reversed(members)}
+    known: dict[T, str] = {}
+    for t in members:
+        known.setdefault(of(t), t.name)
     declared = [value for value in known if value is not None]
     if len(declared) > 1:
         (a, one), (b, other) = ((known[value], value) for value in declared[:2])

@@ -351,6 +351,8 @@ def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, t
     sizes, *instances = BrokenPairs(knl, *pair, pairs, name, "flow").smallest
     written, read = map(instance_text, pair, instances)
     hint = "keep the writer and the reader of each value in one loop"
+    if v.temporary.base_storage is not None:
+        hint = f"'{name}' is {v.temporary.note}: give one of them memory of its own"
     if assumed_dependences(knl, name):
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
