@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from pymbolic.typing import Expression
 from pytools.tag import Tag, Taggable
 
@@ -22,10 +23,11 @@ class _Named(Enum):
 
 
 class AddressSpace(_Named):
-    """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), or global.
+    """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), global, or constant.
 
     WARP: each thread of a block holds its element in a register, and warp instructions read the elements of other
-    threads. Lowering chooses WARP for values that threads combine.
+    threads. Lowering chooses WARP for values that threads combine. CONSTANT: all threads read the elements of an
+    ``initializer``, which the generated text contains.
     """
 
     PRIVATE = "private"
@@ -33,6 +35,7 @@ class AddressSpace(_Named):
     SHARED = "shared"
     LOCAL = SHARED
     GLOBAL = "global"
+    CONSTANT = "constant"
 
 
 def named_space(space: object, temporary: str) -> AddressSpace:
@@ -44,7 +47,7 @@ def named_space(space: object, temporary: str) -> AddressSpace:
         found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
         found = AddressSpace.WARP
-    if found is AddressSpace.WARP:
+    if found in (AddressSpace.WARP, AddressSpace.CONSTANT):
         raise PreconditionError(f"'{temporary}' cannot have the address space {space!r}.", subject=str(space),
                                 hint="the address spaces are private, shared (or local) and global")
     return found
@@ -139,6 +142,36 @@ class MemoryLayout(Declared):
 
 
 @dataclass(frozen=True, repr=False)
+class ConstantArray(Declared):
+    """The elements of a constant array; ``numpy.asarray`` gives them back.
+
+    :ivar data: the elements in C order, as bytes.
+
+    >>> np.asarray(ConstantArray.of(np.array([1, 2], np.int32)))
+    array([1, 2], dtype=int32)
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> ConstantArray:
+        """The elements of an array."""
+        array = np.asarray(values)
+        array = array.astype(array.dtype.newbyteorder("="))
+        return cls(array.dtype, array.shape, array.tobytes())
+
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+        values = np.frombuffer(self.data, self.dtype).reshape(self.shape)
+        return values if dtype is None else values.astype(dtype)
+
+    @property
+    def headline(self) -> str:
+        return f"{self.dtype}, {self.shape}"
+
+
+@dataclass(frozen=True, repr=False)
 class TemporaryVariable(ArrayData):
     """A temporary: a value carried between statements.
 
@@ -150,6 +183,9 @@ class TemporaryVariable(ArrayData):
     :ivar note: a remark for readers of the generated code.
     :ivar base_storage: the name of the memory that it shares with the other temporaries of that name; ``None``: memory
         of its own. See :func:`loopkit.alias_temporaries`.
+    :ivar initializer: its elements, an array of numbers that the generated text contains; ``None``: the kernel writes
+        its elements.
+    :ivar read_only: the kernel does not write to it. An *initializer* requires it.
     """
 
     address_space: AddressSpace | None = None
@@ -158,11 +194,26 @@ class TemporaryVariable(ArrayData):
     note: str = ""
     layout: MemoryLayout = MemoryLayout()
     base_storage: str | None = None
+    initializer: ConstantArray | None = None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initializer is not None and not isinstance(self.initializer, ConstantArray):
+            object.__setattr__(self, "initializer", ConstantArray.of(self.initializer))
 
     @property
     def between_blocks(self) -> bool:
         """Do blocks of one launch wait for its values?"""
         return self.instruction is not None and self.instruction.completion is Completion.FLAG
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The elements of a constant in the order of memory."""
+        if self.initializer is None:
+            return ()
+        values = np.asarray(self.initializer)
+        return tuple(values.transpose(self.layout.order or range(values.ndim)).ravel().tolist())
 
 
 @dataclass(frozen=True, repr=False)

@@ -134,7 +134,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
     if isinstance(datum, TemporaryVariable):
         between = "between blocks" if datum.between_blocks else ""
         base = "" if datum.base_storage is None else f"in {datum.base_storage}"
-        parts += filter(None, (str(datum.address_space or ""), str(datum.layout), base, between))
+        space = "constant" if datum.read_only else str(datum.address_space or "")
+        parts += filter(None, (space, str(datum.layout), base, between))
     if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
         parts.append(str(datum.cache_policy))
     return " ".join(parts)
@@ -142,7 +143,7 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` declare all of its properties?"""
-    return not (temporary.shape or temporary.address_space or temporary.base_storage or temporary.between_blocks)
+    return not (temporary.read_only or temporary.shape or temporary.address_space or temporary.base_storage or temporary.between_blocks)
 
 
 # Domains

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
-from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of, is_half, kind_of, named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
@@ -66,10 +66,31 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
+        datum = datum if datum.initializer is None and not datum.read_only else _constant(datum)
     require_kinds(type(datum), (), vars(datum))
     if isinstance(datum, TemporaryVariable) and datum.base_storage is not None:
         require_free(datum.base_storage, (), "The base storage")
     return datum
+
+
+def _constant(t: TemporaryVariable) -> TemporaryVariable:
+    """*t* with the shape and the dtype of its initializer; :raises PreconditionError: they contradict *t*."""
+    values, name = t.initializer, t.name
+    if values is None or not t.read_only:
+        missing = "initializer=" if values is None else "read_only=True"
+        raise PreconditionError(f"The constant '{name}' is declared without {missing}.", subject=name,
+                                hint="a constant has both: initializer=array, read_only=True")
+    if kind_of(values.dtype) not in "biuf" or is_half(values.dtype):
+        raise PreconditionError(f"The initializer of '{name}' has the dtype {values.dtype}.", subject=name,
+                                hint="convert it to integers, float32 or float64, or pass it as an argument")
+    if not np.isfinite(np.asarray(values)).all() or not np.prod(values.shape):
+        what = "has no elements" if not np.prod(values.shape) else "has elements that are not finite"
+        raise PreconditionError(f"The initializer of '{name}' {what}.", subject=name, hint="pass it as an argument")
+    for what, declared, own in (("shape", t.shape, values.shape), ("dtype", t.dtype, values.dtype)):
+        if declared not in (None, own):
+            raise PreconditionError(f"The initializer of '{name}' has the {what} {own}, not {declared}.", subject=name,
+                                    hint=f"leave out {what}=, or convert the initializer")
+    return replace(t, shape=values.shape, dtype=values.dtype, address_space=None, fixed=True)
 
 
 def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
@@ -239,7 +260,9 @@ class _Uses:
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""
         name = temporary.name
-        if name not in self.written and (name in self.ranks or is_bound):
+        if temporary.initializer is not None and name in self.written:
+            raise self.source.error(self.written[name], f"The constant '{name}' is written.", "an array")
+        if name not in self.written and (name in self.ranks or is_bound) and temporary.initializer is None:
             raise PreconditionError(f"The temporary '{name}' is read but never written.", subject=name)
         shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):

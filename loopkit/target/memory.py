@@ -18,6 +18,7 @@ from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
+from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ReferencePointer, ScratchPointer, Stride, Value
 
@@ -61,9 +62,19 @@ class Nested:
 
 
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
-    """``float acc[4][4];``, with a comment for readers."""
+    """``float acc[4][4];``, with a comment for readers; with the elements of a constant array."""
     note = f"  // {array.note}" if array.note else ""
-    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)};{note}"
+    kind, values = (f"{dialect.syntax.constant} ", f" = {_initializer(array)}") if array.initializer else ("", "")
+    return f"{kind}{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}{values};{note}"
+
+
+def _initializer(array: Array) -> str:
+    """``{{1, 2}, {3, 4}}``, or ``1`` for a scalar: literals with the exact values of the elements."""
+    texts = [str(int(x)) if array.dtype.kind == "b" else real_literal(x, array.dtype).text if array.dtype.kind == "f"
+             else integer_literal(x, array.dtype, typed=False).text for x in array.initializer]
+    for extent in reversed(array.shape):
+        texts = [f"{{{', '.join(texts[k:k + extent])}}}" for k in range(0, len(texts), extent)]
+    return texts[0]
 
 
 def extents_text(array: Array) -> str:

@@ -65,6 +65,7 @@ class Syntax:
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
     :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar constant: the qualifiers of a constant array that a function declares.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Syntax:
     restrict: str = "restrict"
     constant_by_restrict: bool = False
     unroll: tuple[str, ...] = ()
+    constant: str = "static const"
 
 
 @dataclass(frozen=True)
