@@ -64,13 +64,13 @@ class Nested:
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
     """``float acc[4][4];``, with a comment for readers; with the elements of a constant array."""
     note = f"  // {array.note}" if array.note else ""
-    kind, values = (f"{dialect.syntax.constant} ", f" = {_initializer(array)}") if array.initializer else ("", "")
+    kind, values = (f"{dialect.syntax.constant} ", f" = {_initializer(array, dialect.syntax.truth)}") if array.initializer else ("", "")
     return f"{kind}{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}{values};{note}"
 
 
-def _initializer(array: Array) -> str:
+def _initializer(array: Array, truth: tuple[str, str]) -> str:
     """``{{1, 2}, {3, 4}}``, or ``1`` for a scalar: literals with the exact values of the elements."""
-    texts = [str(int(x)) if array.dtype.kind == "b" else real_literal(x, array.dtype).text if array.dtype.kind == "f"
+    texts = [truth[int(x)] if array.dtype.kind == "b" else real_literal(x, array.dtype).text if array.dtype.kind == "f"
              else integer_literal(x, array.dtype, typed=False).text for x in array.initializer]
     for extent in reversed(array.shape):
         texts = [f"{{{', '.join(texts[k:k + extent])}}}" for k in range(0, len(texts), extent)]
