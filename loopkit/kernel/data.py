@@ -100,11 +100,18 @@ class GlobalArg(ArrayData):
     :ivar inferred: if *shape* is ``None``, the smallest shape that contains all accesses, computed by ``make_kernel``;
         no transformation changes it. ``None``: to be inferred from the current accesses.
     :ivar cache_policy: the cache policy of its loads or stores; ``None``: the default policy.
+    :ivar order: the order of its axes in memory, without gaps: ``"C"``: the last axis is the fastest; ``"F"``: the
+        first is; or the numbers of the axes, the slowest first. Each call checks it, and allocates outputs so.
+        ``None``: arrays of any strides fit.
+    :ivar strides: the distance of neighbouring elements along each axis, in elements: integers or expressions of the
+        kernel's parameters, which a call solves for. ``None`` and ``"auto"``: any distance.
     """
 
     shape_like: str | None = None
     inferred: tuple[Expression | None, ...] | None = field(default=None, compare=False, repr=False)
     cache_policy: CachePolicy | None = None
+    order: str | tuple[int, ...] | None = None
+    strides: tuple[Expression | None, ...] | None = None
 
 
 @dataclass(frozen=True, repr=False)

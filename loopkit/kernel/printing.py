@@ -124,6 +124,8 @@ def integer_arguments(knl: LoopKernel) -> frozenset[str]:
     names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
     for a in knl.data.values():
         names.update(x for extent in a.shape or () for x in variables(extent))
+    for arg in knl.array_args.values():
+        names.update(x for e in arg.strides or () if e is not None for x in variables(e))
     return frozenset(a.name for a in knl.arguments if isinstance(a, ValueArg) and a.name in names)
 
 
@@ -136,8 +138,10 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         base = "" if datum.base_storage is None else f"in {datum.base_storage}"
         space = "constant" if datum.read_only else str(datum.address_space or "")
         parts += filter(None, (space, str(datum.layout), base, between))
-    if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
-        parts.append(str(datum.cache_policy))
+    if isinstance(datum, GlobalArg):
+        order = datum.order if isinstance(datum.order, str | None) else f"axes {', '.join(map(str, datum.order))}"
+        strides = datum.strides and f"strides ({', '.join('auto' if e is None else to_text(e) for e in datum.strides)})"
+        parts += filter(None, (order, strides, str(datum.cache_policy or "")))
     return " ".join(parts)
 
 

@@ -62,7 +62,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, GlobalArg):
-        datum = replace(datum, inferred=None)
+        datum = _laid_out(replace(datum, inferred=None))
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -71,6 +71,25 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if isinstance(datum, TemporaryVariable) and datum.base_storage is not None:
         require_free(datum.base_storage, (), "The base storage")
     return datum
+
+
+def _laid_out(arg: GlobalArg) -> GlobalArg:
+    """*arg* with strides in normal form; :raises PreconditionError: they, or its order, have another form."""
+    name, order, strides = arg.name, arg.order, arg.strides
+    axes = range(len(order)) if isinstance(order, tuple | list) else ()
+    if order not in (None, "C", "F") and sorted(order) != [*axes]:
+        raise PreconditionError(f"The order of '{name}' cannot be {order!r}.", subject=name,
+                                hint='pass "C", "F", or the numbers of all axes, the slowest first')
+    if strides is None:
+        return arg if not axes else replace(arg, order=tuple(order or ()))
+    if order is not None:
+        raise PreconditionError(f"'{name}' has an order and strides.", subject=name, hint="leave one of them out")
+    listed = strides.split(",") if isinstance(strides, str) else strides if isinstance(strides, tuple | list) \
+        else (strides,)
+    whole = ["0" if e is None or (isinstance(e, str) and e.strip() == "auto") else e for e in listed]
+    read = _read_extents(name, tuple(whole), "stride")
+    return replace(arg, strides=tuple(None if e == "0" and k != "0" else own for own, e, k in zip(
+        read, whole, listed, strict=True)))
 
 
 def _constant(t: TemporaryVariable) -> TemporaryVariable:
@@ -103,10 +122,19 @@ def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
         assert isinstance(parsed, p.Subscript)
         return parsed.index_tuple
     listed = () if isinstance(shape, str) else shape if isinstance(shape, tuple | list) else (shape,)
+    return _read_extents(name, tuple(listed), "extent")
+
+
+def _read_extents(name: str, listed: tuple[object, ...], noun: str) -> tuple[Expression, ...]:
+    """The extents or the strides of *name* as expressions."""
+    field = "shape" if noun == "extent" else "strides"
+    what = f"the {field} of '{name}'"
     for extent in listed:
         if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
-            raise PreconditionError(f"{what[:1].upper()}{what[1:]} cannot have the extent {extent!r}.", subject=name,
-                                    hint='an extent is an integer of at least 0 or an expression: shape=(4, "n + 1")')
+            article = "an" if noun == "extent" else "a"
+            raise PreconditionError(
+                f"{what[:1].upper()}{what[1:]} cannot have the {noun} {extent!r}.", subject=name,
+                hint=f'{article} {noun} is an integer of at least 0 or an expression: {field}=(4, "n + 1")')
     return tuple(parse_expression(a, what=what) if isinstance(a, str) else
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
 
@@ -177,6 +205,8 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)
     shapes = {name for d in declared.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
+    shapes |= {name for d in declared.values() if isinstance(d, GlobalArg)
+               for stride in d.strides or () if stride is not None for name in variables(stride)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
                   {node.written: node.start for node in reversed(assignments(program.body))},
                   sorted({*domains.params, *shapes}.difference(temporaries)))
@@ -255,7 +285,13 @@ class _Uses:
         if name in self.sizes:
             raise PreconditionError(f"The size parameter '{name}' is declared as an array.", subject=name,
                                     hint=f"declare ValueArg({name!r})")
-        return replace(argument, shape=self._shape(argument))
+        shape = self._shape(argument)
+        axes = len(shape) if shape is not None else max(self.ranks[name].rank, 0) if name in self.ranks else None
+        layout = argument.strides if argument.strides is not None else argument.order
+        if layout is not None and not isinstance(layout, str) and axes is not None and len(layout) != axes:
+            raise PreconditionError(f"'{name}' has {axes} axes, and its layout has {len(layout)}.", subject=name,
+                                    hint="declare a stride for each axis")
+        return replace(argument, shape=shape)
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from operator import itemgetter
 from types import SimpleNamespace
@@ -128,6 +128,25 @@ def addresses(view: ArrayView, typestr: str, owner: object = None) -> NumpyArray
     """The addresses of *view* as a numpy array, which keeps *owner*; its memory is never read."""
     return np.asarray(SimpleNamespace(owner=owner, __array_interface__={
         "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))
+
+
+def strided_array(view: ArrayView, *, zero: bool) -> NumpyArray:
+    """A new array in the host's memory with the shape and the strides of *view*, none of which is negative."""
+    size = view.span[1] // view.itemsize
+    memory = (np.zeros if zero else np.empty)(size, view.dtype)
+    return np.ndarray(view.shape, view.dtype, memory, 0, view.strides)
+
+
+def laid_out(array: NumpyArray, strides: Sequence[int] | None = None) -> NumpyArray:
+    """A copy of *array* with *strides* in elements, by default its own."""
+    view = ArrayView.of(array)
+    own = view.strides if strides is None else tuple(stride * array.itemsize for stride in strides)
+    view = replace(view, strides=own)
+    if min(own, default=0) < 0 or internal_overlap(view):
+        return array.copy()
+    result = strided_array(view, zero=False)
+    result[...] = array
+    return result
 
 
 def internal_overlap(array: ArrayView) -> bool:

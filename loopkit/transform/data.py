@@ -296,10 +296,11 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
 
 
 def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
-    """*arg* with *values* put into its shape."""
+    """*arg* with *values* put into its shape and its strides."""
     if not isinstance(arg, GlobalArg):
         return arg
-    return replace(arg, shape=_shape_with(arg.shape, values), inferred=_shape_with(arg.inferred, values))
+    return replace(arg, shape=_shape_with(arg.shape, values), inferred=_shape_with(arg.inferred, values),
+                   strides=_shape_with(arg.strides, values))
 
 
 def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
