@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from loopkit.target.cuda.target import CudaTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
+    from loopkit.transform.array_axes import split_array_axis
     from loopkit.transform.base_storage import alias_temporaries, allocate_temporaries_for_base_storage
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
@@ -138,8 +139,8 @@ __all__ = [
     "precompute", "prioritize_loops", "privatize", "realize_scan", "register_callable", "remove_instructions",
     "remove_unused_inames", "rename_argument", "rename_iname", "replace_instruction_ids", "replay", "reverse", "review",
     "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
-    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel",
-    "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "split_array_axis", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tag_instructions",
+    "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

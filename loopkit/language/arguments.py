@@ -62,7 +62,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, GlobalArg):
-        datum = _laid_out(replace(datum, inferred=None))
+        datum = laid_out_argument(replace(datum, inferred=None))
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -73,7 +73,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     return datum
 
 
-def _laid_out(arg: GlobalArg) -> GlobalArg:
+def laid_out_argument(arg: GlobalArg) -> GlobalArg:
     """*arg* with strides in normal form; :raises PreconditionError: they, or its order, have another form."""
     name, order, strides = arg.name, arg.order, arg.strides
     axes = range(len(order)) if isinstance(order, tuple | list) else ()

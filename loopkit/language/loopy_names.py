@@ -34,7 +34,6 @@ LOOPY_NAMES = {
     "set_argument_order": "kernel_data of lk.make_kernel",
     "set_loop_priority": "lk.prioritize_loops",
     "set_temporary_scope": "lk.set_temporary_address_space",
-    "split_array_dim": "lk.tag_array_axes, lk.swizzle or lk.add_padding of a temporary",
     "split_reduction_inward": "lk.split_iname of the reduction's iname",
     "split_reduction_outward": "lk.split_iname of the reduction's iname",
     "tag_data_axes": "lk.tag_array_axes",
