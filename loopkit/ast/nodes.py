@@ -369,7 +369,8 @@ def _function_lines(function: Function) -> Iterator[str]:
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     lasting = ", live across regions" if array.across_regions else ""
-    where = "constant" if array.initializer else "warp" if array.thread_axes else "shared" if array.shared else "private"
+    where = "warp" if array.thread_axes else "shared" if array.shared else "constant" if array.initializer \
+        else "private"
     return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
 
 

@@ -169,7 +169,7 @@ class ConstantArray(Declared):
         array = array.astype(array.dtype.newbyteorder("="))
         return cls(array.dtype, array.shape, array.tobytes())
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         values = np.frombuffer(self.data, self.dtype).reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 

@@ -140,14 +140,16 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         parts += filter(None, (space, str(datum.layout), base, between))
     if isinstance(datum, GlobalArg):
         order = datum.order if isinstance(datum.order, str | None) else f"axes {', '.join(map(str, datum.order))}"
-        strides = datum.strides and f"strides ({', '.join('auto' if e is None else to_text(e) for e in datum.strides)})"
+        listed = ", ".join("auto" if e is None else to_text(e) for e in datum.strides or ())
+        strides = None if datum.strides is None else f"strides ({listed})"
         parts += filter(None, (order, strides, str(datum.cache_policy or "")))
     return " ".join(parts)
 
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` declare all of its properties?"""
-    return not (temporary.read_only or temporary.shape or temporary.address_space or temporary.base_storage or temporary.between_blocks)
+    return not (temporary.read_only or temporary.shape or temporary.address_space or temporary.base_storage
+                or temporary.between_blocks)
 
 
 # Domains

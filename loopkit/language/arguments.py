@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -75,21 +76,27 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
 
 def laid_out_argument(arg: GlobalArg) -> GlobalArg:
     """*arg* with strides in normal form; :raises PreconditionError: they, or its order, have another form."""
-    name, order, strides = arg.name, arg.order, arg.strides
-    axes = range(len(order)) if isinstance(order, tuple | list) else ()
-    if order not in (None, "C", "F") and sorted(order) != [*axes]:
+    name, order = arg.name, arg.order
+    strides: object = arg.strides
+    axes = () if order is None or isinstance(order, str) else tuple(order)
+    if order not in (None, "C", "F") and (not axes or sorted(axes) != [*range(len(axes))]):
         raise PreconditionError(f"The order of '{name}' cannot be {order!r}.", subject=name,
                                 hint='pass "C", "F", or the numbers of all axes, the slowest first')
     if strides is None:
-        return arg if not axes else replace(arg, order=tuple(order or ()))
+        return replace(arg, order=axes) if axes else arg
     if order is not None:
         raise PreconditionError(f"'{name}' has an order and strides.", subject=name, hint="leave one of them out")
-    listed = strides.split(",") if isinstance(strides, str) else strides if isinstance(strides, tuple | list) \
-        else (strides,)
-    whole = ["0" if e is None or (isinstance(e, str) and e.strip() == "auto") else e for e in listed]
-    read = _read_extents(name, tuple(whole), "stride")
-    return replace(arg, strides=tuple(None if e == "0" and k != "0" else own for own, e, k in zip(
-        read, whole, listed, strict=True)))
+    return with_strides(arg, strides.split(",") if isinstance(strides, str) else
+                        strides if isinstance(strides, tuple | list) else [strides])
+
+
+def with_strides(arg: GlobalArg, strides: Sequence[object]) -> GlobalArg:
+    """*arg* with these declared *strides*; :raises PreconditionError: one is not a stride."""
+    open_ones = [e is None or (isinstance(e, str) and e.strip() == "auto") for e in strides]
+    read = _read_extents(arg.name, tuple(0 if is_open else e for e, is_open in zip(strides, open_ones, strict=True)),
+                         "stride")
+    return replace(arg, order=None, strides=tuple(None if is_open else e for e, is_open in zip(
+        read, open_ones, strict=True)))
 
 
 def _constant(t: TemporaryVariable) -> TemporaryVariable:
@@ -135,8 +142,9 @@ def _read_extents(name: str, listed: tuple[object, ...], noun: str) -> tuple[Exp
             raise PreconditionError(
                 f"{what[:1].upper()}{what[1:]} cannot have the {noun} {extent!r}.", subject=name,
                 hint=f'{article} {noun} is an integer of at least 0 or an expression: {field}=(4, "n + 1")')
+    known: list[Any] = [*listed]
     return tuple(parse_expression(a, what=what) if isinstance(a, str) else
-                 int(a) if isinstance(a, int | np.integer) else a for a in listed)
+                 int(a) if isinstance(a, int | np.integer) else a for a in known)
 
 
 def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:

@@ -247,11 +247,12 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     """Lower *knl* for *target*: run the stages of lowering up to *stop*. The result prints the state after that stage.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``base_storages`` (makes one temporary of those
-    that share memory), ``auto`` (drops idle ``l.auto`` tags) and ``reductions``. ``schedule`` cuts the kernel into launches, and ``memory`` ends launches where temporaries are in
-    global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
-    block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
-    writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
-    ``mma``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
+    that share memory), ``auto`` (drops idle ``l.auto`` tags) and ``reductions``. ``schedule`` cuts the kernel into
+    launches, and ``memory`` ends launches where temporaries are in global memory. ``storage`` allocates the cells of
+    temporaries. ``binding`` binds inames to axes of the grid and the block. ``launches`` ends launches where
+    cross-block dependences remain. ``barriers`` places barriers. ``host`` writes the part of the host in the loop
+    program, and ``loops`` the part of each launch. ``simplify``, ``unroll``, ``mma``, ``vectors`` and ``unused_names``
+    then change the loop program. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
         of the target; :func:`loopkit.generate_code` checks its limits.

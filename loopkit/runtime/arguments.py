@@ -82,10 +82,11 @@ class ArrayPlan:
             if want is not None and own != want and array.shape[axis] > 1 and 0 not in array.shape:
                 text = to_text(self.strides[axis]) if self.strides else ""      # type: ignore[arg-type]
                 why = f" ({text})" if text not in ("", str(want)) else ""
+                way = {tuple(range(len(found)))[::-1]: f"np.asfortranarray({self.name})",
+                       tuple(range(len(found))): f"np.ascontiguousarray({self.name})"}.get(self.order)
                 raise CallError(
                     f"'{self.name}' must have the stride {want}{why} along axis {axis}, in elements, not {own}.",
-                    argument=self.name, hint=f"pass np.asfortranarray({self.name})" if self.order == tuple(
-                        reversed(range(len(found)))) and len(found) > 1 else f"pass {self.name} with its declared layout")
+                    argument=self.name, hint=f"pass {way or f'{self.name} with its declared layout'}")
 
 
 

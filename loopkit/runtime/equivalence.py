@@ -269,4 +269,6 @@ class _Pair:
 
 def _arguments(knl: LoopKernel, given: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
     """The arguments of *knl* among *given*, copied if *written*; a size that one of the kernels has fixed is none."""
-    return {k: laid_out(v) if isinstance(v, np.ndarray) and k in written else v.copy() if k in written else v for k, v in given.items() if k in knl.argument_by_name}
+    def copied(x: Any) -> Any:
+        return laid_out(x) if isinstance(x, np.ndarray) else x.copy()
+    return {k: copied(v) if k in written else v for k, v in given.items() if k in knl.argument_by_name}

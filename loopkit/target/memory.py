@@ -64,7 +64,8 @@ class Nested:
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
     """``float acc[4][4];``, with a comment for readers; with the elements of a constant array."""
     note = f"  // {array.note}" if array.note else ""
-    kind, values = (f"{dialect.syntax.constant} ", f" = {_initializer(array, dialect.syntax.truth)}") if array.initializer else ("", "")
+    kind, values = ("", "") if not array.initializer else (
+        f"{dialect.syntax.constant} ", f" = {_initializer(array, dialect.syntax.truth)}")
     return f"{kind}{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}{values};{note}"
 
 

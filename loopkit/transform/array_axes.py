@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 
 import pymbolic.primitives as p
@@ -14,8 +14,9 @@ from loopkit.analysis.constructors import Image, between_images, reference_pairs
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError
-from loopkit.expr.mappers import element, map_children
+from loopkit.expr.mappers import called, element, map_children
 from loopkit.expr.nodes import to_text
+from loopkit.kernel.c_instruction import OpaqueValue, RegionRead
 from loopkit.kernel.data import GlobalArg, MemoryLayout
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, with_expressions
@@ -168,10 +169,17 @@ class _Separation:
         _require_plain_layout(self.kernel, self.name)
         shape = array_shapes(self.kernel)[self.name]
         limits = tuple(shape[k] if k in self.axes else None for k in range(len(shape)))
-        for a in accesses_by_array(self.kernel).get(self.name, ()):
+        knl = self.kernel
+        opaque = {x for x, f in (*knl.functions.items(), *knl.operations.items())
+                  if isinstance(f, OpaqueValue | RegionRead)}
+        for a in accesses_by_array(knl).get(self.name, ()):
+            s = knl.statement_by_id[a.statement]
+            if s.combine in opaque or called(s.expression) & opaque:
+                raise PreconditionError(f"The C instruction at '{s.id}' accesses '{self.name}' as one array.",
+                                        subject=self.name, hint="give the instruction an operand for each element")
             if not a.affine:
-                raise UndecidedError(f"It is unknown which of the arrays of '{self.name}' '{a.statement}' accesses: a "
-                                     "subscript is not affine.")
+                raise UndecidedError(f"It is unknown which of the arrays of '{self.name}' '{a.statement}' accesses.",
+                                     "a subscript is not an affine form of the inames and the sizes")
             bad = outside(a.relation, limits, self.kernel.assumptions)
             if bad is not None:
                 raise PreconditionError(f"'{a.statement}' accesses '{self.name}' outside of its separate axes.",
@@ -205,7 +213,7 @@ class _Separation:
         own = self.own(s.subscripts) if s.written == self.name else ()
         open_ones = [e for e in own if not isinstance(e, int)]
         if not open_ones:
-            yield with_expressions(s, lambda e: self.read(e, {})), s.domain
+            yield with_expressions(s, partial(self.read, known={})), s.domain
             return
         if s.id in self.kernel.reduction_of or any(s.id == r.final for r in self.kernel.reductions.values()) or any(
                 s.id in (b.first, b.second) for b in self.kernel.barriers):
@@ -217,8 +225,7 @@ class _Separation:
             if not where.is_empty():
                 known = {e: k for e, k in zip(own, index, strict=True) if not isinstance(e, int)}
                 new = self.kernel.fresh_name("".join((s.id, *(f"_s{k}" for k in index))))
-                yield replace(with_expressions(s, lambda e, known=known: self.read(e, known)), id=new,
-                              domain=where), where
+                yield replace(with_expressions(s, partial(self.read, known=known)), id=new, domain=where), where
 
     @cached_property
     def result(self) -> LoopKernel:

@@ -12,7 +12,7 @@ from loopkit.errors import PreconditionError, StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import laid_out_argument
+from loopkit.language.arguments import with_strides
 from loopkit.transform.array_axes import with_separate_axes
 from loopkit.transform.step import known_list, require_dtype, require_positive, transform
 
@@ -71,8 +71,7 @@ def _with_argument_layout(kernel: LoopKernel, name: str, dim_tags: str, axes: in
             result = _with_argument_layout(result, new, rest, len(others))
         return result
     if len(tags) == axes and any(tag.startswith("stride:") for tag in tags):
-        declared = laid_out_argument(replace(kernel.array_args[name], order=None, strides=tuple(
-            tag.removeprefix("stride:") for tag in tags)))
+        declared = with_strides(kernel.array_args[name], [tag.removeprefix("stride:") for tag in tags])
         if not {x for e in declared.strides or () if e is not None for x in variables(e)} <= kernel.value_params:
             raise PreconditionError(f"A stride of '{name}' is not an expression of the kernel's sizes.", subject=name,
                                     hint="declare it in make_kernel: GlobalArg(..., strides=...)")

@@ -81,7 +81,8 @@ def test_shared_memory_is_allocated_once_and_barriers_keep_readers_before_the_ne
 
 
 def test_a_base_storage_is_declared() -> None:
-    knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\nu[i] = x[i]\ny[i] = u[i]\nend\nfor i\nv[i] = y[i]\nz[i] = v[i]\nend", [
+    text = "for i\nu[i] = x[i]\ny[i] = u[i]\nend\nfor i\nv[i] = y[i]\nz[i] = v[i]\nend"
+    knl = lk.make_kernel("{[i]: 0<=i<n}", text, [
         lk.TemporaryVariable(name, shape=shape, address_space="global", base_storage="both")
         for name, shape in (("u", "n"), ("v", "n + 1"))] + ["..."])
     knl = lk.add_dtypes(knl, {"x": F32})
