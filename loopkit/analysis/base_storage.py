@@ -47,7 +47,7 @@ class _Member:
     @property
     def extents(self) -> Axes:
         """The extents in the order of memory, the slowest first."""
-        return self.temporary.layout.in_memory(self.shape)
+        return self.temporary.layout.in_memory_of_all(self.shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class _Member:
         """The subscripts in the base storage of the element at *subscripts*."""
         if not self.is_flat:
             return subscripts
-        ordered = self.temporary.layout.in_memory(subscripts)
+        ordered = self.temporary.layout.in_memory_of_all(subscripts)
         return (add(0, *(multiply(e, stride) for e, stride in zip(ordered, self.strides, strict=True))),)
 
 
@@ -117,7 +117,7 @@ def _merged(knl: LoopKernel, base: str, temporaries: Sequence[TemporaryVariable]
         statements=tuple(with_expressions(s, moved) for s in knl.statements),
         substitutions={name: replace(rule, expr=moved(rule.expr, rule.arguments))
                        for name, rule in knl.substitutions.items()},
-        temporaries={**rest, base: _memory(base, tuple(members.values()))} if members else rest)
+        temporaries={**rest, base: _memory_of_all(base, tuple(members.values()))} if members else rest)
 
 
 def _members(knl: LoopKernel, base: str, temporaries: Sequence[TemporaryVariable]) -> Mapping[str, _Member]:
@@ -139,7 +139,7 @@ def _members(knl: LoopKernel, base: str, temporaries: Sequence[TemporaryVariable
     return members
 
 
-def _memory(base: str, members: Sequence[_Member]) -> TemporaryVariable:
+def _memory_of_all(base: str, members: Sequence[_Member]) -> TemporaryVariable:
     """The temporary *base*, whose cells hold each of *members*."""
     first, own = members[0], [m.temporary for m in members]
     shape: Axes | None = first.shape
@@ -157,7 +157,7 @@ def _memory(base: str, members: Sequence[_Member]) -> TemporaryVariable:
 
 
 def _common(base: str, what: str, members: Sequence[TemporaryVariable], of: Callable[[TemporaryVariable], T]) -> T:
-    """What all *members* that declare it have in common; :raises StorageError: two differ."""
+    """The value that all *members* with one have in common; :raises StorageError: two differ."""
     known: dict[T, str] = {}
     for t in members:
         known.setdefault(of(t), t.name)
@@ -173,7 +173,7 @@ def _require_plain(knl: LoopKernel, base: str, temporaries: Sequence[TemporaryVa
     """:raises StorageError: some use of *temporaries* is not possible for memory that others share."""
     names = {t.name for t in temporaries}
     for t in temporaries:
-        reason = next(_obstacles(knl, t), None)
+        reason = next(_reasons_against(knl, t), None)
         if reason is not None:
             raise StorageError(f"'{t.name}' cannot share the memory '{base}': {reason}.", subject=t.name,
                                hint=f"leave out base_storage of '{t.name}'")
@@ -185,7 +185,7 @@ def _require_plain(knl: LoopKernel, base: str, temporaries: Sequence[TemporaryVa
                                subject=base, hint="give one of them memory of its own")
 
 
-def _obstacles(knl: LoopKernel, t: TemporaryVariable) -> Iterator[str]:
+def _reasons_against(knl: LoopKernel, t: TemporaryVariable) -> Iterator[str]:
     accesses = accesses_by_array(knl).get(t.name, ())
     if t.instruction is not None:
         yield "an instruction accesses its elements"

@@ -67,7 +67,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
-        datum = datum if datum.initializer is None and not datum.read_only else _constant(datum)
+        datum = _constant(datum) if datum.initializer is not None or datum.read_only is True else datum
     require_kinds(type(datum), (), vars(datum))
     if isinstance(datum, TemporaryVariable) and datum.base_storage is not None:
         require_free(datum.base_storage, (), "The base storage")
@@ -78,7 +78,7 @@ def laid_out_argument(arg: GlobalArg) -> GlobalArg:
     """*arg* with strides in normal form; :raises PreconditionError: they, or its order, have another form."""
     name, order = arg.name, arg.order
     strides: object = arg.strides
-    axes = () if order is None or isinstance(order, str) else tuple(order)
+    axes = tuple(order) if isinstance(order, tuple | list) else ()
     if order not in (None, "C", "F") and (not axes or sorted(axes) != [*range(len(axes))]):
         raise PreconditionError(f"The order of '{name}' cannot be {order!r}.", subject=name,
                                 hint='pass "C", "F", or the numbers of all axes, the slowest first')

@@ -72,7 +72,7 @@ def split_array_axis(kernel: LoopKernel, array_names: str | Sequence[str], axis_
         return (*own[:at], *(halves if order == "C" else halves[::-1]), *own[at + 1:])
 
     def subscripts(name: str, own: Axes) -> Axes:
-        return _all_known(parts(name, own, _quotient(kernel, own[numbers[name]], count)))
+        return _all_known(parts(name, own, _group_and_place(kernel, own[numbers[name]], count)))
 
     def shape(name: str, own: Sequence[Expression | None]) -> tuple[Expression | None, ...]:
         extent = own[numbers[name]]
@@ -109,7 +109,7 @@ def _require_plain_layout(kernel: LoopKernel, name: str) -> None:
                                 hint="change the axes first, and declare the layout then")
 
 
-def _quotient(kernel: LoopKernel, subscript: Expression, count: int) -> tuple[Expression, Expression]:
+def _group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> tuple[Expression, Expression]:
     """``subscript // count`` and ``subscript % count``, without a division if the inames' ranges allow it."""
     terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
     groups = [t for t in terms if integer_factor(t) % count == 0]

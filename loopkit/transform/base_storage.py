@@ -8,6 +8,7 @@ from loopkit.analysis.base_storage import in_base_storages, require_apart
 from loopkit.analysis.constructors import annotated
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.names import require_free
 from loopkit.transform.step import known_list, transform
 
 
@@ -25,6 +26,7 @@ def alias_temporaries(kernel: LoopKernel, names: str | Sequence[str], base_name_
     :arg names: two or more temporaries with one dtype.
     :arg base_name_prefix: the name of the memory, with a number if the name is taken; default: ``temp_storage``.
     :raises UnknownNameError: a name is not a temporary.
+    :raises NameConflictError: the memory cannot have this name.
     :raises PreconditionError: fewer than two temporaries are given, or one has a base storage.
     :raises StorageError: two of them have different dtypes or address spaces, or an extent of one is not constant; a
         statement reads two of them; one of them is the accumulator of a reduction, or an instruction accesses it.
@@ -49,6 +51,7 @@ def alias_temporaries(kernel: LoopKernel, names: str | Sequence[str], base_name_
             raise PreconditionError(f"'{name}' has the base storage '{base}' already.", subject=name,
                                     hint="name all temporaries that share the memory in one call")
     base = kernel.fresh_name("temp_storage" if base_name_prefix is None else base_name_prefix)
+    require_free(base, (), "The base storage")
     result = annotated(kernel, temporaries={**kernel.temporaries, **{
         name: replace(kernel.temporaries[name], base_storage=base) for name in chosen}})
     require_apart(result, base)

@@ -70,7 +70,8 @@ def test_each_element_keeps_a_place_of_its_own(order: str) -> None:
     x = np.arange(32.).reshape(16, 2)
     new = step(knl, lk.split_array_axis, "x, z", 0, 4, order)
     groups = x.reshape(4, 4, 2) if order == "C" else np.ascontiguousarray(x.reshape(4, 4, 2).transpose(1, 0, 2))
-    want, got = (lk.compile(lk.add_dtypes(k, {"x": float}), "c")(x=given, n=15) for k, given in ((knl, x), (new, groups)))
+    want, got = (lk.compile(lk.add_dtypes(k, {"x": float}), "c")(x=given, n=15, m=2)
+                 for k, given in ((knl, x), (new, groups)))
     assert np.array_equal(got.y, want.y)
     z = got.z if order == "C" else got.z.T
     assert np.array_equal(z.ravel()[:57], want.z)
@@ -96,10 +97,14 @@ def test_an_axis_becomes_arguments() -> None:
     want = lk.compile(lk.add_dtypes(knl, {"a,x": float}), "c")(a=rows.copy(), x=np.ascontiguousarray(columns.T)).a
     got = lk.compile(lk.tag_inames(lk.add_dtypes(new, dict.fromkeys(given, float)), "k:unr"), "c")(**given)
     assert np.array_equal(np.array([got.a_s0, got.a_s1, got.a_s2]), want)
-    # the rows k > 0 read row 0: neither the loop over i nor the one over k is parallel
+    # the rows k > 0 read row 0 of the same iteration: blocks cannot, and threads can after a barrier
     for iname in "ik":
         with pytest.raises(lk.IllegalTransformError):
-            lk.tag_inames(new, {iname: "l.0"})
+            lk.tag_inames(new, {iname: "g.0"})
+    threads = lk.interchange(lk.add_dtypes(new, dict.fromkeys(given, float)), "k", "i")
+    report = lk.verify(lk.tag_inames(threads, {"k": "l.0"}))
+    assert report.verdict is lk.Verdict.PROVEN
+    assert "a_s0: s_s0 writes, s_s1 reads" in str(report)
 
 
 def test_wrong_separations_are_refused() -> None:
