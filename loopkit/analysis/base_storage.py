@@ -47,7 +47,7 @@ class _Member:
     @property
     def extents(self) -> Axes:
         """The extents in the order of memory, the slowest first."""
-        return self.temporary.layout.in_memory_of_all(self.shape)
+        return self.temporary.layout.in_memory(self.shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class _Member:
         """The subscripts in the base storage of the element at *subscripts*."""
         if not self.is_flat:
             return subscripts
-        ordered = self.temporary.layout.in_memory_of_all(subscripts)
+        ordered = self.temporary.layout.in_memory(subscripts)
         return (add(0, *(multiply(e, stride) for e, stride in zip(ordered, self.strides, strict=True))),)
 
 
