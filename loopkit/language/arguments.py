@@ -79,7 +79,8 @@ def laid_out_argument(arg: GlobalArg) -> GlobalArg:
     name, order = arg.name, arg.order
     strides: object = arg.strides
     axes = tuple(order) if isinstance(order, tuple | list) else ()
-    if order not in (None, "C", "F") and not (axes and all(k in axes for k in range(len(axes)))):
+    known = order is None or (isinstance(order, str) and order in ("C", "F"))
+    if not known and not (axes and all(isinstance(k, int) for k in axes) and sorted(axes) == [*range(len(axes))]):
         raise PreconditionError(f"The order of '{name}' cannot be {order!r}.", subject=name,
                                 hint='pass "C", "F", or the numbers of all axes, the slowest first')
     if strides is None:

@@ -344,7 +344,8 @@ def cost_of(knl: LoopKernel) -> Cost:
     1 element a thread
     """
     def cells_of(storage: Storage) -> Cells:
-        known = inferred or knl.temporaries[storage.name].dtype is not None
+        known = inferred or any(t.dtype is not None for t in knl.temporaries.values()
+                                if storage.name in (t.name, t.base_storage))
         return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
 
     shown = {*knl.temporaries, *(t.base_storage for t in knl.temporaries.values())}
