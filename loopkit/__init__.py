@@ -81,7 +81,9 @@ if TYPE_CHECKING:
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.arguments import remove_unused_arguments, set_argument_order
     from loopkit.transform.arithmetic import fold_constants, simplify_indices
+    from loopkit.transform.array_axes import split_array_axis
     from loopkit.transform.assignment_to_subst import assignment_to_subst
+    from loopkit.transform.base_storage import alias_temporaries, allocate_temporaries_for_base_storage
     from loopkit.transform.batching import to_batched
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
@@ -166,8 +168,9 @@ __all__ = [
     "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
     "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding", "add_prefetch",
-    "affine_map_inames", "apply_schedule", "assert_golden", "assignment_to_subst", "assume", "buffer_array",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "affine_map_inames", "alias_temporaries", "allocate_temporaries_for_base_storage", "apply_schedule",
+    "assert_golden", "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds",
+    "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
     "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",
     "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "find_instructions",
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
@@ -180,9 +183,9 @@ __all__ = [
     "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
     "set_argument_order", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices",
-    "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle",
-    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched", "unroll",
-    "unroll_and_jam", "untag_inames", "verify", "with_statements",
+    "skew", "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
+    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
+    "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"

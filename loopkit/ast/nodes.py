@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pymbolic.primitives as p
@@ -295,6 +295,7 @@ class Array:
     :ivar thread_axes: if not 0, an array in warp registers, and not *shared*: this many trailing axes have an element
         for each thread of the block. Warp instructions read it from other lanes.
     :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
+    :ivar initializer: the elements of a constant array, the last axis fastest; ``()``: statements write the elements.
     """
 
     name: str
@@ -305,6 +306,7 @@ class Array:
     thread_axes: int = 0
     note: str = ""
     swizzle: Swizzle | None = None
+    initializer: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -378,7 +380,8 @@ def _function_lines(function: Function) -> Iterator[str]:
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     lasting = ", live across regions" if array.across_regions else ""
-    where = "warp" if array.thread_axes else "shared" if array.shared else "private"
+    where = "warp" if array.thread_axes else "shared" if array.shared else "constant" if array.initializer \
+        else "private"
     note = f"  # {array.note}" if array.note else ""
     return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{note}"
 

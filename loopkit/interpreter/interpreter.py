@@ -371,6 +371,9 @@ class Interpreter:
         return accumulator, tuple(map(values.get, self._around[accumulator]))
 
     def _temporary(self, name: str, element: Element) -> Any:
+        constant = self.knl.temporaries[name].initializer
+        if constant is not None:
+            return np.asarray(constant)[element]
         writes = self._temporaries.get((name, element), [])
         partial = self._partial.get(self._part(name, self._now), ()) if name in self._around else ()
         for writer, value in itertools.chain(reversed(partial), reversed(writes)):

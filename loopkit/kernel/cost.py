@@ -16,13 +16,15 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.shown import Shown
 
 #: The address spaces by the number of threads that share a cell, the fewest first.
-SPACES = (AddressSpace.PRIVATE, AddressSpace.WARP, AddressSpace.LOCAL, AddressSpace.GLOBAL)
+SPACES = (AddressSpace.PRIVATE, AddressSpace.WARP, AddressSpace.LOCAL, AddressSpace.GLOBAL,
+          AddressSpace.CONSTANT)
 #: The unit that has separate cells in each address space.
 OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.WARP: "block", AddressSpace.LOCAL: "block",
-          AddressSpace.GLOBAL: "call"}
+          AddressSpace.GLOBAL: "call", AddressSpace.CONSTANT: "kernel"}
 #: The memory of each address space.
 MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.WARP: "registers of warps",
-            AddressSpace.LOCAL: "shared memory", AddressSpace.GLOBAL: "global memory"}
+            AddressSpace.LOCAL: "shared memory", AddressSpace.GLOBAL: "global memory",
+            AddressSpace.CONSTANT: "constant memory"}
 #: Sample sizes for the comparison of parametric numbers of cells.
 _SAMPLES = (1, 2, 5, 33, 100, 1000)
 

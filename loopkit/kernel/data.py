@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from pymbolic.typing import Expression
 from pytools.tag import Tag, Taggable
 
@@ -22,10 +23,11 @@ class _Named(Enum):
 
 
 class AddressSpace(_Named):
-    """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), or global.
+    """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), global, or constant.
 
     WARP: each thread of a block holds its element in a register, and warp instructions read the elements of other
-    threads. Lowering chooses WARP for values that threads combine.
+    threads. Lowering chooses WARP for values that threads combine. CONSTANT: all threads read the elements of an
+    ``initializer``, which the generated text contains.
     """
 
     PRIVATE = "private"
@@ -33,6 +35,7 @@ class AddressSpace(_Named):
     SHARED = "shared"
     LOCAL = SHARED
     GLOBAL = "global"
+    CONSTANT = "constant"
 
 
 def named_space(space: object, temporary: str) -> AddressSpace:
@@ -44,7 +47,7 @@ def named_space(space: object, temporary: str) -> AddressSpace:
         found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
         found = AddressSpace.WARP
-    if found is AddressSpace.WARP:
+    if found in (AddressSpace.WARP, AddressSpace.CONSTANT):
         raise PreconditionError(f"'{temporary}' cannot have the address space {space!r}.", subject=str(space),
                                 hint="the address spaces are private, shared (or local) and global")
     return found
@@ -78,7 +81,16 @@ class TaggedData(Declared, Taggable):
 
 
 @dataclass(frozen=True, repr=False)
-class GlobalArg(TaggedData):
+class ArrayData(TaggedData):
+    """Data with elements: an array argument or a temporary."""
+
+    name: str
+    dtype: np.dtype | None = None
+    shape: tuple[Expression, ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class GlobalArg(ArrayData):
     """An array argument in global memory.
 
     :ivar shape: one extent (number of elements) for each axis, an integer or an expression of the kernel's parameters;
@@ -88,14 +100,18 @@ class GlobalArg(TaggedData):
     :ivar inferred: if *shape* is ``None``, the smallest shape that contains all accesses, computed by ``make_kernel``;
         no transformation changes it. ``None``: to be inferred from the current accesses.
     :ivar cache_policy: the cache policy of its loads or stores; ``None``: the default policy.
+    :ivar order: the order of its axes in memory, without gaps: ``"C"``: the last axis is the fastest; ``"F"``: the
+        first is; or the numbers of the axes, the slowest first. Each call checks it, and allocates outputs so.
+        ``None``: arrays of any strides fit.
+    :ivar strides: the distance of neighbouring elements along each axis, in elements: integers or expressions of the
+        kernel's parameters, which a call solves for. ``None`` and ``"auto"``: any distance.
     """
 
-    name: str
-    dtype: np.dtype | None = None
-    shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
     inferred: tuple[Expression | None, ...] | None = field(default=None, compare=False, repr=False)
     cache_policy: CachePolicy | None = None
+    order: str | tuple[int, ...] | None = None
+    strides: tuple[Expression | None, ...] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +149,37 @@ class MemoryLayout(Declared):
 
 
 @dataclass(frozen=True, repr=False)
-class TemporaryVariable(TaggedData):
+class ConstantArray(Declared):
+    """The elements of a constant array; ``numpy.asarray`` gives them back.
+
+    :ivar data: the elements in C order, as bytes.
+
+    >>> np.asarray(ConstantArray.of(np.array([1, 2], np.int32)))
+    array([1, 2], dtype=int32)
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> ConstantArray:
+        """The elements of an array."""
+        array = np.asarray(values)
+        array = array.astype(array.dtype.newbyteorder("="))
+        return cls(array.dtype, array.shape, array.tobytes())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        values = np.frombuffer(self.data, self.dtype).reshape(self.shape)
+        return values if dtype is None else values.astype(dtype)
+
+    @property
+    def headline(self) -> str:
+        return f"{self.dtype}, {self.shape}"
+
+
+@dataclass(frozen=True, repr=False)
+class TemporaryVariable(ArrayData):
     """A temporary: a value carried between statements.
 
     :ivar shape: one extent for each axis; ``()``: a scalar; ``None``: inferred from the accesses.
@@ -142,21 +188,39 @@ class TemporaryVariable(TaggedData):
     :ivar fixed: the user declared the shape and the address space; lowering uses exactly these, or raises an error.
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
+    :ivar base_storage: the name of the memory that it shares with the other temporaries of that name; ``None``: memory
+        of its own. See :func:`loopkit.alias_temporaries`.
+    :ivar initializer: its elements, an array of numbers that the generated text contains; ``None``: the kernel writes
+        its elements.
+    :ivar read_only: the kernel does not write to it. An *initializer* requires it.
     """
 
-    name: str
-    dtype: np.dtype | None = None
-    shape: tuple[Expression, ...] | None = None
     address_space: AddressSpace | None = None
     fixed: bool = False
     instruction: Instruction | None = None
     note: str = ""
     layout: MemoryLayout = MemoryLayout()
+    base_storage: str | None = None
+    initializer: ConstantArray | None = None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initializer is not None and not isinstance(self.initializer, ConstantArray):
+            object.__setattr__(self, "initializer", ConstantArray.of(self.initializer))
 
     @property
     def between_blocks(self) -> bool:
         """Do blocks of one launch wait for its values?"""
         return self.instruction is not None and self.instruction.completion is Completion.FLAG
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The elements of a constant in the order of memory."""
+        if self.initializer is None:
+            return ()
+        values = np.asarray(self.initializer)
+        return tuple(values.transpose(self.layout.order or range(values.ndim)).ravel().tolist())
 
 
 @dataclass(frozen=True, repr=False)

@@ -177,6 +177,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
+                          *(t.base_storage for t in self.temporaries.values() if t.base_storage is not None),
                           *self.operations, *self.functions, *(region.function for region in self.calls.values()),
                           *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])

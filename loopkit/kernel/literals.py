@@ -21,6 +21,7 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import (
     AddressSpace,
+    ConstantArray,
     GlobalArg,
     Options,
     SubstitutionRule,
@@ -71,6 +72,8 @@ def literal(value: object) -> str:
             return repr(int(value))
         case str():
             return _text_literal(str(value))
+        case ConstantArray():
+            return f"np.array({literal(np.asarray(value).tolist())}, {_type(value.dtype)})"
         case np.dtype() | type():
             return _type(value)
         case _ if value is ...:

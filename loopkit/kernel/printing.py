@@ -128,6 +128,8 @@ def integer_arguments(knl: LoopKernel) -> frozenset[str]:
     names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
     for a in knl.data.values():
         names.update(x for extent in a.shape or () for x in variables(extent))
+    for arg in knl.array_args.values():
+        names.update(x for e in arg.strides or () if e is not None for x in variables(e))
     return frozenset(a.name for a in knl.arguments if isinstance(a, ValueArg) and a.name in names)
 
 
@@ -137,15 +139,21 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         parts.append(f"[{', '.join(map(to_text, datum.shape))}]")
     if isinstance(datum, TemporaryVariable):
         between = "between blocks" if datum.between_blocks else ""
-        parts += filter(None, (str(datum.address_space or ""), str(datum.layout), between))
-    if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
-        parts.append(str(datum.cache_policy))
+        base = "" if datum.base_storage is None else f"in {datum.base_storage}"
+        space = "constant" if datum.read_only else str(datum.address_space or "")
+        parts += filter(None, (space, str(datum.layout), base, between))
+    if isinstance(datum, GlobalArg):
+        order = datum.order if isinstance(datum.order, str | None) else f"axes {', '.join(map(str, datum.order))}"
+        listed = ", ".join("auto" if e is None else to_text(e) for e in datum.strides or ())
+        strides = None if datum.strides is None else f"strides ({listed})"
+        parts += filter(None, (order, strides, str(datum.cache_policy or "")))
     return " ".join(parts)
 
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` declare all of its properties?"""
-    return not (temporary.shape or temporary.address_space or temporary.between_blocks)
+    return not (temporary.read_only or temporary.shape or temporary.address_space or temporary.base_storage
+                or temporary.between_blocks)
 
 
 # Domains

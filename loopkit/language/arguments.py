@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
-from loopkit.expr.kinds import DTYPES, dtype_of, is_tuple, named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of, is_half, is_tuple, kind_of, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
@@ -66,12 +67,61 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, GlobalArg):
-        datum = replace(datum, inferred=None)
+        datum = laid_out_argument(replace(datum, inferred=None))
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
+        datum = _constant(datum) if datum.initializer is not None or datum.read_only is True else datum
     require_kinds(type(datum), (), vars(datum))
+    if isinstance(datum, TemporaryVariable) and datum.base_storage is not None:
+        require_free(datum.base_storage, (), "The base storage")
     return datum
+
+
+def laid_out_argument(arg: GlobalArg) -> GlobalArg:
+    """*arg* with strides in normal form; :raises PreconditionError: they, or its order, have another form."""
+    name, order = arg.name, arg.order
+    strides: object = arg.strides
+    axes = tuple(order) if isinstance(order, tuple | list) else ()
+    known = order is None or (isinstance(order, str) and order in ("C", "F"))
+    if not known and not (axes and all(isinstance(k, int) for k in axes) and sorted(axes) == [*range(len(axes))]):
+        raise PreconditionError(f"The order of '{name}' cannot be {order!r}.", subject=name,
+                                hint='pass "C", "F", or the numbers of all axes, the slowest first')
+    if strides is None:
+        return replace(arg, order=axes) if axes else arg
+    if order is not None:
+        raise PreconditionError(f"'{name}' has an order and strides.", subject=name, hint="leave one of them out")
+    return with_strides(arg, strides.split(",") if isinstance(strides, str) else
+                        strides if isinstance(strides, tuple | list) else [strides])
+
+
+def with_strides(arg: GlobalArg, strides: Sequence[object]) -> GlobalArg:
+    """*arg* with these declared *strides*; :raises PreconditionError: one is not a stride."""
+    open_ones = [e is None or (isinstance(e, str) and e.strip() == "auto") for e in strides]
+    read = _read_extents(arg.name, tuple(0 if is_open else e for e, is_open in zip(strides, open_ones, strict=True)),
+                         "stride")
+    return replace(arg, order=None, strides=tuple(None if is_open else e for e, is_open in zip(
+        read, open_ones, strict=True)))
+
+
+def _constant(t: TemporaryVariable) -> TemporaryVariable:
+    """*t* with the shape and the dtype of its initializer; :raises PreconditionError: they contradict *t*."""
+    values, name = t.initializer, t.name
+    if values is None or not t.read_only:
+        missing = "initializer=" if values is None else "read_only=True"
+        raise PreconditionError(f"The constant '{name}' is declared without {missing}.", subject=name,
+                                hint="a constant has both: initializer=array, read_only=True")
+    if kind_of(values.dtype) not in "biuf" or is_half(values.dtype):
+        raise PreconditionError(f"The initializer of '{name}' has the dtype {values.dtype}.", subject=name,
+                                hint="convert it to integers, float32 or float64, or pass it as an argument")
+    if not np.isfinite(np.asarray(values)).all() or not np.prod(values.shape):
+        what = "has no elements" if not np.prod(values.shape) else "has elements that are not finite"
+        raise PreconditionError(f"The initializer of '{name}' {what}.", subject=name, hint="pass it as an argument")
+    for what, declared, own in (("shape", t.shape, values.shape), ("dtype", t.dtype, values.dtype)):
+        if declared not in (None, own):
+            raise PreconditionError(f"The initializer of '{name}' has the {what} {own}, not {declared}.", subject=name,
+                                    hint=f"leave out {what}=, or convert the initializer")
+    return replace(t, shape=values.shape, dtype=values.dtype, address_space=None, fixed=True)
 
 
 def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
@@ -84,12 +134,22 @@ def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
         assert isinstance(parsed, p.Subscript)
         return parsed.index_tuple
     listed = () if isinstance(shape, str) else shape if isinstance(shape, tuple | list) else (shape,)
+    return _read_extents(name, tuple(listed), "extent")
+
+
+def _read_extents(name: str, listed: tuple[object, ...], noun: str) -> tuple[Expression, ...]:
+    """The extents or the strides of *name* as expressions."""
+    field = "shape" if noun == "extent" else "strides"
+    what = f"the {field} of '{name}'"
     for extent in listed:
         if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
-            raise PreconditionError(f"{what[:1].upper()}{what[1:]} cannot have the extent {extent!r}.", subject=name,
-                                    hint='an extent is an integer of at least 0 or an expression: shape=(4, "n + 1")')
+            article = "an" if noun == "extent" else "a"
+            raise PreconditionError(
+                f"{what[:1].upper()}{what[1:]} cannot have the {noun} {extent!r}.", subject=name,
+                hint=f'{article} {noun} is an integer of at least 0 or an expression: {field}=(4, "n + 1")')
+    known: list[Any] = [*listed]
     return tuple(parse_expression(a, what=what) if isinstance(a, str) else
-                 int(a) if isinstance(a, int | np.integer) else a for a in listed)
+                 int(a) if isinstance(a, int | np.integer) else a for a in known)
 
 
 def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:
@@ -151,11 +211,16 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     for rule in program.rules:
         require_free(rule.rule.name, {*inames, *temporaries, *declared, *domains.params},
                      "The substitution rule", called=True)
+    for t in temporaries.values():
+        if t.base_storage is not None:
+            require_free(t.base_storage, {*inames, *temporaries, *declared, *domains.params}, "The base storage")
     for name in (*declared, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)
     shapes = {name for d in declared.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
+    shapes |= {name for d in declared.values() if isinstance(d, GlobalArg)
+               for stride in d.strides or () if stride is not None for name in variables(stride)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
                   dict(reversed(list(writes(program.body)))),
                   sorted({*domains.params, *shapes}.difference(temporaries)))
@@ -234,12 +299,20 @@ class _Uses:
         if name in self.sizes:
             raise PreconditionError(f"The size parameter '{name}' is declared as an array.", subject=name,
                                     hint=f"declare ValueArg({name!r})")
-        return replace(argument, shape=self._shape(argument))
+        shape = self._shape(argument)
+        axes = len(shape) if shape is not None else max(self.ranks[name].rank, 0) if name in self.ranks else None
+        layout = argument.strides if argument.strides is not None else argument.order
+        if layout is not None and not isinstance(layout, str) and axes is not None and len(layout) != axes:
+            raise PreconditionError(f"'{name}' has {axes} axes, and its layout has {len(layout)}.", subject=name,
+                                    hint="declare a stride for each axis")
+        return replace(argument, shape=shape)
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""
         name = temporary.name
-        if name not in self.written and (name in self.ranks or is_bound):
+        if temporary.initializer is not None and name in self.written:
+            raise self.source.error(self.written[name], f"The constant '{name}' is written.", "an array")
+        if name not in self.written and (name in self.ranks or is_bound) and temporary.initializer is None:
             raise PreconditionError(f"The temporary '{name}' is read but never written.", subject=name)
         shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):

@@ -96,7 +96,7 @@ def require_calls(kernel: LoopKernel, made: Sequence[MadeCall]) -> None:
     """
     for call in made:
         for passed in call.embedding.arrays.values():
-            _require_inside(kernel, call, passed)
+            _require_slices_inside(kernel, call, passed)
         if has_steps(call.embedding.callee):
             _require_assumptions(kernel, call)
             _require_apart(kernel, call)
@@ -117,7 +117,7 @@ def _accesses(call: MadeCall, name: str) -> Iterator[tuple[Access, Subscripts, I
                 yield a, tuple(map(call.embedding.expression, a.subscripts)), domains[call.embedding.ids[s.id]]
 
 
-def _require_inside(kernel: LoopKernel, call: MadeCall, passed: PassedArray) -> None:
+def _require_slices_inside(kernel: LoopKernel, call: MadeCall, passed: PassedArray) -> None:
     """The function declares no larger array, and accesses no other elements, than *passed*."""
     function, declared = call.node.function, call.embedding.callee.array_args[passed.name].shape
     for extent, own in zip(passed.extents, declared or (), strict=False):

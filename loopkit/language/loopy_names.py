@@ -11,7 +11,6 @@ LOOPY_NAMES = {
     "Sync": "lk.Synchronization",
     "add_and_infer_dtypes": "lk.add_dtypes, which leaves other dtypes to be inferred when they are needed",
     "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
-    "alias_temporaries": "nothing: each temporary has memory of its own",
     "auto_test_vs_ref": "lk.check_equivalent(ref, knl, {'n': 1000})",
     "distribute_loops": "lk.distribute_loop",
     "generate_code_v2": "lk.generate_code(knl, target='cuda'), whose text is str(...)",
@@ -31,7 +30,6 @@ LOOPY_NAMES = {
     "set_instruction_priority": "nothing: statements run in the order of the text",
     "set_loop_priority": "lk.prioritize_loops",
     "set_temporary_scope": "lk.set_temporary_address_space",
-    "split_array_dim": "lk.tag_array_axes, lk.swizzle or lk.add_padding of a temporary",
     "tag_data_axes": "lk.tag_array_axes",
     "unprivatize_temporaries_with_inames": "lk.contract of each temporary",
 }

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, require_operands
+from loopkit.analysis.base_storage import in_base_storages
 from loopkit.analysis.constructors import annotated, reindexed
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import require_barriers_in_place
@@ -203,6 +204,7 @@ def _check_program(low: Lowered) -> None:
 STAGES: tuple[Stage, ...] = (
     Stage("types", "kernel", _types, _check_types),
     Stage("dead_statements", "kernel", _dead_statements, _check_types),
+    Stage("base_storages", "kernel", lambda low: replace(low, kernel=in_base_storages(low.kernel)), _check_types),
     Stage("auto", "kernel", lambda low: replace(low, kernel=without_idle_auto(low.kernel)), _check_types),
     Stage("reductions", "kernel", lambda low: replace(low, kernel=write_out_reductions(low.kernel, low.machine.warp)),
           _check_reductions),
@@ -246,12 +248,13 @@ def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
 def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None = None) -> Lowered:
     """Lower *knl* for *target*: run the stages of lowering up to *stop*. The result prints the state after that stage.
 
-    The first stages change the kernel: ``types``, ``dead_statements``, ``auto`` (drops idle ``l.auto`` tags) and
-    ``reductions``. ``schedule`` cuts the kernel into launches, and ``memory`` ends launches where temporaries are in
-    global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
-    block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
-    writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
-    ``mma``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
+    The first stages change the kernel: ``types``, ``dead_statements``, ``base_storages`` (makes one temporary of those
+    that share memory), ``auto`` (drops idle ``l.auto`` tags) and ``reductions``. ``schedule`` cuts the kernel into
+    launches, and ``memory`` ends launches where temporaries are in global memory. ``storage`` allocates the cells of
+    temporaries. ``binding`` binds inames to axes of the grid and the block. ``launches`` ends launches where
+    cross-block dependences remain. ``barriers`` places barriers. ``host`` writes the part of the host in the loop
+    program, and ``loops`` the part of each launch. ``simplify``, ``unroll``, ``mma``, ``vectors`` and ``unused_names``
+    then change the loop program. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
         of the target; :func:`loopkit.generate_code` checks its limits.
@@ -343,8 +346,11 @@ def cost_of(knl: LoopKernel) -> Cost:
     1 element a thread
     """
     def cells_of(storage: Storage) -> Cells:
-        known = inferred or knl.temporaries[storage.name].dtype is not None
+        known = inferred or any(t.dtype is not None for t in knl.temporaries.values()
+                                if storage.name in (t.name, t.base_storage))
         return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
+
+    shown = {*knl.temporaries, *(t.base_storage for t in knl.temporaries.values())}
 
     def unknown(reason: str) -> Cost:
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, reason), reason=reason)
@@ -355,14 +361,14 @@ def cost_of(knl: LoopKernel) -> Cost:
         typed, inferred = found
         placed = _attempt(lambda: placed_once(knl) if inferred else _lowered_as_typed(typed, GPU, "launches"))
         if isinstance(placed, Lowered):
-            cells = {x: cells_of(s) for x, s in placed.storages.items() if x in knl.temporaries}
+            cells = {x: cells_of(s) for x, s in placed.storages.items() if x in shown}
             hosts = ((loop.iname, len([*leaves(loop)])) for loop in loops_in(placed.scheduled.order))
             return Cost(cells, len(placed.scheduled.launches), tuple(hosts))
         # of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them
         storages = _attempt(lambda: dict(each_storage(_lowered_as_typed(typed, GPU, "memory").scheduled)))
         if isinstance(storages, str):
             return replace(unknown(storages), reason=placed)
-        results = {x: _attempt(allocate) for x, allocate in storages.items() if x in knl.temporaries}
+        results = {x: _attempt(allocate) for x, allocate in storages.items() if x in shown}
     return Cost({x: cells_of(result[0]) for x, result in results.items() if not isinstance(result, str)}, None,
                 unknown={x: result for x, result in results.items() if isinstance(result, str)}, reason=placed)
 

@@ -105,7 +105,8 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
             note = _note(storage) if launch.kernel.options.annotate else ""
             lasting = storage.space is AddressSpace.PRIVATE and name in alive
             shared = storage.space is AddressSpace.SHARED
-            yield Array(name, storage.dtype, shape, shared, lasting, thread_axes, note, storage.swizzle)
+            yield Array(name, storage.dtype, shape, shared, lasting, thread_axes, note, storage.swizzle,
+                        storage.temporary.constants)
 
 
 def _note(storage: Storage) -> str:

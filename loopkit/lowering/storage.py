@@ -37,7 +37,7 @@ from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import ShapeError, StorageError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.cost import SPACES
+from loopkit.kernel.cost import MEMORIES, SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
@@ -74,6 +74,10 @@ def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[S
 
 def _allocated(v: Values, shape: Extents) -> tuple[Storage, frozenset[int]]:
     t = v.temporary
+    if t.initializer is not None:
+        own = _own_shape(v, shape)
+        _require_axes(t, own, AddressSpace.CONSTANT)
+        return Storage(t, AddressSpace.CONSTANT, (), (), own, AddressSpace.CONSTANT), frozenset()
     if not any(a.is_write for a in v.accesses):
         raise StorageError(f"The temporary '{t.name}' is read by '{v.accesses[0].statement}' but never written.",
                            subject=t.name, hint="write it first, or make it an argument")
@@ -192,8 +196,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
     if swizzle is None:
         return
     if space is not AddressSpace.LOCAL:
-        where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
-        raise StorageError(f"'{t.name}' is swizzled, but it is {where}, and only shared memory has banks.",
+        raise StorageError(f"'{t.name}' is swizzled, but it is in {MEMORIES[space]}, and only shared memory has banks.",
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
     columns = t.layout.in_memory(own)[-1]
     whole = swizzle.chunk*swizzle.period
@@ -351,6 +354,8 @@ def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, t
     sizes, *instances = BrokenPairs(knl, *pair, pairs, name, "flow").smallest
     written, read = map(instance_text, pair, instances)
     hint = "keep the writer and the reader of each value in one loop"
+    if v.temporary.base_storage is not None:
+        hint = f"'{name}' is {v.temporary.note}: give one of them memory of its own"
     if assumed_dependences(knl, name):
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(

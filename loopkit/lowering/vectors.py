@@ -130,7 +130,7 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[st
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: ArrayMemory(s.dtype, s.in_memory, most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
                for name, s in storages.items()
-               if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
+               if s.space not in (AddressSpace.PRIVATE, AddressSpace.CONSTANT) and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     sizes = knl.value_params.difference(launch.hosts)
     return _VectorFinder(knl, places, sizes, written, universe_params(), {}, partial, set())

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.analysis.shapes import array_shapes, fully_written_outputs, output_shape_like
+from loopkit.analysis.shapes import Shape, array_shapes, fully_written_outputs, output_shape_like
 from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
@@ -46,6 +47,8 @@ class ArrayPlan:
     :ivar shape: in the kernel's parameters; an extent that depends on data is ``None``.
     :ivar exact: the shape was declared; else it is inferred and a lower bound.
     :ivar like: for an output, the input whose shape the allocated output takes.
+    :ivar order: the axes in memory, the slowest first, if the array must have no gaps; ``()``: it may.
+    :ivar strides: the declared strides in elements, in the kernel's parameters; ``None``: any.
     """
 
     name: str
@@ -55,6 +58,36 @@ class ArrayPlan:
     read: bool
     written: bool
     like: str | None
+    order: tuple[int, ...] = ()
+    strides: tuple[Expression | None, ...] = ()
+
+    @classmethod
+    def of(cls, a: GlobalArg, shape: Shape, read: bool, written: bool, like: str | None) -> ArrayPlan:
+        axes = range(len(shape))
+        order = {None: (), "C": axes, "F": reversed(axes)}[a.order] if isinstance(a.order, str | None) else a.order
+        return cls(a.name, np.dtype(a.dtype), tuple(shape), a.shape is not None, read, written, like, tuple(order),
+                   a.strides or ())
+
+    def declared(self, shape: tuple[int, ...], values: Mapping[str, Any]) -> tuple[int | None, ...]:
+        """The declared strides in elements of an array of this *shape*; ``None``: any."""
+        if not self.order:
+            return tuple(None if e is None else int(evaluate(e, values)) for e in self.strides) or (None,)*len(shape)
+        return tuple(prod(shape[k] for k in self.order[self.order.index(axis) + 1:]) for axis in range(len(shape)))
+
+    def require_strides(self, array: ArrayView, values: Mapping[str, Any]) -> None:
+        """:raises CallError: *array* has other strides than the declared ones."""
+        wanted = self.declared(array.shape, values)
+        found = tuple(stride // array.itemsize for stride in array.strides)
+        for axis, (own, want) in enumerate(zip(found, wanted, strict=True)):
+            if want is not None and own != want and array.shape[axis] > 1 and 0 not in array.shape:
+                text = to_text(self.strides[axis]) if self.strides else ""      # type: ignore[arg-type]
+                why = f" ({text})" if text not in ("", str(want)) else ""
+                way = {tuple(range(len(found)))[::-1]: f"np.asfortranarray({self.name})",
+                       tuple(range(len(found))): f"np.ascontiguousarray({self.name})"}.get(self.order)
+                raise CallError(
+                    f"'{self.name}' must have the stride {want}{why} along axis {axis}, in elements, not {own}.",
+                    argument=self.name, hint=f"pass {way or f'{self.name} with its declared layout'}")
+
 
 
 @dataclass(frozen=True)
@@ -82,8 +115,7 @@ class CallPlan:
         like = output_shape_like(knl)
         self.kernel = knl.name
         self.arrays = tuple(
-            ArrayPlan(a.name, np.dtype(a.dtype), tuple(shapes[a.name]), a.shape is not None, a.name in reads,
-                      a.name in writes, like.get(a.name))
+            ArrayPlan.of(a, shapes[a.name], a.name in reads, a.name in writes, like.get(a.name))
             for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes and a.dtype is not None)
         values = [a for a in knl.arguments if isinstance(a, ValueArg)]
         longest = {a.name for a in values if a.dtype == np.uint64}
@@ -107,6 +139,10 @@ class CallPlan:
                 name, constant = (extent is not None and parameter_plus_constant(extent)) or ("", 0)
                 if name in self.solvable:
                     self.solvable[name].append((plan.name, i, constant))
+        # and those that only the stride of an axis determines
+        self.by_stride = {stride.name: (plan.name, axis) for plan in self.arrays
+                          for axis, stride in enumerate(plan.strides)
+                          if isinstance(stride, p.Variable) and not self.solvable.get(stride.name, ())}
 
     def bind(self, given: Mapping[str, Any], *, copies: bool = False) -> BoundArguments:
         """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit.
@@ -127,7 +163,7 @@ class CallPlan:
         values: dict[str, Any] = {}
         for name, convert in self.values.items():
             value = given.get(name)
-            values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
+            values[name] = convert(self._solved(name, given, arrays) if value is None else value)
         text = self.violated(values)
         if text is not None:
             involved = [x for x in values if x in re.findall(r"\w+", text)]
@@ -140,7 +176,10 @@ class CallPlan:
             extents = [None if e is None else evaluate(e, values) for e in plan.shape]
             array = arrays.get(plan.name)
             if array is None:
-                array = arrays[plan.name] = _new_output(plan, extents, arrays)
+                array = arrays[plan.name] = _new_output(plan, extents, arrays, values, packed=copies and all(
+                    x.on_host for x in given.values() if isinstance(x, ArrayView)))
+            elif plan.order or plan.strides:
+                plan.require_strides(given[plan.name], values)
             # an array may be larger than its written part
             if plan.name in self._fully_written and not plan.read and list(array.shape) == extents:
                 fully_written.add(plan.name)
@@ -152,6 +191,18 @@ class CallPlan:
         if largest >= self._surely_small:
             wide = wide or largest >= LIMIT_32 or self._requires_64(*values.values())
         return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
+
+    def _solved(self, name: str, given: Mapping[str, Any], arrays: Mapping[str, ArrayView]) -> int:
+        """The size *name*, from the extents or from a declared stride of the arrays."""
+        array, axis = self.by_stride.get(name, ("", 0))
+        if array in arrays and arrays[array].shape[axis] > 1:
+            return int(given[array].strides[axis]) // arrays[array].itemsize
+        return solve(name, self.solvable[name], arrays)
+
+    def output_strides(self, name: str, view: ArrayView, values: Mapping[str, Any]) -> ArrayView:
+        """*view* of an allocated output with the declared strides."""
+        plan = next(x for x in self.arrays if x.name == name)
+        return _with_declared_strides(plan, view, values)
 
 
 #: The options of ``lk.compile``, which no call has.
@@ -233,7 +284,26 @@ def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], va
     return same
 
 
-def _new_output(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayView]) -> ArrayView:
+def _with_declared_strides(plan: ArrayPlan, view: ArrayView, values: Mapping[str, Any]) -> ArrayView:
+    """*view* with the declared strides; :raises CallError: some are not known, or elements would share an address."""
+    if not plan.order and not plan.strides:
+        return view
+    wanted = plan.declared(view.shape, values)
+    result = replace(view, strides=tuple(0 if e is None else e*view.itemsize for e in wanted))
+    if None in wanted or internal_overlap(result):
+        raise CallError(f"'{plan.name}' is missing: its declared strides do not give the layout of a new array.",
+                        argument=plan.name, hint=f"pass {plan.name}=...")
+    return result
+
+
+def _new_output(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayView], values: Mapping[str, Any],
+                *, packed: bool) -> ArrayView:
+    """The output that a call allocates; if *packed*, the copy of it in C order that the launches get."""
+    view = _new_shape(plan, extents, arrays)
+    return view if packed else _with_declared_strides(plan, view, values)
+
+
+def _new_shape(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayView]) -> ArrayView:
     if plan.like is not None and plan.like in arrays and not plan.exact:
         model = arrays[plan.like].shape
         if len(model) == len(extents) and all(e is None or m >= e for m, e in zip(model, extents, strict=True)):
@@ -269,6 +339,7 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
     extents = {extent for shape in array_shapes(knl).values() for extent in shape if extent is not None}
     found = {*InstanceSet((), knl.assumptions).params, *(x for s in knl.statements for x in s.domain.params),
              *(x for extent in extents for x in variables(extent))}
+    found.update(x for a in knl.array_args.values() for e in a.strides or () if e is not None for x in variables(e))
     if vector_inames(knl):
         found |= knl.value_params           # the first element of a vector may depend on any
     # a size without a declared dtype is as wide as the text's indices

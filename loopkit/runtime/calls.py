@@ -51,7 +51,9 @@ class CallArray:
 
     def new(self, *, zero: bool = False) -> Any:
         """A new array, zeroed if the kernel does not write all of it."""
-        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero or not self.fully_written)
+        zero = zero or not self.fully_written
+        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero) if self.view.in_c_order \
+            else self.kind.strided(self.name, self.view, zero=zero)
 
 
 @dataclass(frozen=True)
@@ -340,7 +342,8 @@ class Runner(ABC):
         maker, ordinal = (of_host, None) if model is None else (model.kind.of_outputs(values[model.position]), ordinal)
         passed = {a.name for a in arrays}
         made = [x for x in fields if x not in passed]
-        outputs = tuple(CallArray(x, i - len(made), maker, replace(bound.arrays[x], ordinal=ordinal),
+        outputs = tuple(CallArray(x, i - len(made), maker, replace(
+            typed.plan.output_strides(x, bound.arrays[x], bound.values), ordinal=ordinal),
                                   fully_written=x in bound.fully_written) for i, x in enumerate(made))
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}

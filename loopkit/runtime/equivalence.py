@@ -32,7 +32,7 @@ from loopkit.runtime.references import (
 from loopkit.runtime.rounding import ErrorBound, error_bound
 from loopkit.runtime.sample_data import kinds_of_data, sample_data
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import NumpyArray
+from loopkit.runtime.views import NumpyArray, laid_out
 
 Reference = LoopKernel | Callable[..., Any]
 
@@ -271,4 +271,6 @@ class _Pair:
 
 def _arguments(knl: LoopKernel, given: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
     """The arguments of *knl* among *given*, copied if *written*; a size that one of the kernels has fixed is none."""
-    return {k: v.copy() if k in written else v for k, v in given.items() if k in knl.argument_by_name}
+    def copied(x: Any) -> Any:
+        return laid_out(x) if isinstance(x, np.ndarray) else x.copy()
+    return {k: copied(v) if k in written else v for k, v in given.items() if k in knl.argument_by_name}

@@ -17,7 +17,7 @@ from loopkit.errors import CallError
 from loopkit.expr.kinds import DTYPE_NAMES, is_tuple, named_dtype
 from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.target import target_of_arrays
-from loopkit.runtime.views import ArrayView, NumpyArray, address_of
+from loopkit.runtime.views import ArrayView, NumpyArray, address_of, strided_array
 
 #: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
@@ -62,6 +62,11 @@ class Kind(ABC):
         :arg ordinal: its device, whose context is current; ``None``: the host.
         """
 
+    def strided(self, name: str, view: ArrayView, *, zero: bool) -> Any:
+        """A new array with the shape and the strides of *view*; :raises CallError: the kind has none in this memory."""
+        raise CallError(f"'{name}' is missing: its declared layout is not that of a new array.", argument=name,
+                        hint=f"pass {name}=... with its declared strides")
+
     def of_outputs(self, x: Any) -> Kind:
         """The kind of the outputs of a call whose first array on a GPU is *x*."""
         return self
@@ -98,6 +103,9 @@ class NumpyKind(Kind):
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> NumpyArray:
         return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+
+    def strided(self, name: str, view: ArrayView, *, zero: bool) -> NumpyArray:
+        return strided_array(view, zero=zero)
 
 
 class TorchKind(Kind):

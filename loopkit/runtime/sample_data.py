@@ -13,7 +13,8 @@ from loopkit.expr.kinds import epsilon, is_tuple, kind_of, largest_real, smalles
 from loopkit.expr.tuples import field_dtypes
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.views import NumpyArray
+from loopkit.runtime.arguments import ArrayPlan
+from loopkit.runtime.views import NumpyArray, laid_out
 
 #: A number of primes that is a prime itself, so that no tile length is a period of the data; all fit into an int8.
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103,
@@ -137,6 +138,10 @@ def sample_data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], p
                 why = "subscripts or bounds are read from it" if name in subscripting else "its shape depends on data"
                 raise CallError(f"'{name}' cannot be random: {why}.", argument=name, hint=f"add '{name}' to parameters")
             data[name] = make(extents, dtype, random) if not is_tuple(dtype) else _tuples(make, extents, dtype, random)
+            if arg.order is not None or arg.strides is not None:
+                wanted = ArrayPlan.of(arg, extents, read=True, written=False, like=None).declared(extents, parameters)
+                known = [e for e in wanted if e is not None]
+                data[name] = laid_out(data[name], known) if len(known) == len(wanted) else data[name]
     return data
 
 

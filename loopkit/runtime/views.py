@@ -138,6 +138,25 @@ def bytes_of(array: NumpyArray) -> NumpyArray:
     return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
+def strided_array(view: ArrayView, *, zero: bool) -> NumpyArray:
+    """A new array in the host's memory with the shape and the strides of *view*, none of which is negative."""
+    size = view.span[1] // view.itemsize
+    memory = (np.zeros if zero else np.empty)(size, view.dtype)
+    return np.ndarray(view.shape, view.dtype, memory, 0, view.strides)
+
+
+def laid_out(array: NumpyArray, strides: Sequence[int] | None = None) -> NumpyArray:
+    """A copy of *array* with *strides* in elements, by default its own."""
+    view = ArrayView.of(array)
+    own = view.strides if strides is None else tuple(stride * array.itemsize for stride in strides)
+    view = replace(view, strides=own)
+    if min(own, default=0) < 0 or internal_overlap(view):
+        return array.copy()
+    result = strided_array(view, zero=False)
+    result[...] = array
+    return result
+
+
 def internal_overlap(array: ArrayView) -> bool:
     """Can two different subscripts of *array* have one address?
 

@@ -145,6 +145,8 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
     writers, every = (list(dict.fromkeys(a.statement for a in accesses if a.is_write is kind))
                       for kind in (True, False))
     readers = [s for s in every if s not in writers] or every
+    if not writers:
+        return f"{name} is constant, for {name_list_text(readers)}."
     makers, users = name_list_text(writers), name_list_text(readers)
     accumulated = [node.name for node in knl.reductions.values() if node.accumulator == name]
     if accumulated:

@@ -261,7 +261,8 @@ def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Spa
         AddressSpace.PRIVATE: ("registers", (size, "", "")),
         AddressSpace.WARP: ("registers, exchanged within a warp", (str(storage.dtype.itemsize), "", "")),
         AddressSpace.SHARED: ("shared memory", ("", size, "")),
-        AddressSpace.GLOBAL: ("global memory", ("", "", size))}[storage.space]
+        AddressSpace.GLOBAL: ("global memory", ("", "", size)),
+        AddressSpace.CONSTANT: ("constant memory", ("", "", ""))}[storage.space]
     style: Style = "warning" if storage.space is AddressSpace.GLOBAL else ""
     return tuple(Span(text, style) for text in (memory, _reason(knl, lowered, storage), *sizes))
 
@@ -270,7 +271,9 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
     given, accesses = knl.temporaries.get(storage.name), accesses_by_array(lowered.kernel).get(storage.name, ())
     writers, readers = ([x.name for x in lowered.launches if any(
         a.statement in x.statements and a.is_write is is_write for a in accesses)] for is_write in (True, False))
-    if given is not None and given.address_space is not None:
+    if storage.space is AddressSpace.CONSTANT:
+        reason = f"{product_text((storage.dtype.itemsize, *storage.shape))} bytes of the generated text"
+    elif given is not None and given.address_space is not None:
         reason = f"declared {given.address_space}"
     elif storage.space is AddressSpace.GLOBAL and len({*writers, *readers}) > 1:
         reason = f"written by {' and '.join(writers)}, read by {' and '.join(readers)}"
@@ -290,7 +293,7 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
 def _totals(lowered: Lowered) -> Iterator[Line]:
     for function in lowered.program.functions:
         private = sum(prod(a.shape)*a.dtype.itemsize for a in function.arrays
-                      if a.shape and not (a.shared or a.thread_axes))
+                      if a.shape and not (a.shared or a.thread_axes or a.initializer))
         for what, size in (("shared memory a block", shared_bytes(function)), ("register arrays a thread", private)):
             if size:
                 yield f"{function.name}: {size} bytes of {what}"

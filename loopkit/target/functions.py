@@ -341,7 +341,7 @@ class _FunctionWriter:
                 self.places[name] = Flat(shape, tuple(names.get(x, x) for x in place.strides))
         return OutlinedCall(
             tuple(parameter for parameter, _ in self.parameters), tuple(given for _, given in self.parameters),
-            tuple(declarations), _with_own_names(body, renamed), names,
+            tuple(declarations), _with_names_of_function(body, renamed), names,
             replace(own.addresses, arrays=dict(self.places)), types)
 
 
@@ -421,7 +421,7 @@ def _without_calls(node: Node) -> Node:
         child_nodes(_without_calls(child)) if isinstance(child, FunctionBody) else (_without_calls(child),))))
 
 
-def _with_own_names(body: Block, names: Mapping[str, p.Variable]) -> Block:
+def _with_names_of_function(body: Block, names: Mapping[str, p.Variable]) -> Block:
     """*body* with other names of variables, loops and constants."""
     def changed(node: Node) -> Node:
         if isinstance(node, For) and node.iname in names:

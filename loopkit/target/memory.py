@@ -19,6 +19,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
+from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ReferencePointer, ScratchPointer, Stride, Value
 
@@ -62,9 +63,20 @@ class Nested:
 
 
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
-    """``float acc[4][4];``, with a comment for readers."""
+    """``float acc[4][4];``, with a comment for readers; with the elements of a constant array."""
     note = f"  // {array.note}" if array.note else ""
-    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)};{note}"
+    kind, values = ("", "") if not array.initializer else (
+        f"{dialect.syntax.constant} ", f" = {_initializer(array, dialect.syntax.truth)}")
+    return f"{kind}{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}{values};{note}"
+
+
+def _initializer(array: Array, truth: tuple[str, str]) -> str:
+    """``{{1, 2}, {3, 4}}``, or ``1`` for a scalar: literals with the exact values of the elements."""
+    texts = [truth[int(x)] if array.dtype.kind == "b" else real_literal(x, array.dtype).text if array.dtype.kind == "f"
+             else integer_literal(x, array.dtype, typed=False).text for x in array.initializer]
+    for extent in reversed(array.shape):
+        texts = [f"{{{', '.join(texts[k:k + extent])}}}" for k in range(0, len(texts), extent)]
+    return texts[0]
 
 
 def extents_text(array: Array) -> str:

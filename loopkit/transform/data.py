@@ -192,13 +192,17 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     choice, and refuses an address space that cannot hold all values that are alive at once.
 
     :raises UnknownNameError: a name is not a temporary.
-    :raises PreconditionError: there is no such address space.
+    :raises PreconditionError: there is no such address space; a temporary is constant.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\\ny[i] = t")
     >>> lk.set_temporary_address_space(knl, "t", "shared").temporaries["t"].address_space
     <AddressSpace.SHARED: 'shared'>
     """
     names = known_list("temporary", temporary_names, kernel.temporaries)
+    for x in names:
+        if kernel.temporaries[x].read_only:
+            raise PreconditionError(f"'{x}' is constant: the target chooses its memory.", subject=x,
+                                    hint="leave it out, or pass it as an argument")
     return annotated(kernel, temporaries={**kernel.temporaries, **{
         x: replace(kernel.temporaries[x], address_space=named_space(address_space, x)) for x in names}})
 
@@ -296,10 +300,11 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
 
 
 def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
-    """*arg* with *values* put into its shape."""
+    """*arg* with *values* put into its shape and its strides."""
     if not isinstance(arg, GlobalArg):
         return arg
-    return replace(arg, shape=_shape_with(arg.shape, values), inferred=_shape_with(arg.inferred, values))
+    return replace(arg, shape=_shape_with(arg.shape, values), inferred=_shape_with(arg.inferred, values),
+                   strides=_shape_with(arg.strides, values))
 
 
 def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:

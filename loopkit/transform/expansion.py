@@ -132,7 +132,8 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
 
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
-    names = kernel.temporaries if only is None else known_list("temporary", only, kernel.temporaries)
+    names = [x for x, t in kernel.temporaries.items() if not t.read_only] if only is None else \
+        known_list("temporary", only, kernel.temporaries)
     users = {t: [s for s in kernel.statements if t in mentioned(s) or t in s.domain.params] for t in names}
     outside = {t: next((s.id for s in own if not set(inames) <= set(s.inames)), None) for t, own in users.items()}
     for t in names if only is not None else ():
@@ -144,8 +145,12 @@ def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | I
 
 
 def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
-    """:raises PreconditionError: one of *names* is used in a place without subscripts."""
+    """:raises PreconditionError: one of *names* is used in a place without subscripts, or is constant."""
     require_no_rule(kernel, names)
+    for name in sorted(names):
+        if name in kernel.temporaries and kernel.temporaries[name].read_only:
+            raise PreconditionError(f"'{name}' is constant, so its axes cannot change.", subject=name,
+                                    hint="give its initializer other axes")
     for s in kernel.statements:
         if bounding := names & set(s.domain.params):
             raise PreconditionError(f"'{min(bounding)}' bounds a loop of '{s.id}' and cannot have cells.",

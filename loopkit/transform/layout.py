@@ -1,4 +1,4 @@
-"""Memory layout of temporaries: the order of the axes, swizzled columns, and padded strides."""
+"""Memory layout of arrays: the order of the axes, swizzled columns, and padded strides."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,25 +9,33 @@ from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Swizzle
 from loopkit.errors import PreconditionError, StorageError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.names import name_list
+from loopkit.language.arguments import with_strides
+from loopkit.transform.array_axes import with_separate_axes
 from loopkit.transform.step import known_list, require_dtype, require_positive, transform
 
 
 @transform
 def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
-    """Set the order in memory of the axes of temporaries.
+    """Set the order in memory of the axes of arrays.
 
     Subscripts stay the same, and so do value flows: no proof is needed. Elements along the fastest axis are adjacent.
-    Vectors are loaded along that axis, and neighbouring threads along it access different banks of shared memory.
-    Arguments keep the strides of the arrays of a call.
+    Vectors are loaded along that axis, and neighbouring threads along it access different banks of shared memory. Each
+    call checks the layout of an argument, and allocates outputs with it.
 
-    :arg ary_names: a temporary, or several: a sequence, or a text with commas between.
+    The tag ``sep`` separates an axis of an argument into several arguments: ``a[k, i]`` becomes ``a_s0[i]``,
+    ``a_s1[i]``, ... The interface of the kernel changes.
+
+    :arg ary_names: an array, or several: a sequence, or a text with commas between.
     :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
-        with ``N0`` for the fastest.
-    :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: *dim_tags* has another form, or lacks a tag for an axis; an array is an argument.
+        with ``N0`` for the fastest. The axes of an argument may also have the tags ``stride:8``, ``stride:auto`` and
+        ``sep``; beside ``sep``, ``C`` and ``F`` are tags of single axes.
+    :raises UnknownNameError: there is no such array.
+    :raises PreconditionError: *dim_tags* has another form, or lacks a tag for an axis; an axis of a temporary has a tag
+        for arguments; the extent of an axis with ``sep`` is not constant, or an access is outside of it.
+    :raises UndecidedError: a subscript of an axis with ``sep`` is not affine.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<8 and 0<=j<32}", "b[j, i] = a[i, j]", name="transpose")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.1", "j": "l.0"})
@@ -39,12 +47,39 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
     """
     temporaries = dict(kernel.temporaries)
     shapes = array_shapes(kernel)
-    for name in name_list(ary_names):
+    chosen = known_list("array", ary_names, kernel.data)
+    for name in (x for x in chosen if x in kernel.array_args):
+        kernel = _with_argument_layout(kernel, name, dim_tags, len(shapes.get(name, ())))
+    for name in (x for x in chosen if x in kernel.temporaries):
         temporary = _temporary(kernel, name)
         order = _axis_order(name, dim_tags, len(shapes.get(name, ())))
         plain = order == tuple(range(len(order)))
         temporaries[name] = replace(temporary, layout=replace(temporary.layout, order=() if plain else order))
     return annotated(kernel, temporaries=temporaries)
+
+
+def _with_argument_layout(kernel: LoopKernel, name: str, dim_tags: str, axes: int) -> LoopKernel:
+    tags = [tag.strip() for tag in dim_tags.split(",")]
+    separate = [axis for axis, tag in enumerate(tags) if tag == "sep"]
+    if "vec" in tags:
+        raise PreconditionError(f"An axis of '{name}' cannot have the tag 'vec'.", subject=name,
+                                hint="tag_inames(knl, {'i_inner': 'vec'}) makes vectors of neighbouring elements")
+    if separate and len(tags) == axes:
+        result, others = with_separate_axes(kernel, name, separate), [tag for tag in tags if tag != "sep"]
+        rest = others[0] if len({*others}) == 1 and others[0] in ("C", "F") else ",".join(others)
+        for new in (a.name for a in result.arguments if others and a.name not in kernel.argument_by_name):
+            result = _with_argument_layout(result, new, rest, len(others))
+        return result
+    if len(tags) == axes and any(tag.startswith("stride:") for tag in tags):
+        declared = with_strides(kernel.array_args[name], [tag.removeprefix("stride:") for tag in tags])
+        if not {x for e in declared.strides or () if e is not None for x in variables(e)} <= kernel.value_params:
+            raise PreconditionError(f"A stride of '{name}' is not an expression of the kernel's sizes.", subject=name,
+                                    hint="declare it in make_kernel: GlobalArg(..., strides=...)")
+    else:
+        order = _axis_order(name, dim_tags, axes)
+        whole = {tuple(range(axes))[::-1]: "F", tuple(range(axes)): "C"}.get(order)
+        declared = replace(kernel.array_args[name], order=whole or order, strides=None)
+    return annotated(kernel, arguments=tuple(declared if a.name == name else a for a in kernel.arguments))
 
 
 def _axis_order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:

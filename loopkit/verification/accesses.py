@@ -102,7 +102,7 @@ def coverage(lowered: Lowered) -> Check:
     for d in dependences(knl):
         if d.of_value and d.kind == "flow" and not is_reorderable(knl, d):
             flows.setdefault(d.array, []).append(d)
-    temporaries = [name for name in by_array if name in knl.temporaries]
+    temporaries = [name for name in by_array if name in knl.temporaries and not knl.temporaries[name].read_only]
     cache: dict[object, Set | None] = {}
     for name in temporaries:
         findings += _reads(knl, by_array[name], flows.get(name, []), cache)

@@ -74,6 +74,7 @@ class Syntax:
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar memories: the qualifiers of memory.
     :ivar has_bool: the language converts a value that is stored as a truth value to 0 or 1.
+    :ivar constant: the qualifiers of a constant array that a function declares.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Syntax:
     unroll: tuple[str, ...] = ()
     memories: Mapping[AddressSpace, str] = field(default_factory=dict)
     has_bool: bool = True
+    constant: str = "static const"
 
 
 @dataclass(frozen=True)

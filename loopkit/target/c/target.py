@@ -355,7 +355,8 @@ class _HostFunction(FunctionText):
 
     @cached_property
     def body(self) -> list[str]:
-        return list(self._block_loops())
+        constants = [array_declaration(a, self.dialect) for a in self.function.arrays if a.initializer]
+        return [*constants, *([""] if constants else []), *self._block_loops()]
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
@@ -400,7 +401,7 @@ class _HostFunction(FunctionText):
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
         own = [array_declaration(a, self.dialect) for a in self.function.arrays
-               if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
+               if not (a.shared or a.thread_axes or a.across_regions or a.initializer) and a.name in mentioned]
         bounds, mapping = outer_bounds(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, bounds)};"
                  for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]

@@ -19,6 +19,7 @@ class DeviceLimits:
     :cvar register_unit: the allocation unit of registers per warp.
     :cvar partitions: parts of a multiprocessor; each has its share of the registers and runs its share of the warps.
     :cvar static_shared_bytes: shared memory of a block without an opt-in by the launch; *shared_bytes*: with one.
+    :cvar constant_bytes: constant memory of a program.
     :cvar threads: threads in a block; *block*: threads along x, y, z.
     :cvar grid: blocks along x, y, z.
     """
@@ -33,6 +34,7 @@ class DeviceLimits:
     register_unit: ClassVar[int] = 256
     partitions: ClassVar[int] = 4
     static_shared_bytes: ClassVar[int] = 48 * _KIB
+    constant_bytes: ClassVar[int] = 64 * _KIB
     threads: ClassVar[int] = 1024
     block: ClassVar[tuple[int, int, int]] = (1024, 1024, 64)
     grid: ClassVar[tuple[int, int, int]] = (2**31 - 1, 65535, 65535)

@@ -189,6 +189,9 @@ class _CudaFunction(FunctionText):
             *((f"threads along {x}", most, own, "", "use another l.* axis")
               for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
             ("bytes of shared memory per block", limits.shared_bytes, total, "", "use smaller tiles"),
+            ("bytes of constant memory", limits.constant_bytes, sum(
+                prod(a.shape)*a.dtype.itemsize for a in self.function.arrays if a.initializer), "",
+             "pass large arrays as arguments"),
             *((f"blocks along {x}", most, own, "", "use g.0 for this iname")
               for x, own, most in zip("xyz", launch.grid, limits.grid, strict=True)),
             ("blocks per multiprocessor", limits.resident_blocks, blocks, options, hint),

@@ -164,7 +164,7 @@ OPENCL = Dialect(
                    "c!=c": "unequal", "c!=r": "unequal_real", "r!=c": "real_unequal"},
               texts={**_TEXTS, **RANDOM_CALLS}),
     Syntax("opencl", restrict="restrict", constant_by_restrict=True, unroll=("#pragma unroll",),
-           memories=OPENCL_MEMORIES, has_bool=False),
+           memories=OPENCL_MEMORIES, has_bool=False, constant="__constant"),
     {r"double\d*": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
      r"atom_\w+": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
                   "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable",
