@@ -161,7 +161,7 @@ def test_vectors_go_along_the_fastest_axis() -> None:
 
 
 @pytest.mark.parametrize(("name", "tags", "text"), [
-    ("nothing", "F", "nothing"),
+    ("a", "vec,C", "cannot have the tag 'vec'"), ("nothing", "F", "nothing"),
     ("a_fetch", "N0", "'N0' is not an order of the 2 axes"), ("a_fetch", "N0,N0", "is not an order"),
     ("a_fetch", "stride:1,stride:8", "is not an order"), ("a_fetch", "3", "'3' is not an order"),
 ])
