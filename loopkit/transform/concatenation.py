@@ -56,7 +56,7 @@ def concatenate_arrays(kernel: LoopKernel, array_names: str | Iterable[str], new
     joint, starts = _joint_temporary(kernel, names, axis_nr)
     name = _free_name(kernel, new_name, names)
     for x in names:
-        _require_inside(kernel, x)
+        _require_inside_of_shape(kernel, x)
 
     def moved(array: str, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         at = axis_nr % len(own)
@@ -113,7 +113,7 @@ def _described(temporary: TemporaryVariable, axis: int) -> str:
     return f"{temporary.dtype}[{extents}]{space}"
 
 
-def _require_inside(kernel: LoopKernel, name: str) -> None:
+def _require_inside_of_shape(kernel: LoopKernel, name: str) -> None:
     """:raises PreconditionError, UndecidedError: an access to *name* may be outside of it."""
     for a in accesses_by_array(kernel).get(name, ()):
         if not a.affine:

@@ -88,7 +88,7 @@ def fuse_kernels(kernels: Iterable[LoopKernel], suffixes: Iterable[str] | None =
         _require_one_kind(parts)
         _require_equal_domains(parts)
         # the arguments have the given order, and the statements that of the data flow
-        own = _with_own_names(parts, suffixes)
+        own = _with_different_names(parts, suffixes)
         fused = _one_after_the_other([own[k] for k in _order(len(parts), flows)], name, _joint_arguments(own))
         fused = _with_flows(fused, own, flows)
         return require_legal(fused, "fuse_kernels", assume=assume, unsafe=unsafe)
@@ -179,7 +179,7 @@ def _require_equal_domains(parts: Sequence[LoopKernel]) -> None:
                     f"'{knl.name}'.", subject=x, hint=f"rename_iname(knl, '{x}', ...) in one of them")
 
 
-def _with_own_names(parts: Sequence[LoopKernel], suffixes: Iterable[str] | None) -> list[LoopKernel]:
+def _with_different_names(parts: Sequence[LoopKernel], suffixes: Iterable[str] | None) -> list[LoopKernel]:
     """The kernels with different names of temporaries and statements."""
     endings = None if suffixes is None else list(suffixes)
     if endings is not None and len(endings) != len(parts):
