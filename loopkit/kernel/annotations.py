@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
-from loopkit.poly.domains import AnySet
+from loopkit.poly.domains import AnyMap, AnySet
 from loopkit.poly.sets import InstanceSet
 
 P = ParamSpec("P")
@@ -24,7 +24,8 @@ _WORDS: Mapping[object, tuple[str, str]] = {
     float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
     npt.DTypeLike: ("a dtype", "dtypes"), InstanceSet: ("a domain of a kernel", "domains of a kernel"),
     Tag: ("a user tag", "user tags"), type: ("a class", "classes"),
-    **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets"))}
+    **dict.fromkeys(get_args(AnySet), ("an isl set", "isl sets")),
+    **dict.fromkeys(get_args(AnyMap), ("an isl map", "isl maps"))}
 
 #: The classes of numbers; True and False do not count.
 _NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}

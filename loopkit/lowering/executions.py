@@ -204,7 +204,7 @@ def _stride_along(axis: str, subscripts: Sequence[Expression], extents: Sequence
 
 
 def _along_axis(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
-            ) -> tuple[InstanceSet, PiecewiseQuasiPolynomial]:
+                ) -> tuple[InstanceSet, PiecewiseQuasiPolynomial]:
     """*domain* with a further dimension along an axis of this *extent*; or a factor, if the extent is not affine."""
     wider = domain.onto((*domain.inames, axis))
     try:

@@ -13,10 +13,21 @@ from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SmallestPair, other_instance, same_element, smallest_pair
-from loopkit.poly.sets import InstanceSet, Set, bounded_by, condition_set, depends_on, params_of, plain_hull
+from loopkit.poly.sets import (
+    Condition,
+    InstanceSet,
+    Set,
+    bounded_by,
+    condition_set,
+    depends_on,
+    params_of,
+    parsed,
+    plain_hull,
+)
 
-#: A set of any of isl's contexts.
+#: A set of any of isl's contexts, and a relation.
 AnySet = isl.Set | isl.BasicSet
+AnyMap = isl.Map | isl.BasicMap
 
 
 def unbounded_iname(domain: InstanceSet) -> str | None:
@@ -87,6 +98,35 @@ def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expres
     """``{ [old] -> [new] : each of zeros is 0 }``; :raises NotAffineError: one of *zeros* is not quasi-affine."""
     points = InstanceSet.universe((*old, *new)).where(*(("==", zero) for zero in zeros))
     return isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, len(old))
+
+
+def read_map(text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], isl.Map]:
+    """Read isl's notation of a relation: the names of its two sides and of its parameters, and the relation.
+
+    :raises ValueError: isl refuses the text, or a dimension has no name.
+    """
+    relation = parsed(isl.Map.read_from_str, text)
+    sides = tuple(tuple(str(relation.get_dim_name(kind, i) or "") for i in range(relation.dim(kind)))
+                  for kind in (DIM.in_, DIM.out, DIM.param))
+    if "" in (*sides[0], *sides[1]) or relation.has_tuple_name(DIM.in_) or relation.has_tuple_name(DIM.out):
+        raise ValueError("a map is written as { [i] -> [j, k] : ... } with another name for each dimension")
+    old, new, params = sides
+    plain = relation.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
+    return old, new, params, plain
+
+
+def with_several_images(relation: isl.Map, points: InstanceSet) -> isl.Set:
+    """Those of *points* that *relation* maps to several points."""
+    inside = relation.intersect_domain(points.set)
+    others = inside.apply_range(other_instance(isl.Map.universe(inside.range().get_space().map_from_set())))
+    return inside.intersect(others).domain()
+
+
+def constraint_lists(points: isl.Set, names: Sequence[str]) -> list[tuple[Condition, ...]]:
+    """Conditions on *names*, of which all of one list hold at each of *points*, and those of no list elsewhere."""
+    parts = coalesced(points.compute_divs()).make_disjoint().get_basic_sets()
+    return [tuple(("==" if c.is_equality() else ">=", from_aff(c.get_aff(), names)) for c in part.get_constraints()
+                  if not c.is_div_constraint()) for part in parts]
 
 
 def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Sequence[str] = ()) -> SmallestPair | None:

@@ -20,6 +20,7 @@ from loopkit.poly.affine import (
     add,
     arithmetic,
     floor_div,
+    from_aff,
     if_affine,
     is_quasi_affine,
     multiply,
@@ -310,3 +311,17 @@ def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
             case _:
                 return e
     return walk(expr)
+
+
+def simplest_form(points: InstanceSet, form: Expression) -> Expression | None:
+    """The quasi-affine *form* as isl simplifies it at *points*; ``None`` if it has several cases there.
+
+    >>> print(simplest_form(InstanceSet.parse("{ [i] : 0 <= i < 8 }"), 8*(p.Variable("i") // 8) + p.Variable("i") % 8))
+    i
+    """
+    values = subscript_relation(points.inames, (form,)).intersect_domain(points.set)
+    if values.is_empty():
+        return None
+    function = coalesced(isl.PwMultiAff.from_map(values))
+    function = function.gist(function.domain())
+    return from_aff(function.as_multi_aff().get_aff(0), points.inames) if function.isa_multi_aff() else None

@@ -43,11 +43,11 @@ class InstanceSet(Shown):
     @lru_cache(maxsize=4096)
     def parse(text: str) -> InstanceSet:
         """Read isl's notation; :raises ValueError: isl refuses the text, or a dimension has no name."""
-        parsed = _parsed(text)
-        names = tuple(x or "" for x in parsed.get_var_names(DIM.set))
-        if "" in names or parsed.has_tuple_name():
+        points = parsed(isl.Set.read_from_str, text)
+        names = tuple(x or "" for x in points.get_var_names(DIM.set))
+        if "" in names or points.has_tuple_name():
             raise ValueError("a domain is written as { [i, j] : ... } with one name for each dimension")
-        return InstanceSet(names, parsed)
+        return InstanceSet(names, points)
 
     @staticmethod
     def universe(inames: Sequence[str]) -> InstanceSet:
@@ -255,7 +255,7 @@ def conjunction(values: Mapping[str, int]) -> isl.Set:
 
 def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
     """``"n>=1 and m>=1"`` as a parameter set; :raises ValueError: isl refuses the text."""
-    return _parsed(f"[{', '.join(sorted(set(params)))}] -> {{ : {text} }}").params()
+    return parsed(isl.Set.read_from_str, f"[{', '.join(sorted(set(params)))}] -> {{ : {text} }}").params()
 
 
 def universe_params() -> isl.Set:
@@ -330,15 +330,16 @@ def rename_param(points: T, old: str, new: str) -> T:
     return points if i < 0 else points.set_dim_name(DIM.param, i, new)
 
 
-def _parsed(text: str) -> isl.Set:
+def parsed(read: Callable[[isl.Context, str], T], text: str) -> T:
+    """A set or a relation that isl's function *read* makes of *text*; :raises ValueError: isl refuses the text."""
     try:
-        return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
+        return read(isl.DEFAULT_CONTEXT, text)
     except isl.Error as err:
         if gave_up(err):
             raise
         # the sentence of isl's error, without islpy's additions
-        lines = str(err).splitlines() or ["isl refuses this text"]
-        raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
+        sentences = (x.strip() for x in str(err).splitlines() if ":" in x and "isl_" not in x)
+        raise ValueError(next(sentences, "isl refuses this text")) from None
 
 
 def plain_hull(points: T) -> T:

@@ -1,4 +1,4 @@
-"""Affine transformations of inames: skew, shift, reverse, and any one-to-one map."""
+"""Affine transformations of inames: skew, shift, reverse, and any bijective map."""
 from __future__ import annotations
 
 import re
@@ -15,15 +15,24 @@ from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_span
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
-from loopkit.expr.mappers import substitute, variables
+from loopkit.errors import ParseError, PreconditionError, ScheduleError, instance_text, require_known, values_text
+from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
-from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_image
-from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.poly.domains import (
+    AnyMap,
+    affine_ends,
+    constraint_lists,
+    inverse,
+    read_map,
+    solutions,
+    two_with_one_image,
+    with_several_images,
+)
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
     known_list,
@@ -183,18 +192,103 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     end
     """
     old, new = name_list(old_inames), name_list(new_inames)
-    for names, what in ((old, "old_inames"), (new, "new_inames")):
-        if not names or len(set(names)) != len(names):
-            raise PreconditionError(f"affine_map_inames needs one or more different inames as {what}.", subject=what)
-    for x in new:
-        require_fresh(kernel, x)
+    _require_sides(kernel, "affine_map_inames", old, new)
     chosen, owners = _chosen(kernel, old, within, "mapped")
-    zeros = [*_zeros(kernel, equations, (*old, *new))]
-    values = _solved(kernel, owners, old, new, zeros)
-    step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
-    result = with_given_order(reindex_loops(kernel, step, chosen), new)
+    relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new))])
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
+
+
+@transform
+def map_domain(kernel: LoopKernel, transform_map: str | AnyMap, *, within: Within = None,
+               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Replace inames by others, related by an isl map.
+
+    As :func:`affine_map_inames`, with a relation in isl's notation in place of the equations. It may have inequalities,
+    existentially quantified variables, quotients and remainders.
+
+    :arg transform_map: a map from the old inames to new ones, as a text or an object of islpy. The first new iname is
+        the outermost. Its parameters are integer arguments of the kernel. It must be bijective: each point of the old
+        inames has one point of the new ones, and no two points share one.
+    :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
+    :raises ParseError: the text is not an isl map with a name for each dimension.
+    :raises UnknownNameError: an old iname or a parameter does not exist.
+    :raises NameConflictError: a new name is taken.
+    :raises PreconditionError: an old iname has a tag; the map is not bijective, with a witness; or its inverse is not
+        one affine form.
+    :raises ScheduleError: the loops are not perfectly nested.
+    :raises IllegalTransformError: the new order would break a dependence; with its witness.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.map_domain(knl, "{ [i] -> [lane, row] : lane = i mod 8 and row = floor(i/8) }")
+    >>> print(knl.domains_text)
+    [n] -> { [lane, row] : 0 <= lane <= 7 and row >= 0 and 8row < n - lane }
+    >>> print(knl.statements_text)
+    for lane, row
+      y[lane + 8*row] = 2*x[lane + 8*row]  {id=insn}
+    end
+    """
+    try:
+        old, new, params, relation = read_map(str(transform_map))
+    except ValueError as reason:
+        raise ParseError(f"The map '{transform_map}' cannot be read: {reason}", line=None, column=None,
+                         expected="a map as isl writes it, { [i] -> [j, k] : ... }",
+                         source=str(transform_map)) from None
+    _require_sides(kernel, "map_domain", old, new)
+    require_known("parameter", params, kernel.value_params)
+    chosen, owners = _chosen(kernel, old, within, "mapped")
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
+    return require_legal(result, f"map_domain({', '.join(old)} -> {', '.join(new)})", assume=assume, unsafe=unsafe)
+
+
+def _require_sides(kernel: LoopKernel, step: str, old: Sequence[str], new: Sequence[str]) -> None:
+    """Check the names of a map from inames to new ones."""
+    for names, what in ((old, "old_inames"), (new, "new_inames")):
+        if not names or len(set(names)) != len(names):
+            raise PreconditionError(f"{step} needs one or more different inames as {what}.", subject=what)
+    for x in new:
+        require_fresh(kernel, x)
+
+
+def _with_loops_mapped(kernel: LoopKernel, chosen: frozenset[str], owners: Sequence[Statement], old: tuple[str, ...],
+                       new: tuple[str, ...], relation: Map) -> LoopKernel:
+    """*kernel* with loops over *new* in place of those over *old* around *chosen*; *relation* maps their points."""
+    points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
+    _require_bijective(kernel, owners[0].id, points, new, relation)
+    exact = relation if relation.is_injective() else relation.intersect_domain(points.set)
+    forms = inverse(exact, points, new)
+    if forms is None:
+        raise PreconditionError(f"The map does not give {', '.join(old)} as one affine form of {', '.join(new)}.",
+                                subject=old[0], hint="map the parts of the domain one after another, with within=")
+    values = dict(zip(old, forms, strict=True))
+    image = exact.range()
+    cases = constraint_lists(image.gist_params(image.params()), new)
+    step = Reindexing(new, values, cases[0]) if len(cases) == 1 else Reindexing(
+        new, values, cases=tuple(Reindexing(new, values, case) for case in cases))
+    return with_given_order(reindex_loops(kernel, step, chosen), new)
+
+
+def _require_bijective(kernel: LoopKernel, statement: str, points: InstanceSet, new: Sequence[str], relation: Map
+                       ) -> None:
+    """:raises PreconditionError: *relation* does not map *points* one-to-one; with the smallest witness."""
+    targets, parameters = ", ".join(new), parameters_of(kernel)
+
+    def refused(place: Mapping[str, int], params: Mapping[str, int], what: str, hint: str) -> PreconditionError:
+        return PreconditionError(f"The map must be bijective, but it maps {instance_text(statement, place)}"
+                                 f"{values_text(params, ' (with {})')} {what} of {targets}.", subject=points.inames[0],
+                                 hint=hint)
+    for those, what, hint in (
+            (points.set.subtract(relation.domain()), "to no point", "every point needs a point of the new inames"),
+            (with_several_images(relation, points), "to several points", "add an equation for the new inames")):
+        point = lexmin_point(those, points.inames, parameters)
+        if point is not None:
+            raise refused(point[1], point[0], what, hint)
+    met = two_with_one_image(relation, points, parameters)
+    if met is not None:
+        params, first, second = met
+        raise refused(first, params, f"and {instance_text(statement, second)} to one point",
+                      "add a new iname that distinguishes the two")
 
 
 def _chosen(kernel: LoopKernel, inames: Sequence[str], within: Within, what: str
@@ -252,29 +346,3 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
             raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
                                     subject=shown)
         yield subtract(left, right)
-
-
-def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],
-            zeros: Sequence[Expression]) -> dict[str, Expression]:
-    relation = solutions(old, new, zeros)
-    points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
-    point = lexmin_point(points.set.subtract(relation.domain()), old, parameters_of(kernel))
-    if point is not None:
-        raise PreconditionError(f"The equations have no solution for {instance_text(owners[0].id, point[1])}"
-                                f"{values_text(point[0], ' (with {})')}.", subject=old[0],
-                                hint="every point of the old inames needs a point of the new ones")
-    if not relation.intersect_domain(points.set).is_single_valued():
-        raise PreconditionError(f"The equations do not determine {', '.join(new)}: they have several solutions for one "
-                                f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
-    met = two_with_one_image(relation, points, parameters_of(kernel))
-    if met is not None:
-        params, first, second = met
-        raise PreconditionError(f"The equations map {instance_text(owners[0].id, first)}"
-                                f"{values_text(params, ' (with {})')} and {instance_text(owners[0].id, second)} to one "
-                                f"point of {', '.join(new)}.", subject=new[0],
-                                hint="add an iname, and an equation that distinguishes the two")
-    values = inverse(relation, points, new)
-    if values is None:
-        raise PreconditionError(f"The equations do not give {', '.join(old)} as one affine form of {', '.join(new)}.",
-                                subject=old[0])
-    return dict(zip(old, values, strict=True))

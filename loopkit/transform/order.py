@@ -7,16 +7,16 @@ from itertools import groupby
 import pymbolic.primitives as p
 
 from loopkit.analysis.constructors import annotated, reordered
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import dependences
+from loopkit.analysis.fusion import in_sequence
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.match import Within
-from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.analysis.order import loops_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import owner
 from loopkit.kernel.tags import UnrollTag
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_of, rewrite, rewrite_over, seq, without
-from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
@@ -291,8 +291,7 @@ def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozens
 
 def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str]) -> bool:
     """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
-    return any(d.source in sources and d.sink in sinks and not in_one_iteration(d.relation, shared_loops(
-        kernel, d.source, d.sink, meeting_of(execution_paths(kernel), d.source, d.sink).loops)).is_empty()
+    return any(d.source in sources and d.sink in sinks and not in_sequence(kernel, d).is_empty()
                for d in dependences(kernel))
 
 

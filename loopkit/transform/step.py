@@ -28,7 +28,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.kernel.tree import given, still_given
 from loopkit.language.names import another, fault, is_id, name_list
-from loopkit.poly.domains import AnySet
+from loopkit.poly.domains import AnyMap, AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
 
@@ -84,7 +84,7 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 
 
 def recordable(argument: Any) -> Any:
-    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
+    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, isl objects are text."""
     match argument:
         case Mapping():
             return {k: recordable(v) for k, v in argument.items()}
@@ -93,7 +93,7 @@ def recordable(argument: Any) -> Any:
         case Iterator():
             return tuple(argument)
         case _:
-            return str(argument) if isinstance(argument, AnySet) else argument
+            return str(argument) if isinstance(argument, AnySet | AnyMap) else argument
 
 
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:

@@ -53,9 +53,17 @@ def fresh() -> lk.LoopKernel:
         replace(s, domain=s.domain.named(s.domain.set)) for s in KERNEL.statements))
 
 
+def with_rule() -> lk.LoopKernel:
+    return lk.extract_subst(KERNEL, "load", "x[s]", "s")
+
+
 #: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.
 CALLS: dict[str, Callable[[], object]] = {
     "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
+    "make_einsum": lambda: lk.make_einsum("ij,j->i", "a, x"),
+    "fuse_kernels": lambda: lk.fuse_kernels([fresh(), fresh()]),
+    "diff_kernel": lambda: lk.diff_kernel(fresh(), "y", "x"),
+    "find_instructions": lambda: lk.find_instructions(fresh(), "reads:x"),
     "make_function": lambda: lk.make_function("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="f"),
     "merge": lambda: lk.merge([CALLER, FUNCTION]),
     "lower": lambda: lk.lower(fresh()),
@@ -86,6 +94,10 @@ CALLS: dict[str, Callable[[], object]] = {
     "diff": lambda: lk.diff(fresh(), lk.split_iname(fresh(), "k", 4)),
     "explain": lambda: lk.explain(fresh()),
     "review": lambda: lk.review(fresh(), f"{tempfile.mkdtemp()}/page.html"),
+    "get_kennedy_unweighted_fusion_candidates": lambda: lk.get_kennedy_unweighted_fusion_candidates(fresh(), ["i"]),
+    "find_unused_axis_tag": lambda: lk.find_unused_axis_tag(fresh(), "g", "reads:x"),
+    "find_rules_matching": lambda: f"{lk.find_rules_matching(fresh(), '*')}{fresh()}",
+    "find_one_rule_matching": lambda: lk.find_one_rule_matching(with_rule(), "load") + str(fresh()),
     "assert_golden": lambda: lk.assert_golden(fresh(), f"{tempfile.mkdtemp()}/code.cu", update=True),
     "the steps of a kernel": lambda: str(lk.split_iname(fresh(), "k", 4).history.show()),
     "a code as HTML": lambda: lk.generate_code(fresh(), target="c")._repr_html_(),
