@@ -226,18 +226,22 @@ class PiecewiseQuasiPolynomial(Shown):
     @property
     def params(self) -> frozenset[str]:
         """The names of the sizes on which it depends."""
-        return frozenset(x for where, summand in self.pieces for x in (
-            *summand.names, *where.drop_unused_params().get_var_names_not_none(DIM.param)))
+        with bounded("the sizes of a count"):
+            return frozenset(x for where, summand in self.pieces for x in (
+                *summand.names, *where.drop_unused_params().get_var_names_not_none(DIM.param)))
 
     def __add__(self, other: PiecewiseQuasiPolynomial | int) -> PiecewiseQuasiPolynomial:
         summand = whole(other)
-        return PiecewiseQuasiPolynomial(merged((*self.pieces, *summand.pieces)), self.valid.intersect(summand.valid))
+        with bounded("a sum of counts"):
+            return PiecewiseQuasiPolynomial(merged((*self.pieces, *summand.pieces)),
+                                            self.valid.intersect(summand.valid))
 
     def __mul__(self, other: PiecewiseQuasiPolynomial | int) -> PiecewiseQuasiPolynomial:
         factor = whole(other)
-        products = [(a.intersect(b), x*y) for (a, x), (b, y) in product(self.pieces, factor.pieces)]
-        return PiecewiseQuasiPolynomial(merged([(where, x) for where, x in products if not where.is_empty()]),
-                                        self.valid.intersect(factor.valid))
+        with bounded("a product of counts"):
+            products = [(a.intersect(b), x*y) for (a, x), (b, y) in product(self.pieces, factor.pieces)]
+            return PiecewiseQuasiPolynomial(merged([(where, x) for where, x in products if not where.is_empty()]),
+                                            self.valid.intersect(factor.valid))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -254,7 +258,8 @@ def whole(value: PiecewiseQuasiPolynomial | int) -> PiecewiseQuasiPolynomial:
     """*value*, a number for any sizes, as a piecewise quasi-polynomial."""
     if isinstance(value, PiecewiseQuasiPolynomial):
         return value
-    everywhere = universe_params()
+    with bounded("a count"):
+        everywhere = universe_params()
     return PiecewiseQuasiPolynomial(((everywhere, constant(value)),) if value else (), everywhere)
 
 
