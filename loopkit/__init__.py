@@ -6,6 +6,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from loopkit.analysis.counts import CountGranularity, MemAccess, Op, Synchronization, ToCountMap
+from loopkit.analysis.match import find_instructions
 from loopkit.errors import (
     AccessWitness,
     BoundsError,
@@ -42,6 +43,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
+from loopkit.language.einsum import make_einsum
 from loopkit.language.loopy_names import no_attribute
 from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
@@ -77,11 +79,14 @@ if TYPE_CHECKING:
     from loopkit.target.opencl.target import OpenCLTarget
     from loopkit.transform.affine import affine_map_inames, map_domain, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
+    from loopkit.transform.arguments import remove_unused_arguments, set_argument_order
     from loopkit.transform.arithmetic import fold_constants, simplify_indices
     from loopkit.transform.assignment_to_subst import assignment_to_subst
+    from loopkit.transform.batching import to_batched
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
     from loopkit.transform.common_factors import collect_common_factors_on_increment
+    from loopkit.transform.concatenation import concatenate_arrays
     from loopkit.transform.data import (
         add_dtypes,
         assume,
@@ -92,10 +97,12 @@ if TYPE_CHECKING:
         set_temporary_address_space,
     )
     from loopkit.transform.definition import map_instructions, remove_instructions, with_statements
+    from loopkit.transform.derivative import diff_kernel
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
     from loopkit.transform.functions import inline_callable_kernel
+    from loopkit.transform.fusing import fuse_kernels
     from loopkit.transform.iname import (
         chunk_iname,
         duplicate_inames,
@@ -104,6 +111,13 @@ if TYPE_CHECKING:
         rename_iname,
         split_iname,
         split_levels,
+    )
+    from loopkit.transform.instructions import (
+        add_dependency,
+        add_inames_to_insn,
+        add_nosync,
+        remove_inames_from_insn,
+        remove_predicates_from_insn,
     )
     from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
     from loopkit.transform.names import replace_instruction_ids, tag_instructions
@@ -151,22 +165,24 @@ __all__ = [
     "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Synchronization",
     "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden",
-    "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage",
-    "check_equivalent", "check_legal", "check_races", "chunk_iname", "collect_common_factors_on_increment", "compile",
-    "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst",
+    "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding", "add_prefetch",
+    "affine_map_inames", "apply_schedule", "assert_golden", "assignment_to_subst", "assume", "buffer_array",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",
+    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "find_instructions",
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
-    "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
+    "fuse_kernels", "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
     "get_kennedy_unweighted_fusion_candidates", "get_mem_access_map", "get_op_map", "get_synchronization_map",
-    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_function",
-    "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain", "peel", "pipeline",
-    "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule", "register_callable",
-    "remove_instructions", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
+    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_einsum",
+    "make_function", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain",
+    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
+    "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",
+    "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
-    "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices", "skew",
-    "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle", "tag_array_axes",
-    "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames",
-    "verify", "with_statements",
+    "set_argument_order", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices",
+    "skew", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward", "swizzle",
+    "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched", "unroll",
+    "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 
 __version__ = "0.1.0"
@@ -175,7 +191,8 @@ __version__ = "0.1.0"
 _LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, globals().keys()))  # noqa: SLF001
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
-                                  if address.startswith("loopkit.transform.") and name != "replay"})
+                                  if address.startswith("loopkit.transform.") and name not in (
+                                      "diff_kernel", "fuse_kernels", "replay")})
 # the folder loopkit/target/opencl has the module target.py, which calls the class of the target TARGET
 TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:TARGET"
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
@@ -196,6 +213,7 @@ ENTRY_POINTS.addresses.update({
     "tag_kernel": "loopkit.transform.tags:tag_kernel",
     "text": "loopkit.show.documents:text",
     "traceback": "loopkit.show.documents:traceback",
+    "types": "loopkit.lowering.types:infer_types",
 })
 
 if not TYPE_CHECKING:              # a type checker would take any name for one of ours

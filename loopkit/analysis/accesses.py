@@ -35,6 +35,7 @@ class Access:
     :ivar doubt: the condition or bound because of which an instance of *domain* may not make the access; ``None``:
         each does.
     :ivar update: the operation of the atomic update that this access is a part of; ``None``: it is not part of one.
+    :ivar any_order: accesses with one key may run in any order; ``None``: every order with another write counts.
     """
 
     statement: str
@@ -45,6 +46,7 @@ class Access:
     known: tuple[bool, ...]
     doubt: str | None
     update: str | None = None
+    any_order: str | None = None
 
     @property
     def affine(self) -> bool:
@@ -72,8 +74,8 @@ class Access:
 
 
 def commute(a: Access, b: Access) -> bool:
-    """Are both accesses parts of atomic updates by one operation, whose order is free?"""
-    return a.update is not None and a.update == b.update
+    """Are both accesses parts of atomic updates by one operation, or of atomic stores, whose order is free?"""
+    return a.any_order is not None and a.any_order == b.any_order
 
 
 def declared(knl: LoopKernel, name: str) -> Type | None:
@@ -229,11 +231,14 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     integers = integer_names(knl, statement)
 
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
-               update: str | None = None) -> Access:
+               is_own: bool = False) -> Access:
+        """:arg is_own: it reads or writes the element of the assignee."""
         domain, doubt = where
         known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
-        return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
+        update = statement.combine if is_own and statement.commutes else None
+        return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update,
+                      statement.any_order if is_own else None)
 
     def branch(condition: Expression, where: _Where, holds: bool) -> _Where:
         domain, doubt = where
@@ -249,10 +254,10 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
         for name, subscripts, at in references(expr, (domain, doubt), branch):
             if subscripts or name in knl.data:
-                yield access(name, subscripts, at)
-    update = statement.combine if statement.commutes else None
+                is_own = statement.combine is None and (name, subscripts) == (statement.written, statement.subscripts)
+                yield access(name, subscripts, at, is_own=is_own)
     for is_write in (True,) if statement.combine is None else (False, True):
-        yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, update=update)
+        yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, is_own=True)
 
 
 #: The instances that evaluate an expression, and the reason why not all of them do (``None``: all).

@@ -31,8 +31,37 @@ class CountGranularity(StrEnum):
     WORKGROUP = "workgroup"
 
 
-@dataclass(frozen=True, repr=False)
-class Op(Declared):
+class _CountKey(Declared):
+    """Base of the keys: a frozen dataclass in which ``None`` differs from float64. (numpy takes ``None`` for it.)"""
+
+    __slots__ = ()
+
+    def _identity(self) -> tuple[object, ...]:
+        own: tuple[Any, ...] = fields(self)  # type: ignore[arg-type]  # a dataclass
+        return tuple(_comparable_field(getattr(self, f.name)) for f in own)
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, _CountKey) and type(other) is type(self) \
+            else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    @property
+    def headline(self) -> str:
+        """The arguments of the call."""
+        own: tuple[Any, ...] = fields(self)  # type: ignore[arg-type]  # a dataclass
+        values = ((f.name, getattr(self, f.name)) for f in own)
+        return ", ".join(f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}"
+                         for name, value in values if value is not None)
+
+
+def _comparable_field(value: object) -> object:
+    return value.name if isinstance(value, np.dtype) else tuple(value.items()) if isinstance(value, Mapping) else value
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Op(_CountKey):
     """A kind of arithmetic operation. A field that is ``None`` does not distinguish kinds.
 
     >>> lk.Op(np.float32, "mul", lk.CountGranularity.SUBGROUP)
@@ -52,8 +81,8 @@ class Op(Declared):
         _read_fields(self)
 
 
-@dataclass(frozen=True, repr=False)
-class MemAccess(Declared):
+@dataclass(frozen=True, repr=False, eq=False)
+class MemAccess(_CountKey):
     """A kind of memory access. A field that is ``None`` does not distinguish kinds.
 
     >>> lk.MemAccess("global", np.float32, direction="load", variable="a")
@@ -78,12 +107,9 @@ class MemAccess(Declared):
     def __post_init__(self) -> None:
         _read_fields(self)
 
-    def __hash__(self) -> int:
-        return hash(tuple(tuple(x.items()) if isinstance(x, Mapping) else x for x in _field_values(self)))
 
-
-@dataclass(frozen=True, repr=False)
-class Synchronization(Declared):
+@dataclass(frozen=True, repr=False, eq=False)
+class Synchronization(_CountKey):
     """A kind of synchronization.
 
     :ivar kind: ``"kernel_launch"``, ``"barrier_local"`` (of a block) or ``"barrier_warp"``.
@@ -94,10 +120,6 @@ class Synchronization(Declared):
 
 
 Key = Op | MemAccess | Synchronization
-
-
-def _field_values(key: Key) -> Iterator[Any]:
-    return (getattr(key, f.name) for f in fields(key))
 
 
 def _read_fields(key: Op | MemAccess) -> None:
@@ -199,8 +221,8 @@ class ToCountMap(Mapping[Key, PiecewiseQuasiPolynomial], Shown):
         for name in wanted.keys() - known if self.counts else ():
             warnings.warn(MisspelledNameWarning(f"filter_by: no key has the field '{name}'; the fields are "
                                                 f"{', '.join(sorted(known))}."), stacklevel=2)
-        return self.filter_by_func(lambda key: all(hasattr(key, name) and getattr(key, name) in values
-                                                   for name, values in wanted.items()))
+        return self.filter_by_func(lambda key: all(
+            hasattr(key, name) and _comparable_field(getattr(key, name)) in values for name, values in wanted.items()))
 
     def filter_by_func(self, func: Callable[[Key], bool]) -> ToCountMap:
         """The numbers of those keys for which *func* is true."""
@@ -251,8 +273,8 @@ def _allowed_field_values(name: str, value: object) -> Collection[object]:
     several = [value] if value is None or isinstance(value, str | Mapping | type | np.dtype) \
         or not isinstance(value, Iterable) else list(value)
     if name == "dtype":
-        return [one if one is None else _read_dtype(one, "filter_by") for one in several]  # type: ignore[arg-type]
-    return several
+        several = [one if one is None else _read_dtype(one, "filter_by") for one in several]  # type: ignore[arg-type]
+    return [*map(_comparable_field, several)]
 
 
 def _bytes_of(key: Key) -> int:

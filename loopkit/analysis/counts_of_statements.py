@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import expanded_expression, references
 from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.functions import function_of
 from loopkit.expr.mappers import children
-from loopkit.kernel.c_instruction import RegionRead
+from loopkit.kernel.c_instruction import OpaqueValue, RegionRead
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -53,13 +53,16 @@ def operations_of(expr: Expression, types: Types, *, in_subscripts: bool = True)
     if function is not None:
         name, times = f"func:{function.name}", 1
     if name is not None and times:
-        found = type_of(expr, types)
-        assert found is not None
-        yield name, resolve(found), times
+        yield name, resolve(_require_type(type_of(expr, types))), times
     if not isinstance(expr, p.Subscript) or in_subscripts:
         for e in operands:
             if isinstance(e, p.ExpressionNode | tuple):
                 yield from operations_of(e, types, in_subscripts=in_subscripts)
+
+
+def _require_type(found: Type | None) -> Type:
+    assert found is not None, "all dtypes of a lowered kernel are known"
+    return found
 
 
 def _operation_name(table: dict[type, str], expr: Expression) -> str | None:
@@ -70,6 +73,10 @@ def _operation_name(table: dict[type, str], expr: Expression) -> str | None:
 def operations_in(knl: LoopKernel, s: Statement, types: Types, *, in_subscripts: bool) -> Operations:
     """The operations of an execution of *s*: its expression, the combination of an update, and its subscripts."""
     expr = expanded_expression(knl, s)
+    if isinstance(opaque := function_of(expr), OpaqueValue) and opaque.instruction is not None:
+        # the operations of C code are unknown: it counts as one function of the values that it reads
+        yield f"func:{opaque.instruction.id}", resolve(_require_type(types(s.written))), 1
+        expr = children(expr)
     yield from operations_of(expr, types, in_subscripts=in_subscripts)
     if in_subscripts:
         for e in s.subscripts:

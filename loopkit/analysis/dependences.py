@@ -119,9 +119,14 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         yield from _between(accesses, patterns[key], of_value)
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
-    for sink in knl.statements:
-        for source in sorted(sink.options.depends_on):
-            yield Dependence("explicit", "", source, sink.id, identity_pairs(knl, source, sink.id))
+    yield from explicit_dependences(knl, {s.id: s.options.depends_on for s in knl.statements})
+
+
+def explicit_dependences(knl: LoopKernel, depends_on: Mapping[str, Collection[str]]) -> Iterator[Dependence]:
+    """The dependences of each statement on those of *depends_on*, in the same iterations of the loops of both."""
+    for sink, sources in depends_on.items():
+        for source in sorted(sources):
+            yield Dependence("explicit", "", source, sink, identity_pairs(knl, source, sink))
 
 
 #: A dependence between two of a list of accesses, by their indices.
@@ -140,7 +145,7 @@ def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
-            *((a.is_write, a.affine, a.doubt is None, a.update, id(a.domain), a.subscripts, loops_of(path))
+            *((a.is_write, a.affine, a.doubt is None, a.update, a.any_order, id(a.domain), a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 

@@ -19,9 +19,10 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
-from loopkit.expr.mappers import update_of
+from loopkit.expr.mappers import update_of, variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Dependence, Obligation
+from loopkit.kernel.statement import Dependence, Obligation, Statement
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.limits import kept_by_kernel
@@ -253,14 +254,19 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
 
 
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
-    """The hint to use atomic updates, if both statements update one array by one operation."""
+    """The hint to make two statements atomic that update one array by one operation, or store one number in it."""
     statements = [knl.statement_by_id[x] for x in dict.fromkeys((d.source, d.sink))]
-    found = [update_of(s.assignee, s.expression) for s in statements
-             if s.written == d.array and s.id not in knl.reduction_of]
-    if len(found) < len(statements) or len({update and update[0] for update in found}) > 1 or None in found:
+    found = [_free_key(s) for s in statements if s.written == d.array and s.id not in knl.reduction_of]
+    if len(found) < len(statements) or len({*found}) > 1 or None in found:
         return ""
     names = [s.id for s in statements]
     return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
+
+
+def _free_key(s: Statement) -> str | None:
+    """The key of the accesses that *s* makes in any order if it is atomic; ``None``: their order counts."""
+    update = update_of(s.assignee, s.expression)
+    return update[0] if update is not None else None if variables(s.expression) else f"= {to_text(s.expression)}"
 
 
 def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:

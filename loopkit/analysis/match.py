@@ -34,6 +34,8 @@ from pytools.tag import Tag
 from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError, UnknownNameError
 from loopkit.expr.tokens import Cursor, Source, Token
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
 from loopkit.kernel.tags import is_tag, tag_name
@@ -68,6 +70,25 @@ def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag
         raise PreconditionError(f"within='{shown}' selects no statement of kernel '{kernel.name}'.", subject=shown,
                                 hint="leave within= out to select all statements")
     return found
+
+
+@checked
+def find_instructions(kernel: LoopKernel, insn_match: Within) -> list[Assignment]:
+    """The instructions of :attr:`LoopKernel.instructions` that *insn_match* selects, as in ``within=``; maybe none.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\\nz[i] = y[i] {id=copy}")
+    >>> [insn.id for insn in lk.find_instructions(knl, "reads:x")]
+    ['twice']
+    >>> lk.find_instructions(knl, "reads:z")
+    []
+
+    :raises ParseError: *insn_match* cannot be read.
+    """
+    try:
+        chosen = frozenset(kernel.statement_by_id) if insn_match is None else matching(kernel, insn_match)
+    except (UnknownNameError, PreconditionError):
+        chosen = Ids()
+    return [insn for insn in kernel.instructions if insn.id in chosen]
 
 
 def _selected(kernel: LoopKernel, text: str) -> Ids:

@@ -343,7 +343,7 @@ class Program:
 # The text that print(lk.lower(knl)) prints
 
 #: Operations that C has an assignment for; the others print by name: ``max=``.
-_OPERATORS = {"sum": "+", "product": "*"}
+_OPERATORS = {"sum": "+", "product": "*", "bit_and": "&", "bit_or": "|", "bit_xor": "^"}
 
 
 def program_text(program: Program) -> str:

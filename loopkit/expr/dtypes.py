@@ -343,6 +343,9 @@ def reduction_type(operation: Operation, operand: Type) -> np.dtype:
         return operation.type_over(operand)
     assert isinstance(operation, NumberOperation)
     rank, combine = rank_of(operand), operation.combine
+    if combine in ("&", "|", "^") and rank > _INT:
+        raise TypeInferenceError(f"'{operation.name}' operates on bits, and its operand is {resolve(operand)}.",
+                                 subject=operation.name, hint="convert it: int64(x)")
     if combine in ("and", "or"):
         return BOOL
     if combine in ("min", "max") and rank == _COMPLEX:

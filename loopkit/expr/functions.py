@@ -16,6 +16,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.bessel import bessel_j, bessel_y
 from loopkit.expr.kinds import NUMBERS, dtype_of, is_tuple
 from loopkit.expr.mappers import subexpressions
+from loopkit.expr.random_numbers import RANDOM
 from loopkit.shown import Declared
 
 #: The rules for the dtype of a call that have a name, and that of a value with the dtype of the element it is put into.
@@ -344,4 +345,6 @@ FUNCTIONS: Mapping[str, ScalarFunction] = {f.name: f for f in (
       for name, f in (("bessel_jn", bessel_j), ("bessel_yn", bessel_y))),
     _of_several_dtypes("ldexp", {(x, "int32"): x for x in _FLOATS}, np.ldexp),
     _of_several_dtypes("popcount", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, _: x.bit_count())),
-    _of_several_dtypes("clz", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, bits: bits - x.bit_length())))}
+    _of_several_dtypes("clz", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, bits: bits - x.bit_length())),
+    *(_of_several_dtypes(name, {("uint64", "uint64", "uint64", "int32"): dtype}, f)
+      for name, (dtype, f) in RANDOM.items()))}

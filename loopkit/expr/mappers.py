@@ -12,7 +12,7 @@ from functools import lru_cache
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.nodes import COMBINED, REDUCTIONS, Combined, MakeTuple, Neutral, Reduction, TypeCast
+from loopkit.expr.nodes import COMBINED, REDUCTIONS, Combined, MakeTuple, Neutral, Operation, Reduction, TypeCast
 from loopkit.poly.piecewise import is_affine_condition
 
 #: The fields with the subexpressions of each node; the function of a call is none.
@@ -215,8 +215,11 @@ def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expressio
 _REDUCTIONS = {COMBINED[operation.combine]: name for name, operation in REDUCTIONS.items()}
 
 
-def update_of(target: Expression, expression: Expression) -> tuple[str, Expression] | None:
+def update_of(target: Expression, expression: Expression, operations: Iterable[Operation] = ()
+              ) -> tuple[str, Expression] | None:
     """The reduction operation and its operand, if *expression* is *target* combined with an operand; else ``None``.
+
+    :arg operations: further operations than the language's.
 
     >>> h, w = map(p.Variable, "hw")
     >>> update_of(h, p.Sum((h, w, 1))), update_of(h, 2*w)
@@ -224,7 +227,9 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
     """
     name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
     if name is None or target not in operands:
-        return None
+        operand = p.Variable("<operand>")
+        found = ((o.name, arguments_of(o.apply(target, operand), [operand.name], expression)) for o in operations)
+        return next(((own, parts[0]) for own, parts in found if parts is not None), None)
     operands.remove(target)
     return name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))
 

@@ -82,7 +82,8 @@ class Combined(_Node):
 
 #: The node that combines two operands, by the names of :class:`NumberOperation`.
 COMBINED: Mapping[str, Callable[[Any], Expression]] = {
-    "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr}
+    "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr,
+    "&": p.BitwiseAnd, "|": p.BitwiseOr, "^": p.BitwiseXor}
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ class Operation(ABC):
 class NumberOperation(Operation):
     """An operation of the language on numbers.
 
-    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``.
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``, ``"&"``,
+        ``"|"``, ``"^"``.
     """
 
     combine: str
@@ -131,7 +133,9 @@ class NumberOperation(Operation):
     def neutral_of(self, dtype: np.dtype) -> object:
         if self.combine in ("+", "*"):
             return dtype.type(1 if self.combine == "*" else 0)
-        largest = self.combine in ("min", "and")
+        if self.combine in ("&", "|", "^") and dtype.kind != "b":
+            return np.array(-1 if self.combine == "&" else 0).astype(dtype)[()]
+        largest = self.combine in ("min", "and", "&")
         if self.combine in ("and", "or") or dtype.kind == "b":
             return np.bool_(largest)
         if kind_of(dtype) == "f":
@@ -144,7 +148,8 @@ class NumberOperation(Operation):
 
 REDUCTIONS = {op.name: op for op in (
     NumberOperation("sum", "+"), NumberOperation("product", "*"), NumberOperation("min", "min"),
-    NumberOperation("max", "max"), NumberOperation("any", "or"), NumberOperation("all", "and"))}
+    NumberOperation("max", "max"), NumberOperation("any", "or"), NumberOperation("all", "and"),
+    NumberOperation("bit_and", "&"), NumberOperation("bit_or", "|"), NumberOperation("bit_xor", "^"))}
 
 
 # pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do

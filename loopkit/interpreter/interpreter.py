@@ -364,7 +364,7 @@ class Interpreter:
     def _go_on(self, writer: str) -> bool:
         """Does the current statement continue from *writer*'s value, both being updates of it in any order?"""
         a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
-        return a.commutes and b.commutes and (a.written, a.combine) == (b.written, b.combine)
+        return a.commutes and b.commutes and a.combine is not None and (a.written, a.combine) == (b.written, b.combine)
 
     def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
         values = x.inames(self.knl)

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
-from loopkit.expr.mappers import array_of, element, subscripts_of, substitute
+from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet, Map
@@ -69,8 +69,20 @@ class Statement(Shown):
 
     @property
     def commutes(self) -> bool:
-        """May such updates of one array by one operation run in any order, and concurrently?"""
+        """Is it an atomic access, and may such accesses of one key run in any order, and concurrently?"""
         return any(i.commutes for i in self.instructions)
+
+    @property
+    def any_order(self) -> str | None:
+        """The key of accesses that may run in any order among themselves: the operation of its atomic updates.
+
+        A store of one number has the key of this number, and every other store or update one of its own.
+        """
+        if not self.commutes:
+            return None
+        if self.combine is not None:
+            return self.combine
+        return f"= {self.id if variables(self.expression) else to_text(self.expression)}"
 
     @property
     def completion(self) -> Completion:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from loopkit.analysis.atomic_stores import claims_of_stores
 from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
@@ -80,7 +81,7 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
         parameters that are not listed are added.
     :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
     :arg name: the name of the kernel, and of the generated function.
-    :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg reductions: operations in addition to those of the language, such as ``sum`` and ``max``.
     :arg functions: the functions of numbers in addition to those of the language, :class:`ScalarFunction`, and the
         kernels that statements may call; see :func:`loopkit.make_function`.
     :arg tags: user tags of the kernel.
@@ -89,6 +90,7 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
     :raises NameConflictError: a name is reserved, or has two meanings.
     :raises PreconditionError: a declaration in *kernel_data* does not fit the text, or the value that a read of a
         temporary gets is ambiguous.
+    :raises UndecidedError: atomic stores may store different values in one element.
 
     :class:`loopkit.LoopkitWarning` is issued for inames that no statement uses, and for scalar arguments that are not
     declared and resemble another name.
@@ -221,6 +223,7 @@ def _read_kernel(domains: Given | Iterable[Given], instructions: Program,
         knl = _kernel_of(program, name, declared, assumptions, options or Options(), made)
         if not knl.statements and instructions != []:
             raise program.source.error(0, "The instructions contain no statement.", "a statement")
+        claims_of_stores(knl, knl.statements, "make_kernel")
         knl = in_own_order(knl, kernel_tags=user_tags(tags, f"kernel '{name}'")) if tags else knl
     for suspicion in suspicions(knl, program.domains.parents.keys() - swept_inames(program.parsed.body), declared):
         warnings.warn(suspicion, stacklevel=4)              # the caller of the checked function
@@ -322,7 +325,8 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
     reductions = ReductionMaker(domains, affine_names.difference(temporaries), taken, set(ids.places))
     calls = CallMaker(given_program.kernels, frozenset(a.name for a in arguments if isinstance(a, ValueArg)),
                       frozenset(t.name for t in known.values() if t.shape == ()))
-    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions, calls.make)
+    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions, calls.make,
+                           [o for o in operations.values() if o.reorderable])
     tree = maker.make(program.body)
     parts = calls.merged()
     operations, functions = calls.with_operations(operations), calls.with_functions(functions)

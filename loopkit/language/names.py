@@ -15,9 +15,9 @@ from loopkit.instructions.table import CUDA_HELPERS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-#: Axes of the grid and the block, loops, dynamic shared memory, and the parts of bounds checks, as the code that is
-#: generated calls them.
-_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+|shared_memory_|inside_|report_|violation_")
+#: Axes of the grid and the block, loops, dynamic shared memory, the parts of bounds checks, and the old value of
+#: an atomic update, as the code that is generated calls them.
+_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+|shared_memory_|inside_|report_|violation_|old_")
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -37,7 +37,7 @@ isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
-atomicMax atomicAnd atomicOr atomicCAS load_evict_last LoadEvictLast"""
+atomicMax atomicAnd atomicOr atomicXor atomicCAS load_evict_last LoadEvictLast"""
 
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"

@@ -23,7 +23,7 @@ from loopkit.expr.mappers import (
     update_of,
     with_children,
 )
-from loopkit.expr.nodes import Neutral, Reduction, to_text
+from loopkit.expr.nodes import Neutral, Operation, Reduction
 from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement, StatementOptions, owner
@@ -101,6 +101,7 @@ class StatementMaker:
 
     :ivar inames: those of each part of the program, by its place.
     :ivar call: makes the statements of a call, and their tree.
+    :ivar operations: the user's operations that may combine their operands in any order.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
     :ivar blocks: the inames of the loops around each ``for`` block.
     :ivar barriers: those that the text requests between two statements.
@@ -111,6 +112,7 @@ class StatementMaker:
     inames: Mapping[int, frozenset[str]]
     reductions: ReductionMaker
     call: Callable[[StatementMaker, FunctionCall, Evaluation], Tree]
+    operations: Sequence[Operation] = ()
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
     barriers: list[RequestedBarrier] = field(default_factory=list)
@@ -264,7 +266,7 @@ class StatementMaker:
         statement, body = self.reductions.hoisted(statement, place)
         if options.instructions:
             statement = replace(statement, instructions=options.instructions)
-        self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
+        self.reductions.statements.append(self._as_update(statement) if statement.commutes else statement)
         return (place.loops if place.own is not None else _of_text(place.inames[place.opened:])), body
 
     def _require_bound_once(self, statement: Statement, node: ParsedAssignment | FunctionCall | IfBlock) -> None:
@@ -278,17 +280,10 @@ class StatementMaker:
                 hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
                 if operation in ("min", "max") else None)
 
-    def _update(self, statement: Statement, start: int) -> Statement:
-        """*statement* as an update by an operation; :raises ParseError: it is not one."""
-        found = update_of(statement.assignee, statement.expression)
-        if found is None:
-            target = to_text(statement.assignee)
-            titles = ", ".join(title for i in statement.instructions for title in i.titles)
-            raise self.rules.source.error(
-                start, f"'{statement.id}' is {titles}, but does not combine '{target}' with something else.",
-                f"{target} = {target} + ... (or *, min, max, and, or)")
-        operation, operand = found
-        return replace(statement, expression=operand, combine=operation)
+    def _as_update(self, statement: Statement) -> Statement:
+        """The atomic *statement* as an update by an operation, if it is one; else it is a store."""
+        found = update_of(statement.assignee, statement.expression, self.operations)
+        return statement if found is None else replace(statement, combine=found[0], expression=found[1])
 
 
 def _bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -116,7 +116,7 @@ class Executions:
         elif bound.auto:
             axes = [axis for axis in axes if axis in GRID]
         for axis in axes if self.redundant else ():
-            domain, copies = _with_copies(domain, axis, launch.mapping.extents[axis], self.knl)
+            domain, copies = _along_axis(domain, axis, launch.mapping.extents[axis], self.knl)
             factor *= copies
         return factor*number_of_points(domain.set, self.knl.assumptions)
 
@@ -203,8 +203,8 @@ def _stride_along(axis: str, subscripts: Sequence[Expression], extents: Sequence
     return total
 
 
-def _with_copies(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
-            ) -> tuple[InstanceSet, PiecewiseQuasiPolynomial]:
+def _along_axis(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKernel
+                ) -> tuple[InstanceSet, PiecewiseQuasiPolynomial]:
     """*domain* with a further dimension along an axis of this *extent*; or a factor, if the extent is not affine."""
     wider = domain.onto((*domain.inames, axis))
     try:
@@ -215,7 +215,7 @@ def _with_copies(domain: InstanceSet, axis: str, extent: Expression, knl: LoopKe
             empty = InstanceSet.universe(())
             factor = whole(1)
             for part in extent.children:
-                own, copies = _with_copies(empty, axis, part, knl)
+                own, copies = _along_axis(empty, axis, part, knl)
                 factor *= copies*number_of_points(own.set, knl.assumptions)
             return domain, factor
     raise UndecidedError(f"The number of blocks along '{axis}' is unknown.",

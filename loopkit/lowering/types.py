@@ -202,7 +202,7 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
     target, value = types[s.written], type_of(expression, types.get)
     if value is None:                   # C code writes a value of the element's own dtype
         return
-    if s.commutes and resolve(join(target, value)) != resolve(target):
+    if s.commutes and s.combine is not None and resolve(join(target, value)) != resolve(target):
         raise TypeInferenceError(
             f"'{s.id}' combines values of dtype {resolve(value)} with '{s.written}', which has the dtype "
             f"{resolve(target)}: an atomic update cannot be computed in another one.", subject=s.written,

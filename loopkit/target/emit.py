@@ -118,7 +118,7 @@ class Emitter:
         operation = REDUCTIONS[node.combine]
         has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype)) and (
             dtype.kind != "b" or self.dialect.syntax.has_bool)
-        if operation.combine in ("+", "*") and has_operators:
+        if operation.combine in ("+", "*", "&", "|", "^") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, bounds, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), bounds, dtype)};"
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from loopkit.analysis.atomic_stores import claims_of_stores, is_claimed
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, joined_relations, relations_of
 from loopkit.analysis.match import Within
@@ -53,7 +54,7 @@ def with_statements(kernel: LoopKernel, instructions: Program,
     >>> print([step.verdict for step in knl.history])
     ['defined', 'defined']
     """
-    return _defined(kernel, instructions, domains, kernel_data, assume, unsafe)
+    return defined(kernel, instructions, domains, kernel_data, assume, unsafe)
 
 
 @definition
@@ -73,7 +74,7 @@ def map_instructions(kernel: LoopKernel, insn_match: Within,
     end
     """
     chosen = matching_statements(kernel, insn_match)
-    return _defined(kernel, [f(insn) if insn.id in chosen else insn for insn in kernel.instructions])
+    return defined(kernel, [f(insn) if insn.id in chosen else insn for insn in kernel.instructions])
 
 
 @definition
@@ -102,14 +103,14 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
             above[str(insn.id)] = new.depends_on
         else:
             kept.append(new)
-    return _defined(kernel, kept)
+    return defined(kernel, kept)
 
 
-def _defined(kernel: LoopKernel, instructions: Program,
+def defined(kernel: LoopKernel, instructions: Program,
              domains: Given | Iterable[Given] | None = None, kernel_data: Iterable[object] | None = None,
              assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """The kernel with the statements *instructions* and what stays of *kernel*."""
-    _require_own_order(kernel)
+    require_own_order(kernel)
     _require_whole_reductions(kernel)
     listed = listed_program(instructions)
     new_rules = {rule.name for rule in listed if isinstance(rule, SubstitutionRule)}
@@ -122,6 +123,11 @@ def _defined(kernel: LoopKernel, instructions: Program,
                     [d if isinstance(d, InstanceSet) else str(d) for d in given],
                     [*kernel.arguments, *temporaries.values(), "..."] if kernel_data is None else kernel_data)
     result = _with_parts_of(kernel, result, temporaries if kernel_data is None else None)
+    # a new writer of an array that a store reads may contradict its proof, but no claim about a store that stays
+    claimed = {s.id: (s.assignee, s.expression) for s in kernel.statements if is_claimed(kernel, s)}
+    claims = claims_of_stores(result, [s for s in result.statements if claimed.get(s.id) != (s.assignee, s.expression)],
+                              "with_statements", assume, unsafe=unsafe)
+    result = annotated(result, obligations=(*result.obligations, *claims))
     return tagged(result, {x: tag for x, tag in kernel.tags.items() if x in result.inames}, "with_statements",
                   assume=assume, unsafe=unsafe)
 
@@ -144,14 +150,21 @@ def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[
         obligations=kernel.obligations, user_tags=kernel.user_tags, kernel_tags=kernel.kernel_tags)
 
 
-def _require_own_order(kernel: LoopKernel) -> None:
+def require_own_order(kernel: LoopKernel) -> None:
     """:raises PreconditionError: a read gets another value in the current order than by the dependences."""
     if kernel.derivation is None:
         return
+    for node in kernel.reductions.values():
+        if node.others or node.sweep is not None:
+            raise PreconditionError(
+                f"The reduction '{node.name}' of '{node.final}' has peeled iterations or is a scan, so that the "
+                "present order cannot be that of a definition.", subject=node.name,
+                hint="define the statements before that step")
     own = in_own_order(kernel)
-    free = {node.accumulator for node in kernel.reductions.values() if kernel.operation(node.operation).reorderable}
-    for name in kernel.temporaries.keys() - free:
-        flows, carried = joined_relations(flow_of_values(own, name)), relations_of(kernel, name, "flow")
+    sums = {node.accumulator: kernel.operation(node.operation) for node in kernel.reductions.values()}
+    for name in (x for x in kernel.temporaries if x not in sums or not sums[x].reorderable):
+        flows = relations_of(own, name, "flow") if name in sums else joined_relations(flow_of_values(own, name))
+        carried = relations_of(kernel, name, "flow")
         for pair in [*flows, *carried]:
             if pair not in flows or pair not in carried or not flows[pair].is_equal(carried[pair]):
                 raise PreconditionError(

@@ -35,3 +35,9 @@ def inline_callable_kernel(kernel: LoopKernel, function_name: str | Iterable[str
                      statements=tuple(replace(s, options=replace(
                          s.options, calls=tuple(call for call in s.options.calls if call not in gone)))
                          for s in kernel.statements))
+
+
+def with_calls_inlined(kernel: LoopKernel) -> LoopKernel:
+    """*kernel* with all of its calls inlined."""
+    functions = {region.function for region in kernel.calls.values()}
+    return inline_callable_kernel(kernel, sorted(functions)) if functions else kernel

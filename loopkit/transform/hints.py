@@ -123,9 +123,9 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
 
 
 def _updates(kernel: LoopKernel, ids: Sequence[str], array: str) -> Iterator[Way]:
-    """Atomic updates of *array*: the updates among the statements *ids*, and all updates."""
+    """Atomic updates of *array* and stores of numbers: those among the statements *ids*, and all."""
     every = [s.id for s in kernel.statements if s.written == array and s.id not in kernel.reduction_of
-             and update_of(s.assignee, s.expression) is not None]
+             and (update_of(s.assignee, s.expression) is not None or not variables(s.expression))]
     for chosen in ([x for x in every if x in ids], every):
         if chosen:
             yield _call(make_atomic, chosen[0] if len(chosen) == 1 else chosen)

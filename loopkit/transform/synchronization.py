@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 
 from loopkit.analysis.accesses import commute
+from loopkit.analysis.atomic_stores import claims_of_stores
 from loopkit.analysis.between_blocks import require_one_write
 from loopkit.analysis.constructors import annotated, reference_pairs, with_dependences
 from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
-from loopkit.analysis.legality import require_legal
+from loopkit.analysis.legality import require_legal, require_reason
 from loopkit.analysis.match import Within
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.values_preserved import wrong_values
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import update_of
-from loopkit.expr.nodes import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel
@@ -30,15 +30,20 @@ def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None
     """Execute updates ``a[f] = a[f] + e`` as atomic read-modify-write operations, as the option ``{atomic}`` does.
 
     Atomic updates of one array by one operation may run in any order and concurrently, in one statement or in several.
-    The operations are the reduction operations ``+``, ``*``, ``min``, ``max``, ``and`` and ``or``. Sums of real numbers
-    are rounded in the order of execution, as in a reduction. Every other access to the array keeps its order with each
-    update.
+    The operations are ``+``, ``*``, ``min``, ``max``, ``and``, ``or``, ``&``, ``|``, ``^``, and the user's reorderable
+    ones. Sums of real numbers are rounded in the order of execution, as in a reduction. Every other access to the array
+    keeps its order with each update.
 
-    :arg within: the statements that become atomic; default: all that update an element of an array.
+    A statement without such an operation becomes an atomic store, or an update by compare-and-swap. Its instances may
+    run in any order too, if all that store into one element store equal values, or on the caller's word.
+
+    :arg within: the statements that become atomic; default: all that update an element of an array by an operation.
+    :arg assume: the reason why each of several stored values will do, or why undecided pairs are legal.
     :raises UnknownNameError: a pattern matches no name of the kernel.
-    :raises PreconditionError: a statement is not an update; every update is atomic already; or earlier steps changed
-        the order in which values of a temporary flow.
+    :raises PreconditionError: every update is atomic already; an update of a temporary has no operation; or earlier
+        steps changed the order in which values of a temporary flow.
     :raises IllegalTransformError: a reader of a temporary would miss an earlier update.
+    :raises UndecidedError: the order of stores may decide which value remains.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i // 4] = h[i // 4] + w[i]")
     >>> print(lk.make_atomic(knl, "insn").statements_text)
@@ -47,8 +52,16 @@ def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None
     end
     >>> dict(lk.tag_inames(lk.make_atomic(knl), "i:g.0").tags)
     {'i': GroupTag(axis=0)}
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "last[0] = x[i] {id=last}")
+    >>> print(lk.make_atomic(knl, "last", assume="x has one value").statements_text)
+    for i
+      last[0] = x[i]  {id=last, atomic}
+    end
     """
     new = _atomic(kernel, within)
+    step = f"make_atomic({', '.join(map(repr, new))})"
+    require_reason(step, assume)
+    claims = claims_of_stores(kernel, new.values(), step, assume, unsafe=unsafe)
     arrays = {s.written for s in new.values()}
     for name in sorted(arrays & kernel.temporaries.keys()):
         if any(wrong_values(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name)))):
@@ -56,8 +69,9 @@ def make_atomic(kernel: LoopKernel, within: Within = None, *, assume: str | None
                 f"Earlier steps changed the order of '{name}': one cell for each element cannot hold its values.",
                 subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
     result = with_dependences(kernel, partial(_once_atomic, arrays),
-                              statements=tuple(new.get(s.id, s) for s in kernel.statements))
-    return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
+                              statements=tuple(new.get(s.id, s) for s in kernel.statements),
+                              obligations=(*kernel.obligations, *claims))
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 def _atomic(kernel: LoopKernel, within: Within) -> dict[str, Statement]:
@@ -65,17 +79,16 @@ def _atomic(kernel: LoopKernel, within: Within) -> dict[str, Statement]:
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make
     named = [s for s in kernel.statements if s.id in chosen and s.id not in kernel.reduction_of and not s.commutes]
-    updates = {s.id: update_of(s.assignee, s.expression) for s in named}
-    for s in named if within is not None else ():
-        if updates[s.id] is None:
-            target = to_text(s.assignee)
-            raise PreconditionError(f"'{s.id}' is not an update of '{target}'.", subject=s.id,
-                                    hint=f"write an update as {target} = {target} + e, or with *, min, max, and, or")
+    operations = [o for o in kernel.operations.values() if o.reorderable]
+    updates = {s.id: update_of(s.assignee, s.expression, operations) for s in named}
     found = {s.id: replace(s, combine=update[0], expression=update[1], instructions=(AtomicUpdate(),))
              for s in named if (update := updates[s.id]) is not None}
+    if within is not None:
+        found |= {s.id: replace(s, instructions=(AtomicUpdate(),)) for s in named if updates[s.id] is None}
     if not found:
         raise PreconditionError(f"'{kernel.name}' has no update, except atomic ones.", subject=kernel.name,
-                                hint="write an update as a[f] = a[f] + e, or with *, min, max, and, or")
+                                hint="write an update as a[f] = a[f] + e, or with *, min, max, and, or, &, |, ^; name "
+                                     "the statements that store")
     return found
 
 

@@ -138,3 +138,28 @@ def test_a_kernel_with_bits_in_its_subscripts(golden: GoldenFiles) -> None:
     np.testing.assert_array_equal(out.w, x[(i ^ 5) & 15] | s << 4)
     golden.check("language/bits.cu", lk.generate_code(knl, target="cuda"))
     golden.check("language/bits.c", lk.generate_code(knl, target="c"))
+
+
+def test_reductions_of_bits() -> None:
+    """numpy's values by shuffles, also of a row without operands, which has the neutral element."""
+    cases: list[tuple[str, np.ufunc, type[np.generic]]] = [
+        ("bit_and", np.bitwise_and, np.uint8), ("bit_or", np.bitwise_or, np.int32),
+        ("bit_xor", np.bitwise_xor, np.uint64), ("bit_and", np.bitwise_and, np.bool_)]
+    knl = lk.make_kernel("[n] -> {[i,k]: 0<=i<3 and 0<=k<n}", "\n".join(
+        f"y{case}[i] = {name}(k, x{case}[i, k])" for case, (name, *_) in enumerate(cases)))
+    knl = lk.add_dtypes(knl, {f"x{case}": dtype for case, (*_, dtype) in enumerate(cases)})
+    knl = lk.split_iname(knl, "k", 32, inner_tag="l.0")
+    for columns in (40, 0):
+        given = [np.random.default_rng(2).integers(0, 2 if dtype is np.bool_ else 200, (3, columns)).astype(dtype)
+                 for *_, dtype in cases]
+        found = knl(**{f"x{case}": x for case, x in enumerate(given)}, n=columns)
+        for y, x, (_, f, dtype) in zip(found, given, cases, strict=True):
+            assert y.dtype == dtype
+            assert (y == f.reduce(x, axis=1)).all()
+    compile_cuda(str(lk.generate_code(lk.tag_inames(knl, "i:g.0"), target="cuda")))
+
+
+def test_bits_of_real_numbers_have_no_reduction() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[0] = bit_or(i, x[i])")
+    with pytest.raises(TypeInferenceError, match=r"'bit_or' operates on bits, and its operand is float32"):
+        lk.generate_code(lk.add_dtypes(knl, {"x": np.float32}))

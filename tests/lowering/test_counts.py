@@ -65,25 +65,54 @@ def test_a_tiled_matrix_product() -> None:
     assert barriers.filter_by(kind="barrier_local").eval_and_sum(SIZES) == 2*256//16 - 1
 
 
-def test_the_simulated_machine_makes_as_many_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
-    knl, made = matmul(2, np.int64), Counter[tuple[str, str]]()
+def accesses_of_a_run(knl: lk.LoopKernel, arrays: dict[str, np.ndarray], sizes: dict[str, int]
+                      ) -> Counter[tuple[str, str]]:
+    """The accesses of all threads of the simulated machine to *arrays*, by array and direction."""
+    made = Counter[tuple[str, str]]()
     load, store = machine.Memory.__getitem__, machine.Memory.__setitem__
 
     def counted_load(self: machine.Memory, index: tuple[int, ...]) -> Any:
-        made[self.name, "load"] += 1
+        made[self.name, "load"] += self.name in arrays
         return load(self, index)
 
     def counted_store(self: machine.Memory, index: tuple[int, ...], value: Any) -> None:
-        made[self.name, "store"] += 1
+        made[self.name, "store"] += self.name in arrays
         store(self, index, value)
-    monkeypatch.setattr(machine.Memory, "__getitem__", counted_load)
-    monkeypatch.setattr(machine.Memory, "__setitem__", counted_store)
-    sizes = {"n": 5, "l": 4, "m": 5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine.Memory, "__getitem__", counted_load)
+        patch.setattr(machine.Memory, "__setitem__", counted_store)
+        machine.execute(lk.lower(knl), arrays, sizes, random.Random(0))
+    return +made
+
+
+def accesses_as_counted(knl: lk.LoopKernel, sizes: dict[str, int], *, redundant: bool = True
+                        ) -> Counter[tuple[str, str]]:
+    """Likewise by the counts, of which all are for threads."""
+    counts = lk.get_mem_access_map(knl, redundant).filter_by(mtype="global")
+    assert len(counts.filter_by(count_granularity=WORKITEM)) == len(counts)
+    return +Counter({(key.variable, key.direction): number.eval_with_dict(sizes)
+                     for key, number in counts.group_by("variable", "direction").items()
+                     if isinstance(key, lk.MemAccess)})
+
+
+def test_the_simulated_machine_makes_as_many_accesses() -> None:
+    knl, sizes = matmul(2, np.int64), {"n": 5, "l": 4, "m": 5}
     arrays = {x: np.ones(shape, np.int64) for x, shape in (("a", (5, 5)), ("b", (5, 4)), ("c", (5, 4)))}
-    machine.execute(lk.lower(knl), arrays, sizes, random.Random(0))
-    accesses = lk.get_mem_access_map(knl, count_redundant_work=True).filter_by(mtype="global")
-    assert {(key.variable, key.direction): number.eval_with_dict(sizes) for key, number in accesses.items()
-            if isinstance(key, lk.MemAccess)} == {x: times for x, times in made.items() if x[0] in "abc"}
+    assert accesses_of_a_run(knl, arrays, sizes) == accesses_as_counted(knl, sizes)
+
+
+def test_copies_along_axes_are_redundant_work() -> None:
+    """Each thread along each axis computes a private value; one thread writes an element of an argument."""
+    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i<4 and 0<=j<3}", """
+        <> s = 2*w[i]
+        z[i] = w[i+1] {inames=i}
+        y[b, j, i] = s*w[i] {inames=b:i:j}
+        """, assumptions="n>=1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"w": np.int64}), {"b": "g.0", "i": "l.0", "j": "l.1"})
+    arrays = {"w": np.ones(5, np.int64), "z": np.ones(4, np.int64), "y": np.ones((3, 3, 4), np.int64)}
+    assert accesses_of_a_run(knl, arrays, {"n": 3}) == accesses_as_counted(knl, {"n": 3}) == Counter(
+        {("w", "load"): 4*9 + 4 + 4*9, ("z", "store"): 4, ("y", "store"): 36})
+    assert accesses_as_counted(knl, {"n": 3}, redundant=False)["w", "load"] == 4 + 4 + 36
 
 
 # What the interpreter does
@@ -178,6 +207,24 @@ def test_reductions_count_their_combinations() -> None:
     assert names_and_numbers(knl) == {"float32 mul": 55, "float32 maxmin": 110, "float32 add": 10}
 
 
+def test_c_code_counts_as_one_function() -> None:
+    norm = lk.CInstruction("i", "$y = 0; for (int k = 0; k < $m; ++k) $y += $row[k*$row.stride];",
+                           {"row": "a[i, 0:m]", "m": "2*m"}, {"y": "y[i]"}, id="norm")
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", [norm], assumptions="m>=1"), {"a,y": np.float64})
+    assert str(lk.get_op_map(knl).group_by("name", "dtype").filter_by(name="func:norm").sum()) == "(n if n > 0 else 0)"
+    loads = lk.get_mem_access_map(knl).filter_by(direction="load")
+    assert loads.to_bytes().eval_and_sum({"n": 3, "m": 5}) == 8*15
+
+
+def test_functions_that_are_kernels() -> None:
+    matvec = lk.make_function("{[i, j]: 0<=i,j<20}", "y[i] = sum(j, a[i,j]*x[j])", name="matvec")
+    arrays = [lk.GlobalArg(x, np.float64, (20, 20)) for x in "xya"]
+    for inlined in (False, True):
+        knl = lk.make_kernel("{[i]: 0<=i<20}", "y[i, :] = matvec(a[:, :], x[i, :])", arrays, functions=[matvec])
+        knl = lk.inline_callable_kernel(knl, "matvec") if inlined else knl
+        assert lk.get_op_map(knl).filter_by(name="add", dtype=np.float64).eval_and_sum() == 20**3
+
+
 def test_within_and_subscripts() -> None:
     knl = typed("{[i]: 0<=i<n}", "y[2*i+1] = 2*x[i] {id=a}\nz[i] = x[i]+x[i] {id=b}", x=np.float32)
     assert names_and_numbers(knl, within="id:b") == {"float32 add": 10}
@@ -185,23 +232,6 @@ def test_within_and_subscripts() -> None:
     assert names_and_numbers(knl, within="id:a", count_within_subscripts=False) == {"float32 mul": 10}
     with pytest.raises(lk.UnknownNameError):
         lk.get_op_map(knl, within="id:c")
-
-
-def test_copies_along_axes_are_redundant_work() -> None:
-    """A private value is computed by each thread; an element of an argument is written by one."""
-    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i<64 and 0<=j<8}", """
-        for b
-            <> s = 2*x[b] {id=s}
-            y[b] = x[b] + 1 {id=y}
-            z[b, i] = s*w[i] {id=z}
-        end
-        """, assumptions="n>=1")
-    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,w": np.float32}), {"b": "g.0", "i": "l.0"})
-    for redundant, each in ((False, 1), (True, 64)):
-        accesses = lk.get_mem_access_map(knl, redundant, within="id:s").with_set_attributes(count_granularity=None)
-        assert accesses.eval_and_sum({"n": 3}) == 3*2, each         # x[b] is one load for each of two warps
-    assert lk.get_op_map(knl, within="id:s").eval_and_sum({"n": 3}) == 6
-    assert lk.get_op_map(knl, subgroup_size=64, within="id:s").eval_and_sum({"n": 3}) == 3
 
 
 def test_launches_in_loops_of_the_host() -> None:
@@ -273,6 +303,16 @@ def test_bad_input() -> None:
         counts.group_by("direction").to_bytes()
     with pytest.raises(KeyError):
         counts[lk.MemAccess("global")]
+
+
+def test_no_dtype_is_not_float64() -> None:
+    """numpy takes ``None`` for float64."""
+    assert lk.Op(np.float64) != lk.Op()
+    assert str(lk.Op(np.float64)) == "Op(dtype=float64)"
+    counts = lk.get_op_map(typed("{[i]: 0<=i<n}", "y[i] = 2*x[i]", x=np.float64))
+    assert len(counts.filter_by(dtype=np.float64)) == 1
+    assert len(counts.group_by("name").filter_by(dtype=np.float64)) == 0
+    assert len(counts.filter_by(dtype=None)) == 0
 
 
 def test_queries_of_counts() -> None:

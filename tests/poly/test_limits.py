@@ -60,6 +60,10 @@ def with_rule() -> lk.LoopKernel:
 #: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.
 CALLS: dict[str, Callable[[], object]] = {
     "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
+    "make_einsum": lambda: lk.make_einsum("ij,j->i", "a, x"),
+    "fuse_kernels": lambda: lk.fuse_kernels([fresh(), fresh()]),
+    "diff_kernel": lambda: lk.diff_kernel(fresh(), "y", "x"),
+    "find_instructions": lambda: lk.find_instructions(fresh(), "reads:x"),
     "make_function": lambda: lk.make_function("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="f"),
     "merge": lambda: lk.merge([CALLER, FUNCTION]),
     "lower": lambda: lk.lower(fresh()),

@@ -94,6 +94,17 @@ def test_a_reduction_around_a_copy_is_no_expression() -> None:
         lk.with_statements(knl, knl.instructions)
 
 
+def test_ordered_and_peeled_reductions() -> None:
+    horner = lk.ReductionOperation("horner", "2*a + b")
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<8}", "y[i] = horner(k, a[i,k])", reductions=[horner])
+    knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.float64}), "k", 4)
+    assert lk.with_statements(knl, knl.instructions).statements_text == knl.statements_text
+    assert lk.to_batched(knl, 2, "y").statement("insn").inames == ("ibatch", "i")
+    plain = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<8}", "y[i] = sum(k, a[i,k])")
+    with pytest.raises(lk.PreconditionError, match=r"'insn\.k' of 'insn' has peeled iterations or is a scan"):
+        lk.to_batched(lk.peel(plain, "k", first=1), 2, "y")
+
+
 def test_scripts_of_definitions() -> None:
     knl = lk.with_statements(pair(), [lk.Assignment(var("y")[var("i")], "2*x[i]", id="only")])
     names: dict[str, Any] = {}

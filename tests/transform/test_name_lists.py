@@ -44,12 +44,22 @@ def scanned() -> lk.LoopKernel:
     return lk.split_iname(knl, "jj", 2)
 
 
+def boxed() -> lk.LoopKernel:
+    return lk.make_kernel(BOX, "yy[0] = 1 {inames=ii:jj}")
+
+
+def typed() -> lk.LoopKernel:
+    knl = lk.make_kernel(BOX, "<> ss[ii] = xx[ii,jj]\n<> tt[ii] = 2*xx[ii,jj]\nyy[ii,jj] = ss[ii] + tt[ii]")
+    return lk.add_dtypes(knl, {"xx": "float64"})
+
+
 def tagged() -> lk.LoopKernel:
     return lk.tag_inames(plain(), {"ii": "g.0", "jj": "l.0"})
 
 
 #: For each parameter: a kernel, the other arguments, and the names.
 CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any], list[str]]] = {
+    ("add_inames_to_insn", "inames"): (nests, {"insn_match": "writes:uu"}, ["jj"]),
     ("add_prefetch", "sweep_inames"): (plain, {"var_name": "xx"}, ["ii", "jj"]),
     ("add_prefetch", "dim_arg_names"): (plain, {"var_name": "xx", "sweep_inames": ["ii", "jj"]}, ["pp", "qq"]),
     ("add_prefetch", "fetch_outer_inames"): (plain, {"var_name": "xx", "sweep_inames": []}, ["ii", "jj"]),
@@ -59,6 +69,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
                                           ["pp", "qq"]),
     ("add_block_flags", "temporary_names"): (scalars, {}, ["ss", "tt"]),
     ("buffer_array", "buffer_inames"): (plain, {"var_name": "yy"}, ["ii", "jj"]),
+    ("concatenate_arrays", "array_names"): (typed, {}, ["ss", "tt"]),
     ("contract", "inames"): (scanned, {"temporary": "ss"}, ["jj_outer", "jj_inner"]),
     ("duplicate_inames", "inames"): (plain, {"within": "insn"}, ["ii", "jj"]),
     ("duplicate_inames", "new_inames"): (plain, {"inames": ["ii", "jj"], "within": "insn"}, ["pp", "qq"]),
@@ -75,10 +86,13 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("prioritize_loops", "loop_priority"): (plain, {}, ["jj", "ii"]),
     ("privatize", "privatizing_inames"): (scalars, {}, ["ii", "jj"]),
     ("privatize", "only_var_names"): (scalars, {"privatizing_inames": ["ii"]}, ["ss", "tt"]),
+    ("remove_inames_from_insn", "inames"): (boxed, {"insn_match": None}, ["ii", "jj"]),
     ("remove_unused_inames", "inames"): (plain, {}, ["ii", "jj"]),
+    ("set_argument_order", "arg_names"): (plain, {}, ["zz", "yy", "xx"]),
     ("set_cache_policy", "var_names"): (nests, {"policy": "streaming"}, ["uu", "vv"]),
     ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
+    ("to_batched", "batch_varying_args"): (plain, {"nbatches": 3}, ["xx", "yy"]),
     ("unroll", "inames"): (plain, {}, ["ii", "jj"]),
     ("untag_inames", "inames"): (tagged, {}, ["ii", "jj"])}
 

@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Block, For, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, nodes_in, rewritten
+from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.atomic_update import AtomicUpdate, has_openmp
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.table import OPENMP_TEXTS
@@ -178,10 +179,13 @@ def _named_helpers(*names: str) -> dict[str, str]:
 #: In the place of fmin and fmax, of which compilers make no vectors.
 _EXTREMA = _named_helpers("min", "max")
 
+_TYPES = {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
+          "complex64": "float _Complex", "complex128": "double _Complex"}
+
 C = Dialect(
-    {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
-     "complex128": "double _Complex"},
+    _TYPES,
     Functions("static inline", references=True, names=_named_helpers("rsqrt", "exp10", "sinpi", "cospi"), texts={
+        **RANDOM_CALLS,
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -194,7 +198,8 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_declared_for_vectors(), **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS}, instructions=OPENMP_TEXTS)
+     **_declared_for_vectors(), **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS,
+     **random_texts("static inline", _TYPES)}, instructions=OPENMP_TEXTS)
 
 
 # The text of launches
@@ -314,9 +319,8 @@ class _HostFunction(FunctionText):
         if not s.commutes or (storage is not None and storage.space is not AddressSpace.GLOBAL):
             return False
         dtype = self.lowered.kernel.array_args[s.written].dtype if storage is None else storage.dtype
-        assert s.combine is not None
         assert dtype is not None
-        return not has_openmp(s.combine, np.dtype(dtype))
+        return not has_openmp(s, np.dtype(dtype))
 
     @cached_property
     def emitter(self) -> Emitter:

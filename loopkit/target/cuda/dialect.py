@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
 from loopkit.kernel.data import CachePolicy
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
@@ -125,6 +126,7 @@ CUDA = Dialect(
     Functions("__device__ __forceinline__", int_predicates=False, normal={"rsqrt_normal_f32": _RSQRT_NORMAL}, names={
         "abs_i32": "abs", "abs_i64": "llabs",
         **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}, texts={
+        **RANDOM_CALLS,
         "bessel_jn": {"int32, float64": "bessel_jn_f64", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "bessel_yn_f64", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
@@ -136,7 +138,7 @@ CUDA = Dialect(
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
-     **_BESSEL, "load_evict_last": _EVICT_LAST},
+     **_BESSEL, **random_texts("__device__ __forceinline__", INTEGERS), "load_evict_last": _EVICT_LAST},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from loopkit.expr.functions import CallText
+from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.base import OPENCL_MEMORIES
 from loopkit.instructions.table import OPENCL_HELPERS, OPENCL_TEXTS
 from loopkit.target.c.dialect import Dialect, Functions, Syntax
@@ -149,22 +150,27 @@ _TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", **{name: {
     "int32": name, "uint32": f"convert_int({name}({{0}}))", "int64": f"convert_int({name}({{0}}))",
     "uint64": f"convert_int({name}({{0}}))"} for name in ("popcount", "clz")}}
 
+_TYPES = {
+    "bool": "uchar", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
+    "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float16": "ushort", "bfloat16": "ushort",
+    "float32": "float", "float64": "double", "complex64": "float2", "complex128": "double2"}
+
 OPENCL = Dialect(
-    {"bool": "uchar", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
-     "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float16": "ushort", "bfloat16": "ushort",
-     "float32": "float", "float64": "double", "complex64": "float2", "complex128": "double2"},
+    _TYPES,
     Functions(_INLINE, int_predicates=False, mark="", names={
         f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)},
         operators={"c+r": "plus_real", "r+c": "real_plus", "c-r": "minus_real", "r-c": "real_minus", "c*c": "times",
                    "c/c": "over", "r/c": "real_over", "c==c": "equal", "c==r": "equal_real", "r==c": "real_equal",
-                   "c!=c": "unequal", "c!=r": "unequal_real", "r!=c": "real_unequal"}, texts=_TEXTS),
+                   "c!=c": "unequal", "c!=r": "unequal_real", "r!=c": "real_unequal"},
+              texts={**_TEXTS, **RANDOM_CALLS}),
     Syntax("opencl", restrict="restrict", constant_by_restrict=True, unroll=("#pragma unroll",),
            memories=OPENCL_MEMORIES, has_bool=False),
     {r"double\d*": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
      r"atom_\w+": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
                   "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable",
      **{name: f"#define {name}(AXIS) ((uint){function}(AXIS))" for name, function in _AXES.items()},
-     **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()}, **_COMPLEX, **OPENCL_HELPERS},
+     **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()}, **_COMPLEX, **OPENCL_HELPERS,
+     **random_texts(_INLINE, _TYPES, mark="")},
     instructions=OPENCL_TEXTS)
 
 _SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")
