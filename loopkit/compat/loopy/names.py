@@ -31,7 +31,13 @@ _BY_MODULE = {
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
-    "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
+    "transform.reduction": "realize_reduction",
+    "transform.save": "save_and_reload_temporaries",
+    "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
+                        "find_rules_matching find_unused_axis_tag fold_constants "
+                        "get_kennedy_unweighted_fusion_candidates map_domain rename_inames_in_batch "
+                        "simplify_indices split_reduction_inward split_reduction_outward "
+                        "unprivatize_temporaries_with_inames"),
     "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
@@ -84,27 +90,20 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
     "add_inames_to_insn": "lk.add_inames_to_insn of knl.core",
     "allocate_temporaries_for_base_storage": "nothing: each temporary has memory of its own",
-    "assignment_to_subst": "a substitution rule in the text, f(i) := ...",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
-    "collect_common_factors_on_increment": "the factored expression in the text",
     "concatenate_arrays": "lk.concatenate_arrays of knl.core",
     "find_most_recent_global_barrier": "lk.lower(knl, stop='launches')",
-    "find_one_rule_matching": "knl.substitutions",
     "find_padding_multiple": "lk.add_padding",
-    "find_rules_matching": "knl.substitutions",
-    "find_unused_axis_tag": "the tag 'l.auto'",
     "fuse_kernels": "lk.fuse_kernels of their cores",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
     "get_global_barrier_order": "lk.lower(knl, stop='launches')",
-    "get_kennedy_unweighted_fusion_candidates": "lk.fuse_loops, which proves that loops can be fused",
     "get_one_linearized_kernel": "lk.lower(knl, stop='ast')",
     "get_one_scheduled_kernel": "lk.lower(knl, stop='ast')",
     "get_subkernel_to_insn_id_map": "lk.lower(knl, stop='launches')",
     "get_subkernels": "lk.lower(knl, stop='launches')",
     "infer_arg_descr": "nothing: a kernel needs no preparation",
     "inline_callable_kernel": "one text for both kernels",
-    "map_domain": "lk.affine_map_inames, lk.skew or lk.shift",
     "map_instructions": "lk.make_kernel of the new statements",
     "memoize_on_disk": "functools.cache",
     "merge": "one text for both kernels",
@@ -115,17 +114,14 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "remove_inames_from_insn": "lk.remove_inames_from_insn of knl.core",
     "remove_predicates_from_insn": "lk.remove_predicates_from_insn of knl.core",
     "rename_callable": "another name in the text",
-    "rename_inames_in_batch": "lk.fuse_loops",
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",
-    "simplify_indices": "nothing: generated subscripts are simplified",
     "split_arg_axis": "an array with the split axis in the call",
     "split_array_axis": "an array with the split axis in the call",
     "t_unit_to_python": "str(knl.core.history)",
     "tag_instructions": "tags= in the text",
     "to_batched": "lk.to_batched of knl.core",
-    "unprivatize_temporaries_with_inames": "lk.contract",
 }.items() if name not in PLACES.addresses}
 
 __all__ = sorted({*PLACES.addresses} - {*_MODULES})

@@ -203,3 +203,11 @@ def _space(space: Any) -> str | None:
 
 def _text(expression: Any) -> str | None:
     return None if expression is None else str(expression)
+
+
+@for_each_kernel
+def reduction_arg_to_subst_rule(kernel: LoopKernel, inames: Any, insn_match: Any = None,
+                                subst_rule_name: str | None = None) -> LoopKernel:
+    """:func:`loopkit.reduction_arg_to_subst_rule`."""
+    return kernel.with_core(lk.reduction_arg_to_subst_rule(kernel.core, inames, as_within(insn_match),
+                                                           subst_rule_name))

@@ -1,4 +1,4 @@
-"""loopy's steps for reductions and scans."""
+"""loopy's step for reductions and scans."""
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import for_each_kernel
-from loopkit.language.names import name_list
 
 
 @for_each_kernel
@@ -21,21 +20,4 @@ def realize_reduction(kernel: LoopKernel, insn_id_filter: Any = None, unknown_ty
     for node in kernel.core.reductions.values():
         if ids is None or node.final.partition(".")[0] in ids:
             core = lk.realize_scan(core, node.inames[0], force_outer_iname_for_scan, within=node.final)
-    return kernel.with_core(core)
-
-
-@for_each_kernel
-def split_reduction_inward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
-    """Nothing changes: the inames of a reduction of loopkit may be split, ordered and tagged as they are."""
-    return kernel
-
-
-@for_each_kernel
-def split_reduction_outward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
-    """The reduction iname becomes the outer loop of its reduction: :func:`loopkit.prioritize_loops`."""
-    core = kernel.core
-    for iname in name_list(inames) if isinstance(inames, str) else inames:
-        for node in core.reductions.values():
-            if iname in node.inames:
-                core = lk.prioritize_loops(core, [iname, *(x for x in node.inames if x != iname)])
     return kernel.with_core(core)

@@ -1,0 +1,112 @@
+"""loopy's steps for domains, fusion, assignments, expressions and reductions."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import loopkit as lk
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.errors import PreconditionError
+
+
+@for_each_kernel
+def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
+    """:func:`loopkit.map_domain`."""
+    return kernel.with_core(lk.map_domain(kernel.core, str(transform_map)))
+
+
+def get_kennedy_unweighted_fusion_candidates(kernel: Any, candidates: Collection[str], *, prefix: str = "ifused",
+                                             force_infusible: Collection[tuple[str, str]] = frozenset()
+                                             ) -> Mapping[str, frozenset[str]]:
+    """:func:`loopkit.get_kennedy_unweighted_fusion_candidates`."""
+    core = core_of(kernel)
+    found = lk.get_kennedy_unweighted_fusion_candidates(
+        core, [x for x in core.inames if x in candidates] + [x for x in candidates if x not in core.inames],
+        force_infusible=force_infusible, prefix=prefix)
+    return {new: frozenset(old) for new, old in found.items()}
+
+
+@for_each_kernel
+def rename_inames_in_batch(kernel: LoopKernel, batches: Mapping[str, Collection[str]]) -> LoopKernel:
+    """:func:`loopkit.rename_inames_in_batch`."""
+    order = kernel.core.inames
+    return kernel.with_core(lk.rename_inames_in_batch(kernel.core, {
+        new: sorted(old, key=order.index) if set(old) <= {*order} else old for new, old in batches.items()}))
+
+
+@for_each_kernel
+def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: Any = (), within: Any = None,
+                        force_retain_argument: bool = False) -> LoopKernel:
+    """:func:`loopkit.assignment_to_subst`; an argument keeps its assignment, because a call returns its values."""
+    return kernel.with_core(lk.assignment_to_subst(kernel.core, lhs_name, extra_arguments, as_within(within)))
+
+
+@for_each_kernel
+def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_by_axes: Any = ()) -> LoopKernel:
+    """:func:`loopkit.collect_common_factors_on_increment`."""
+    return kernel.with_core(lk.collect_common_factors_on_increment(kernel.core, var_name, vary_by_axes))
+
+
+@for_each_kernel
+def fold_constants(kernel: LoopKernel) -> LoopKernel:
+    """:func:`loopkit.fold_constants`."""
+    return kernel.with_core(lk.fold_constants(kernel.core))
+
+
+@for_each_kernel
+def simplify_indices(kernel: LoopKernel) -> LoopKernel:
+    """:func:`loopkit.simplify_indices`."""
+    return kernel.with_core(lk.simplify_indices(kernel.core))
+
+
+@for_each_kernel
+def split_reduction_inward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.split_reduction_inward` of the reductions that also have other inames."""
+    return _in_levels(kernel, lk.split_reduction_inward, inames, within)
+
+
+@for_each_kernel
+def split_reduction_outward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.split_reduction_outward` of the reductions that also have other inames."""
+    return _in_levels(kernel, lk.split_reduction_outward, inames, within)
+
+
+def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopKernel:
+    own = [x.strip() for x in inames.split(",")] if isinstance(inames, str) else list(inames)
+    if any({*own} < {*node.inames} for node in kernel.core.reductions.values()):
+        return kernel.with_core(step(kernel.core, own, as_within(within)))
+    return kernel
+
+
+@for_each_kernel
+def unprivatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: Any, only_var_names: Any = None
+                                        ) -> LoopKernel:
+    """:func:`loopkit.contract` of each temporary."""
+    names = kernel.core.temporaries if only_var_names is None else \
+        [x.strip() for x in only_var_names.split(",")] if isinstance(only_var_names, str) else only_var_names
+    core = kernel.core
+    for name in sorted(names):
+        try:
+            core = lk.contract(core, name, privatizing_inames if isinstance(privatizing_inames, str)
+                               else sorted(privatizing_inames))
+        except PreconditionError:
+            if only_var_names is not None:
+                raise
+    return kernel.with_core(core)
+
+
+def find_rules_matching(kernel: Any, pattern: str) -> list[str]:
+    """:func:`loopkit.find_rules_matching`."""
+    return lk.find_rules_matching(core_of(kernel), pattern)
+
+
+def find_one_rule_matching(program: Any, pattern: str) -> str:
+    """:func:`loopkit.find_one_rule_matching`."""
+    return lk.find_one_rule_matching(core_of(program), pattern)
+
+
+def find_unused_axis_tag(kernel: Any, kind: Any, insn_match: Any = None) -> Any:
+    """:func:`loopkit.find_unused_axis_tag`."""
+    return lk.find_unused_axis_tag(core_of(kernel), kind, as_within(insn_match))
