@@ -17,6 +17,7 @@ _BY_MODULE = {
     "kernel.creation": "make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
+    "kernel.function_interface": "ScalarCallable",
     "kernel.instruction": "Assignment InstructionBase MultiAssignmentBase",
     "kernel.kernel": "KernelState LoopKernel",
     "options": "Options",
@@ -30,6 +31,7 @@ _BY_MODULE = {
     "ready": "make_copy_kernel make_einsum",
     "symbolic": "Reduction TypeCast",
     "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
+    "transform.callable": "inline_callable_kernel merge pack_and_unpack_args_for_call register_callable",
     "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "

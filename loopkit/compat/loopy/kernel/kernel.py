@@ -1,7 +1,7 @@
 """A kernel with loopy's attributes and queries, around one of loopkit."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -21,6 +21,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
+from loopkit.compat.loopy.kernel.definition import Again, Definition
 from loopkit.compat.loopy.kernel.instruction import Assignment, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
@@ -50,24 +51,43 @@ class Iname:
 class LoopKernel:
     """A kernel of loopkit, with loopy's names for its parts.
 
-    :ivar core: loopkit's kernel.
+    :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
     :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
+    :ivar functions: those with which it was made.
     """
 
-    core: lk.LoopKernel
+    made: lk.LoopKernel | None
     target: Any = None
     options: Options = field(default_factory=Options)
     declared: Mapping[str, Any] = field(default_factory=dict, hash=False)
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
+    definition: Definition | None = field(default=None, compare=False, repr=False)
+    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def core(self) -> lk.LoopKernel:
+        """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
+        if self.made is None:
+            assert self.definition is not None and self.definition.fault is not None
+            raise self.definition.fault
+        return self.made
 
     def with_core(self, core: lk.LoopKernel) -> LoopKernel:
         """This kernel around another *core*."""
-        return replace(self, core=core)
+        return replace(self, made=core, definition=None)
+
+    def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
+        """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
+        if self.definition is None:
+            return step(self)
+        new = self if self.made is None else step(self)
+        return replace(new, functions=self.functions,
+                       definition=replace(self.definition, steps=(*self.definition.steps, again)))
 
     @property
     def name(self) -> str:
-        return self.core.name
+        return self.definition.name if self.made is None and self.definition is not None else self.core.name
 
     # Data
 
@@ -222,6 +242,10 @@ class LoopKernel:
 
         :raises PreconditionError: a part is not one that may be replaced.
         """
+        return self.after(lambda kernel: kernel._copied(changes), Again(LoopKernel.copy, (), changes))
+
+    def _copied(self, given: Mapping[str, Any]) -> LoopKernel:
+        changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
         own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
         result = replace(self, **own)
         if "name" in changes:
@@ -248,10 +272,14 @@ class LoopKernel:
         return self.core._repr_html_()
 
 
+#: The parts of loopy's kernels that choose among schedules with the same values.
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype"})
+
+
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:
     """*kernel* with the fields and dtypes of *args*, which must be its own arguments."""
     if [a.name for a in args] != [a.name for a in kernel.args]:
         raise PreconditionError("A copy of a kernel keeps its arguments and their order.", subject="args")
     dtypes = {a.name: np.dtype(a.dtype.numpy_dtype) for a in args if a.dtype is not None}
     own = {**kernel.declared, **{a.name: a for a in args}}
-    return replace(kernel, core=lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core, declared=own)
+    return replace(kernel, made=lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core, declared=own)
