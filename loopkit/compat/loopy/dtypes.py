@@ -18,9 +18,10 @@ from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real_dtype, resolve, weak
 from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.kinds import kind_of
+from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
-from loopkit.expr.nodes import Neutral, TypeCast
+from loopkit.expr.nodes import MakeTuple, Neutral, TypeCast
+from loopkit.expr.tuples import field_dtype, tuple_dtype
 from loopkit.kernel.printing import integer_arguments
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import bounded
@@ -110,6 +111,12 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             return _combined_known([of(expr.then), of(expr.else_)])
         case TypeCast():
             return expr.dtype
+        case MakeTuple(fields=fields, values=values):
+            each = [found for value in values if (found := of(value)) is not None]
+            return tuple_dtype(fields, each) if len(each) == len(values) else None
+        case p.Lookup(aggregate=aggregate, name=name):
+            whole = of(aggregate)
+            return whole if whole is None else field_dtype(whole, name)
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
             return _of_function(expr, name, [of(c) for c in expr.parameters])
         case _ if isinstance(expr, _TRUTH):
@@ -224,6 +231,8 @@ class _Types:
                 return expr, None if name in self.core.inames else self.known.get(name)
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return expr, self.known.get(name)
+            case MakeTuple() | p.Lookup():
+                return map_children(expr, self.field), _of(expr, self.core, self.known)
             case TypeCast():
                 return TypeCast(expr.dtype_name, self.cast(expr.child, expr.dtype)[0]), expr.dtype
             case p.If():
@@ -286,10 +295,14 @@ class _Types:
                                      f"{context}.", subject=str(context), hint="'//' divides integers and rounds down")
         return TypeCast(whole.name, quotient), whole          # exact for 32 bits, and towards zero as in C
 
+    def field(self, expr: Expression) -> Expression:
+        """A tuple, or the value of a field, which has the dtype that loopy infers for it."""
+        return self.branch(expr, None, _of(expr, self.core, self.known))
+
     def branch(self, expr: Expression, context: np.dtype | None, dtype: np.dtype | None) -> Expression:
         """A branch of ``if``, which has the common *dtype* of both."""
         new, own = (expr, None) if _is_number(expr) else self.cast(expr, context)
-        return new if dtype is None or own == dtype else _as(new, dtype)
+        return new if dtype is None or own == dtype or is_tuple(dtype) else _as(new, dtype)
 
     def cast_call(self, expr: p.Call, name: str) -> tuple[Expression, np.dtype | None]:
         """A function of the language, whose integer arguments become float32."""

@@ -78,6 +78,11 @@ class LoopyProgram:
         object.__setattr__(self, "_ids", frozenset(s.id for s in self.statements))
 
     @property
+    def written(self) -> frozenset[str]:
+        """The names that statements write."""
+        return frozenset().union(*(s.writes for s in self.statements))
+
+    @property
     def queries(self) -> frozenset[str]:
         """The match expressions of ``dep_query=``."""
         return frozenset(t.text for s in self.statements for t in s.node.options.dep if t.kind == QUERY)

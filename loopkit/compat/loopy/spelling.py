@@ -18,7 +18,7 @@ def respelled(instructions: str | Iterable[str]) -> str:
     y[i] = sum([j], a[j]) {dep=*a, if=p:q}
     """
     texts = [instructions] if isinstance(instructions, str) else instructions
-    lines = [_line(_REDUCTION.sub(_reduction, line)) for text in texts for line in _logical_lines(text)]
+    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in _logical_lines(text)]
     return _without_empty_blocks("\n".join(lines))
 
 
@@ -41,6 +41,9 @@ def _options(text: str) -> Iterator[str]:
         value = ":".join(filter(None, values))
         yield key if key == "atomic" or not (value or key in ("inames", "dep")) else f"{key}={value}"
 
+
+#: The tag of a variable, a$tag, which has no meaning for values.
+_TAG = re.compile(r"(?<=\w)\$[A-Za-z_]\w*", re.ASCII)
 
 _EMPTY_BLOCK = re.compile(r"^[ \t]*(?:for|if)\b[^\n]*\n\s*end\b[^\n]*$", re.MULTILINE)
 

@@ -76,7 +76,7 @@ class TranslationUnit:
             kernel = self.kernels[name]
             if any(new[x].made is not self.kernels[x].made for x in _callees(kernel, self.kernels)):
                 kernel = replace(kernel, made=None)            # it is made again, with the new functions
-            new[name] = step(kernel)
+            new[name] = kernel.after(step, step)
         return linked(replace(self, kernels={new[name].name: new[name] for name in self.kernels}, executors={},
                               entrypoints=frozenset(new[name].name for name in self.entrypoints)))
 

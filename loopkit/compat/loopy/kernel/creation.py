@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,14 @@ import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Definition
-from loopkit.compat.loopy.kernel.instruction import Assignment, line_of, text_of
+from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
 from loopkit.language.arguments import read_declarations
 from loopkit.language.calls import signature_of
@@ -32,7 +33,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 assumptions: Any = None, target: Any = None, options: Any = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
-                fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False,
+                fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
                 **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
@@ -58,7 +59,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
         silenced.split(";") if isinstance(silenced, str) else silenced))
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
                  seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
-    return make_program(text.made())
+    made = text.made()
+    return make_program(made.tagged(tags) if tags else made)
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,19 @@ class _Text:
 
     def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
+        # the user's function has another name than one of the language
+        shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
+        scalars = {shadowed.get(x, x): replace(f, name=shadowed.get(x, x)) for x, f in scalars.items()}
+        instructions = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in self.instructions
+                        ] if shadowed else self.instructions
         kernels = {f.name: f for f in functions if isinstance(f, lk.LoopKernel)}
+        if any("clamp(" in line for line in instructions) and not {"clamp"} & (scalars.keys() | kernels.keys()):
+            instructions = [_CLAMP, *instructions]
         with bounded(f"making kernel '{self.name}'"):
-            program = read_program(self.instructions, read_domains(self.domains), read_declarations(self.data, ()),
+            program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
                                    scalars, {name: signature_of(f) for name, f in kernels.items()})
             text = program.text({}, in_sequence=self.in_sequence)
+        functions = (*scalars.values(), *kernels.values())
         core = self._core_of(program, text, functions)
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
@@ -107,7 +117,19 @@ class _Text:
         # the copies of inames are in the domains of the program only
         has_copies = len(program.domains.domains) > len(self.domains)
         return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
-                              self.data, name=self.name, assumptions=self.assumptions, functions=functions)
+                              self.data, name=self.name, assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+
+
+#: The function of OpenCL that loopy's language has for all targets.
+_CLAMP = "clamp(x_, least_, most_) := min(max(x_, least_), most_)"
+
+
+def _assumptions(given: Any, written: Set[str]) -> Any:
+    """*given* without the conditions on what the kernel computes itself, which are weaker."""
+    if not isinstance(given, str) or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", given)):
+        return given
+    parts = [part for part in re.split(r"\band\b", given) if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", part))]
+    return " and ".join(parts) or None
 
 
 #: A name and the parenthesis after it.
@@ -163,7 +185,7 @@ def _instruction_text(item: Any) -> str:
         return item
     if isinstance(item, SubstitutionRule):
         return _rule_text(item)
-    if isinstance(item, Assignment):
+    if isinstance(item, InstructionBase):
         return line_of(item)
     raise PreconditionError(f"make_kernel: the instruction {item} is a {type(item).__name__}, which loopkit does not "
                             "have.", subject=type(item).__name__, hint="write it in the kernel language")

@@ -1,7 +1,7 @@
 """A kernel with loopy's attributes and queries, around one of loopkit."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -22,7 +22,7 @@ from loopkit.compat.loopy.kernel.data import (
     address_space_of,
 )
 from loopkit.compat.loopy.kernel.definition import Again, Definition
-from loopkit.compat.loopy.kernel.instruction import Assignment, instruction_of
+from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
@@ -45,6 +45,10 @@ class Iname:
 
     name: str
     tags: frozenset[Any] = frozenset()
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """Its tags of a class."""
+        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,35 @@ class LoopKernel:
 
     def iname_tags(self, iname: str) -> frozenset[Any]:
         """The tags of *iname*."""
-        return frozenset([self.core.tags[iname]]) if iname in self.core.tags else frozenset()
+        return self.core.iname_tags(iname)
+
+    def iname_tags_of_type(self, iname: str, tag_type: type) -> frozenset[Any]:
+        """The tags of *iname* of a class."""
+        return self.core.iname_tags_of_type(iname, tag_type)
+
+    # User tags
+
+    @property
+    def tags(self) -> frozenset[Any]:
+        """The user tags of the kernel."""
+        return self.core.kernel_tags
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """The user tags of a class."""
+        return self.core.tags_of_type(tag_type)
+
+    def tagged(self, tags: Any) -> LoopKernel:
+        """This kernel with further user tags."""
+        return self.after(lambda k: k.with_core(lk.tag_kernel(k.core, tags)), Again(LoopKernel.tagged, (tags,), {}))
+
+    def without_tags(self, tags: Any, verify_existence: bool = True) -> LoopKernel:
+        """This kernel without some user tags; :raises PreconditionError: it does not have one."""
+        gone = frozenset(tags if isinstance(tags, Iterable) else (tags,))
+        if verify_existence and not gone <= self.tags:
+            raise PreconditionError(f"The kernel '{self.name}' does not have the tag {min(map(repr, gone - self.tags))}.",
+                                    subject="tags")
+        return self.after(lambda k: k.with_core(annotated(k.core, kernel_tags=k.tags - gone)),
+                          Again(LoopKernel.without_tags, (tags, False), {}))
 
     def all_inames(self) -> frozenset[str]:
         """Every iname."""
@@ -252,6 +284,8 @@ class LoopKernel:
             result = result.with_core(annotated(self.core, name=changes.pop("name")))
         if "args" in changes:
             result = _with_dtypes(result, changes.pop("args"))
+        if "instructions" in changes:
+            result = result.with_core(_with_instructions(self.core, changes.pop("instructions")))
         if changes:
             part = min(changes)
             raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
@@ -270,6 +304,14 @@ class LoopKernel:
 
     def _repr_html_(self) -> str:
         return self.core._repr_html_()
+
+
+def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) -> lk.LoopKernel:
+    """*core* with other expressions; :raises PreconditionError: the statements are not those of *core* in order."""
+    if [i.id for i in instructions] != [i.id for i in core.instructions]:
+        raise PreconditionError("A copy of a kernel keeps its statements and their order.", subject="instructions",
+                                hint="lp.map_instructions and lp.remove_instructions change statements")
+    return lk.with_statements(core, list(map(core_instruction, instructions, core.instructions)))
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
