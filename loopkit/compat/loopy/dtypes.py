@@ -112,7 +112,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
         case TypeCast():
             return expr.dtype
         case MakeTuple(fields=fields, values=values):
-            each = [found for value in values if (found := of(value)) is not None]
+            each = [dtype for value in values if (dtype := of(value)) is not None]
             return tuple_dtype(fields, each) if len(each) == len(values) else None
         case p.Lookup(aggregate=aggregate, name=name):
             whole = of(aggregate)

@@ -12,7 +12,7 @@ from loopkit.compat.loopy.order import Item, ordered, text_of
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, variables
+from loopkit.expr.mappers import called, update_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
@@ -105,7 +105,8 @@ class LoopyProgram:
         for s in self.statements:
             for name in s.writes:
                 writers.setdefault(name, []).append(s)
-        whole: dict[str, set[str]] = {}                        # the statements of each multiple assignment, by the first
+        # the statements of each multiple assignment, by the first
+        whole: dict[str, set[str]] = {}
         for s in self.statements:
             only = [found[0] for name in s.reads if len(found := writers.get(name, [])) == 1]
             for first in only if s.is_part else ():
@@ -119,7 +120,7 @@ class LoopyProgram:
                         not final or s.id in whole.get(found[0].id, ())):
                     after.add(found[0].id)
             line = "" if isinstance(s.node, Marker) else _line(s, s.node)
-            yield Item(s.id, s.node.start, s.inames, frozenset(after - {s.id}), line)
+            yield Item(s.id, s.node.start, s.inames, frozenset(after - {s.id} - whole.get(s.id, set())), line)
 
     def _named(self, statement: LoopyStatement, selected: Mapping[str, Collection[str]]) -> tuple[bool, set[str]]:
         """Whether the statement has no other dependences, and the statements that ``dep=`` names.
@@ -195,7 +196,8 @@ def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
 def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expression], rules: Rules,
            inames: Collection[str]) -> frozenset[str]:
     found: set[str] = set(rules.domains.bounds(inames))
-    waiting = [*node.parts, *conditions]
+    own = replace(node, beside=()) if isinstance(node, ParsedAssignment) else node
+    waiting = [*own.parts, *conditions]
     while waiting:
         expr = waiting.pop()
         found |= variables(expr)
@@ -224,7 +226,12 @@ def _options(statement: LoopyStatement) -> Iterator[str]:
         yield f"if={to_text(_all_of(statement.conditions))}"
     if options.tags:
         yield f"tags={':'.join(sorted(map(str, options.tags)))}"
-    yield from (name for name, instruction in STATEMENT_INSTRUCTIONS.items() if instruction in options.instructions)
+    node = statement.node
+    # a plain write is as good where no update is: the proofs of races hold for it
+    no_update = isinstance(node, ParsedAssignment) and update_of(node.assignee, node.expression) is None
+    plain = {"atomic"} if no_update else set[str]()
+    yield from (name for name, instruction in STATEMENT_INSTRUCTIONS.items()
+                if instruction in options.instructions and name not in plain)
 
 
 def _all_of(conditions: Sequence[Expression]) -> Expression:

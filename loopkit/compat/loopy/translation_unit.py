@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import graphlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -74,7 +75,8 @@ class TranslationUnit:
         new: dict[str, LoopKernel] = {}
         for name in _callees_first(self.kernels):
             kernel = self.kernels[name]
-            if any(new[x].made is not self.kernels[x].made for x in _callees(kernel, self.kernels)):
+            if kernel.definition is not None and any(
+                    new[x].made is not self.kernels[x].made for x in _callees(kernel, self.kernels)):
                 kernel = replace(kernel, made=None)            # it is made again, with the new functions
             new[name] = kernel.after(step, step)
         return linked(replace(self, kernels={new[name].name: new[name] for name in self.kernels}, executors={},
@@ -142,12 +144,16 @@ def linked(program: TranslationUnit) -> TranslationUnit:
                 a is not b for a, b in zip(functions, kernel.functions, strict=True)):
             new = kernel.definition.make(functions)
             for step in kernel.definition.steps:
-                new = step(new)
+                new = new.after(step, step)
             kernels[name] = new
     return replace(program, kernels=kernels, executors={})
 
 
 Transformed = TypeVar("Transformed", TranslationUnit, LoopKernel)
+
+
+#: A match expression that selects one kernel.
+_IN_KERNEL = re.compile(r"\s*in_kernel:\s*(\w+)\s*")
 
 
 def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> Callable[..., Any]:
@@ -157,6 +163,9 @@ def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> C
         again = Again(apply, args, kwargs)
         if isinstance(program, TranslationUnit):
             return program.mapped(again)
+        only = _IN_KERNEL.fullmatch(str(kwargs.get("within")))
+        if only is not None and only[1] != program.name:
+            return program
         return program.after(lambda kernel: step(kernel, *args, **kwargs), again)
     return apply
 

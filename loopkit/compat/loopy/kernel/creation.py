@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,14 +118,15 @@ class _Text:
         # the copies of inames are in the domains of the program only
         has_copies = len(program.domains.domains) > len(self.domains)
         return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
-                              self.data, name=self.name, assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+                              self.data, name=self.name,
+                              assumptions=_assumptions(self.assumptions, program.written), functions=functions)
 
 
 #: The function of OpenCL that loopy's language has for all targets.
 _CLAMP = "clamp(x_, least_, most_) := min(max(x_, least_), most_)"
 
 
-def _assumptions(given: Any, written: Set[str]) -> Any:
+def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
     """*given* without the conditions on what the kernel computes itself, which are weaker."""
     if not isinstance(given, str) or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", given)):
         return given
@@ -150,6 +152,12 @@ def _count(text: str, start: int) -> int:
 def make_function(*args: Any, **kwargs: Any) -> TranslationUnit:
     """A program of one kernel that no call enters, but other kernels may call."""
     return replace(make_kernel(*args, **kwargs), entrypoints=frozenset())
+
+
+def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = True, error_if_used: bool = False
+                                             ) -> Any:
+    """Nothing changes: a kernel runs its statements in this order from the start."""
+    return program
 
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:

@@ -45,7 +45,7 @@ class ScalarCallable:
         for dtype in _DTYPES:
             try:
                 own = self.typed([np.dtype(dtype)] * arity)
-            except Exception:                                  # the function is not for this dtype
+            except Exception:                          # noqa: BLE001 (the user's function is not for this dtype)
                 continue
             if own.name_in_target is not None:
                 known[dtype] = own.name_in_target
@@ -65,4 +65,5 @@ class ScalarCallable:
         if found is None:
             raise TypeInferenceError(f"'{self.name}' has no result for arguments of {', '.join(map(str, given))}.",
                                      subject=self.name)
-        return np.dtype(found.numpy_dtype)
+        own: np.dtype[Any] = np.dtype(found.numpy_dtype)
+        return own

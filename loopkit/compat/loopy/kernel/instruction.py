@@ -40,7 +40,8 @@ class InstructionBase:
     def __post_init__(self) -> None:
         for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
             given = getattr(self, name)
-            listed = () if given is None else re.split("[,:]", given) if isinstance(given, str) and name != "predicates" else given
+            texts = isinstance(given, str) and name != "predicates"
+            listed = () if given is None else re.split("[,:]", given) if texts else given
             object.__setattr__(self, name, frozenset(x.strip() if isinstance(x, str) else x for x in listed))
 
     def copy(self, **changes: Any) -> Self:

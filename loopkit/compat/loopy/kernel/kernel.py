@@ -73,7 +73,8 @@ class LoopKernel:
     def core(self) -> lk.LoopKernel:
         """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
         if self.made is None:
-            assert self.definition is not None and self.definition.fault is not None
+            assert self.definition is not None
+            assert self.definition.fault is not None
             raise self.definition.fault
         return self.made
 
@@ -180,8 +181,8 @@ class LoopKernel:
         """This kernel without some user tags; :raises PreconditionError: it does not have one."""
         gone = frozenset(tags if isinstance(tags, Iterable) else (tags,))
         if verify_existence and not gone <= self.tags:
-            raise PreconditionError(f"The kernel '{self.name}' does not have the tag {min(map(repr, gone - self.tags))}.",
-                                    subject="tags")
+            missing = min(map(repr, gone - self.tags))
+            raise PreconditionError(f"The kernel '{self.name}' does not have the tag {missing}.", subject=missing)
         return self.after(lambda k: k.with_core(annotated(k.core, kernel_tags=k.tags - gone)),
                           Again(LoopKernel.without_tags, (tags, False), {}))
 
@@ -274,23 +275,7 @@ class LoopKernel:
 
         :raises PreconditionError: a part is not one that may be replaced.
         """
-        return self.after(lambda kernel: kernel._copied(changes), Again(LoopKernel.copy, (), changes))
-
-    def _copied(self, given: Mapping[str, Any]) -> LoopKernel:
-        changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
-        own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
-        result = replace(self, **own)
-        if "name" in changes:
-            result = result.with_core(annotated(self.core, name=changes.pop("name")))
-        if "args" in changes:
-            result = _with_dtypes(result, changes.pop("args"))
-        if "instructions" in changes:
-            result = result.with_core(_with_instructions(self.core, changes.pop("instructions")))
-        if changes:
-            part = min(changes)
-            raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
-                                    hint="a step changes a kernel so that it still computes the same")
-        return result
+        return self.after(lambda kernel: _copied(kernel, changes), Again(LoopKernel.copy, (), changes))
 
     def stringify(self, *_: Any, **__: Any) -> str:
         """The printed kernel."""
@@ -312,6 +297,24 @@ def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) 
         raise PreconditionError("A copy of a kernel keeps its statements and their order.", subject="instructions",
                                 hint="lp.map_instructions and lp.remove_instructions change statements")
     return lk.with_statements(core, list(map(core_instruction, instructions, core.instructions)))
+
+
+def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
+    """*kernel* with other parts; :raises PreconditionError: one is not one that may be replaced."""
+    changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
+    own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
+    result = replace(kernel, **own)
+    if "name" in changes:
+        result = result.with_core(annotated(kernel.core, name=changes.pop("name")))
+    if "args" in changes:
+        result = _with_dtypes(result, changes.pop("args"))
+    if "instructions" in changes:
+        result = result.with_core(_with_instructions(kernel.core, changes.pop("instructions")))
+    if changes:
+        part = min(changes)
+        raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
+                                hint="a step changes a kernel so that it still computes the same")
+    return result
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.

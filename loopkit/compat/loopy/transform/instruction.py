@@ -62,8 +62,8 @@ def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int)
 def map_instructions(kernel: LoopKernel, insn_match: Any, f: Callable[[Assignment], Assignment]) -> LoopKernel:
     """:func:`loopkit.map_instructions`, with loopy's instructions."""
     chosen, old = _selected(kernel, insn_match), {i.id: i for i in kernel.core.instructions}
-    new = {i.id: core_instruction(f(i), old[i.id]) for i in kernel.instructions if i.id in chosen}
-    return kernel.with_core(lk.with_statements(kernel.core, [new.get(i.id, i) for i in kernel.core.instructions]))
+    new = {str(i.id): core_instruction(f(i), old[i.id]) for i in kernel.instructions if i.id in chosen}
+    return kernel.with_core(lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions]))
 
 
 @for_each_kernel
