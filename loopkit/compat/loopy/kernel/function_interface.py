@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.types import NumpyType
-from loopkit.errors import TypeInferenceError
+from loopkit.errors import LoopkitError, TypeInferenceError
 
 #: The dtypes of arguments for which a function is asked in advance.
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64", "complex64", "complex128")
@@ -43,12 +44,11 @@ class ScalarCallable:
         """loopkit's function, called *name*."""
         known: dict[str, str] = {}
         for dtype in _DTYPES:
-            try:
+            # loopy's functions tell by an exception that a dtype is not for them
+            with suppress(TypeError, ValueError, LoopkitError):
                 own = self.typed([np.dtype(dtype)] * arity)
-            except Exception:                          # noqa: BLE001 (the user's function is not for this dtype)
-                continue
-            if own.name_in_target is not None:
-                known[dtype] = own.name_in_target
+                if own.name_in_target is not None:
+                    known[dtype] = own.name_in_target
         preamble = "\n".join(text for _, text in self.generate_preambles(None))
         languages = ("c", "opencl", "cuda")
         return lk.ScalarFunction(name, arity, self.result, text=dict.fromkeys(languages, known),

@@ -191,7 +191,7 @@ def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]
 def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
     """loopkit's form of *new*, which takes the place of *old*.
 
-    :raises PreconditionError: *new* is no assignment.
+    :raises PreconditionError: *new* is not an assignment.
     """
     if not isinstance(new, Assignment):
         raise PreconditionError(f"'{old.id}' becomes {new!r}, and not an assignment.", subject=str(old.id))
