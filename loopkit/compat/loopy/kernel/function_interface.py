@@ -45,7 +45,7 @@ class ScalarCallable:
         known: dict[str, str] = {}
         for dtype in _DTYPES:
             # loopy's functions tell by an exception that a dtype is not for them
-            with suppress(TypeError, ValueError, LoopkitError):
+            with suppress(AttributeError, LookupError, TypeError, ValueError, LoopkitError):
                 own = self.typed([np.dtype(dtype)] * arity)
                 if own.name_in_target is not None:
                     known[dtype] = own.name_in_target
