@@ -132,3 +132,8 @@ def test_kernels_and_inames_have_user_tags() -> None:
 def test_an_offset_is_not_ignored() -> None:
     with pytest.raises(lp.LoopyError, match="offset=3"):
         lp.make_kernel("{[i]: 0<=i<7}", "y[i] = 2", [lp.GlobalArg("y", offset=3, shape=10)])
+
+
+def test_domains_know_the_domains_around_them() -> None:
+    kernel = lp.make_kernel(["{[i]: 0<=i<n}", "{[j]: 0<=j<=i}"], "a[i] = 1\nb[i,j] = 2").default_entrypoint
+    assert sorted(map(str, kernel.parents_per_domain())) == ["0", "None"]

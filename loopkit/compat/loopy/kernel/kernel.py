@@ -138,6 +138,12 @@ class LoopKernel:
     def domains(self) -> Sequence[AnySet]:
         return [d.set for d in self.core.domains]
 
+    def parents_per_domain(self) -> Sequence[int | None]:
+        """For each domain the place of the domain in which it is nested."""
+        own = [frozenset(d.inames) for d in self.core.domains]
+        return [max((k for k, other in enumerate(own) if other < d), key=lambda k: len(own[k]), default=None)
+                for d in own]
+
     def get_inames_domain(self, inames: Any) -> AnySet:
         """The domain of *inames*, with the other inames projected out."""
         wanted = [inames] if isinstance(inames, str) else list(inames)
