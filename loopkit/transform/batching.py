@@ -35,8 +35,8 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     :arg batch_iname_prefix: the iname of the batches; a number follows if the name is taken.
     :arg sequential: give the iname the tag ``for``, so that the batches run one after the other.
     :raises UnknownNameError: a name is neither an argument nor a temporary.
-    :raises PreconditionError: *nbatches* is negative; a varying argument is a size; or the current order of *kernel*
-        cannot be that of a definition (:func:`with_statements`).
+    :raises PreconditionError: *nbatches* is negative; a varying argument is a size; the current order of *kernel*
+        cannot be that of a definition (:func:`with_statements`); a varying argument has declared strides.
     :raises NameConflictError: *nbatches* is the name of something else than a size.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", "y[i] = sum(j, a[i, j]*x[j])")
@@ -52,6 +52,11 @@ def to_batched(kernel: LoopKernel, nbatches: int | str, batch_varying_args: str 
     if bound := [x for x in varying if x in sizes]:
         raise PreconditionError(f"'{bound[0]}' bounds loops or is in the assumptions, so that all batches share it.",
                                 subject=bound[0], hint="choose other arguments, or read the bound from an array")
+    for a in kernel.arguments:
+        if a.name in varying and isinstance(a, GlobalArg) and a.strides is not None:
+            raise PreconditionError(f"'{a.name}' has declared strides, and none for an axis of batches.",
+                                    subject=a.name, hint=f"declare '{a.name}' without strides=; a call accepts arrays "
+                                                         "with any strides")
     count, arguments = _batch_count(kernel, nbatches)
     iname = kernel.fresh_name(batch_iname_prefix)
     require_fresh(kernel, iname)

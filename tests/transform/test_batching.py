@@ -96,6 +96,8 @@ def test_the_last_axis() -> None:
     (lambda: lk.to_batched(product(), "m", "n"), lk.PreconditionError, "'n' bounds loops or is in the assumptions"),
     (lambda: lk.to_batched(product(), -1, "x"), lk.PreconditionError, "number of batches cannot be -1"),
     (lambda: lk.to_batched(product(), "x", "x"), lk.NameConflictError, "The name 'x' is taken"),
+    (lambda: lk.to_batched(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", [
+        lk.GlobalArg("x", shape=("n",), strides=(2,)), "..."]), 3, "x"), lk.PreconditionError, "has declared strides"),
     (lambda: lk.concatenate_arrays(parts(), "p"), lk.PreconditionError, "needs two or more different temporaries"),
     (lambda: lk.concatenate_arrays(parts(), "p, x"), lk.UnknownNameError, "'x' is not a temporary"),
     (lambda: lk.concatenate_arrays(parts(), "p, s", axis_nr=1), lk.PreconditionError,
