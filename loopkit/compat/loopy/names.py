@@ -31,6 +31,10 @@ _BY_MODULE = {
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
+    "transform.edits": ("add_inames_to_insn fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
+                        "to_batched"),
+    "transform.layouts": ("alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
+                          "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
     "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
@@ -88,14 +92,9 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
     "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
-    "add_inames_to_insn": "lk.add_inames_to_insn of knl.core",
-    "allocate_temporaries_for_base_storage": "nothing: each temporary has memory of its own",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
-    "concatenate_arrays": "lk.concatenate_arrays of knl.core",
     "find_most_recent_global_barrier": "lk.lower(knl, stop='launches')",
-    "find_padding_multiple": "lk.add_padding",
-    "fuse_kernels": "lk.fuse_kernels of their cores",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
     "get_global_barrier_order": "lk.lower(knl, stop='launches')",
     "get_one_linearized_kernel": "lk.lower(knl, stop='ast')",
@@ -111,17 +110,12 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "parse_transformed_fortran": "the kernel language",
     "register_preamble_generators": "a function of the kernel language",
     "register_symbol_manglers": "a value argument",
-    "remove_inames_from_insn": "lk.remove_inames_from_insn of knl.core",
-    "remove_predicates_from_insn": "lk.remove_predicates_from_insn of knl.core",
     "rename_callable": "another name in the text",
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",
-    "split_arg_axis": "an array with the split axis in the call",
-    "split_array_axis": "an array with the split axis in the call",
     "t_unit_to_python": "str(knl.core.history)",
     "tag_instructions": "tags= in the text",
-    "to_batched": "lk.to_batched of knl.core",
 }.items() if name not in PLACES.addresses}
 
 __all__ = sorted({*PLACES.addresses} - {*_MODULES})
