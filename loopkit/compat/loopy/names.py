@@ -33,7 +33,7 @@ _BY_MODULE = {
     "symbolic": "Reduction TypeCast",
     "transform.edits": ("add_inames_to_insn fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
                         "to_batched"),
-    "transform.layouts": ("alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
+    "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
                           "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
@@ -42,7 +42,7 @@ _BY_MODULE = {
                         "get_kennedy_unweighted_fusion_candidates map_domain rename_inames_in_batch "
                         "simplify_indices split_reduction_inward split_reduction_outward "
                         "unprivatize_temporaries_with_inames"),
-    "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
+    "transform.data": ("add_and_infer_dtypes add_dtypes add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),

@@ -109,12 +109,6 @@ tag_data_axes = tag_array_axes
 
 
 @for_each_kernel
-def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int) -> LoopKernel:
-    """:func:`loopkit.add_padding`."""
-    return kernel.with_core(lk.add_padding(kernel.core, variable, axis, align_bytes))
-
-
-@for_each_kernel
 def set_array_axis_names(kernel: LoopKernel, ary_names: Any, dim_names: Any) -> LoopKernel:
     """loopkit names the axes of an array by their numbers, so nothing changes."""
     return kernel

@@ -84,6 +84,26 @@ def allocate_temporaries_for_base_storage(kernel: LoopKernel, only_address_space
     return kernel.with_core(lk.allocate_temporaries_for_base_storage(kernel.core))
 
 
+@for_each_kernel
+def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int) -> LoopKernel:
+    """:func:`loopkit.add_padding` of a temporary; an argument gets the next aligned stride, and calls check it.
+
+    :raises PreconditionError: the dtype of an argument or its stride is not known.
+    """
+    core = kernel.core
+    require_known("array", [variable], core.data)
+    data = core.data[variable]
+    if not isinstance(data, GlobalArg):
+        return kernel.with_core(lk.add_padding(core, variable, axis, align_bytes))
+    if data.dtype is None:
+        raise PreconditionError(f"The dtype of '{variable}' is not known.", subject=variable,
+                                hint="lp.add_dtypes declares it")
+    stride, cells = _constant_stride(core, variable, axis), max(1, align_bytes // data.dtype.itemsize)
+    rank = len(_strides(core, variable))
+    tags = [f"stride:{-(-stride // cells)*cells}" if k == axis % rank else "stride:auto" for k in range(rank)]
+    return kernel.with_core(lk.tag_array_axes(core, variable, ",".join(tags)))
+
+
 def find_padding_multiple(kernel: Any, variable: str, axis: int, align_bytes: int, allowed_waste: float = 0.1) -> int:
     """The smallest multiple of the stride of *axis* that padding to *align_bytes* enlarges by a small part only.
 
@@ -96,7 +116,13 @@ def find_padding_multiple(kernel: Any, variable: str, axis: int, align_bytes: in
     :raises UnknownNameError: there is no such array.
     :raises PreconditionError: there is no such axis, or its stride is not a constant.
     """
-    core = core_of(kernel)
+    stride, multiple = _constant_stride(core_of(kernel), variable, axis), 1
+    while -multiple*stride % align_bytes > allowed_waste*multiple*stride:
+        multiple += 1
+    return multiple
+
+
+def _constant_stride(core: lk.LoopKernel, variable: str, axis: int) -> int:
     require_known("array", [variable], core.data)
     strides = _strides(core, variable)
     if not -len(strides) <= axis < len(strides):
@@ -105,10 +131,7 @@ def find_padding_multiple(kernel: Any, variable: str, axis: int, align_bytes: in
     if not isinstance(stride, int | np.integer) or stride < 1:
         raise PreconditionError(f"The stride of axis {axis} of '{variable}' is not a constant.", subject=variable,
                                 hint="lp.fix_parameters makes a size a constant")
-    multiple = 1
-    while -multiple*stride % align_bytes > allowed_waste*multiple*stride:
-        multiple += 1
-    return multiple
+    return int(stride)
 
 
 def _strides(core: lk.LoopKernel, name: str) -> Sequence[Expression | None]:
