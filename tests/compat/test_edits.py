@@ -29,6 +29,26 @@ def test_fused_kernels_keep_the_flow_of_data() -> None:
     assert z.tolist() == (y[::-1] + 1).tolist()
 
 
+def test_a_fused_kernel_runs_after_those_that_give_it_data() -> None:
+    fused = lp.fuse_kernels([make("z[i] = y[7 - i] + t[i]"), make("<> s = 2*x[i]\ny[i] = s"),
+                             make("<> s = 3*y[i]\nt[i] = s")],
+                            ["_a", "_b", "_c"], [("y", 1, 0), ("y", 1, 2), ("t", 2, 0)])
+    x = np.arange(8.)
+    assert "<> s_b = 2*x[i]" in text_of(fused)[1]
+    assert any(np.array_equal(a, 2*x[::-1] + 6*x) for a in fused(x=x)[1])
+    with pytest.raises(PreconditionError, match="kernel 2, and there are 1"):
+        lp.fuse_kernels([make("y[i] = x[i]")], data_flow=[("y", 2, 0)])
+
+
+def test_the_axis_of_vectors_is_the_fastest() -> None:
+    unit = make("<> t[i, j] = x[i, j]\ny[k, l] = t[l, k]", domains="{[i,j,k,l]: 0<=i,j,k,l<8}")
+    for tags in ("vec,C", ["vec", "N0"]):
+        tagged = lp.tag_array_axes(unit, "t", tags)
+        assert tagged.default_entrypoint.core.temporaries["t"].layout.order == (1, 0)
+        assert (tagged(x=np.arange(64.).reshape(8, 8))[1][0] == np.arange(64.).reshape(8, 8).T).all()
+    assert lp.tag_array_axes(unit, "x", "F,F").default_entrypoint.core.argument_by_name["x"].order == "F"
+
+
 def test_a_batch() -> None:
     unit = lp.to_batched(make("y[i] = a*x[i]", [lp.GlobalArg("x, y", shape=8), lp.ValueArg("a"), ...]), 3, {"y", "x"})
     x = np.arange(24.).reshape(3, 8)

@@ -140,7 +140,7 @@ class _Array(KernelArgument):
 
 
 def _layout_of(dim_tags: Any) -> dict[str, Any]:
-    """The fields of loopkit's argument that say the same as *dim_tags*; empty: they say something else."""
+    """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
     tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
     if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):
         return {"order": tags[0].upper()}

@@ -99,10 +99,29 @@ set_temporary_scope = set_temporary_address_space
 
 @for_each_kernel
 def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes`."""
-    tags = dim_tags if isinstance(dim_tags, str) else ",".join(map(str, dim_tags))
-    written = ",".join(t.upper() if (t := tag.strip()) in ("c", "f") else t for tag in tags.split(","))
-    return kernel.with_core(lk.tag_array_axes(kernel.core, name_list(ary_names), written))
+    """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis."""
+    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
+    tags = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
+    if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
+        tags = tags[:1]
+    core = kernel.core
+    for name in name_list(ary_names):
+        own = _with_fastest(tags) if "vec" in tags and name in core.temporaries else tags
+        core = lk.tag_array_axes(core, name, ",".join(own))
+    return kernel.with_core(core)
+
+
+def _with_fastest(tags: Sequence[str]) -> Sequence[str]:
+    """*tags* with numbers, and 0 for the axis ``vec``; *tags* if they have another form."""
+    others = [k for k, tag in enumerate(tags) if tag != "vec"]
+    if all(tags[k][:1] == "N" and tags[k][1:].isdecimal() for k in others):
+        others.sort(key=lambda k: -int(tags[k][1:]))
+    elif {tags[k] for k in others} == {"F"}:
+        others.reverse()
+    elif {tags[k] for k in others} != {"C"}:
+        return tags
+    order = [*others, *(k for k, tag in enumerate(tags) if tag == "vec")]
+    return [f"N{len(tags) - 1 - order.index(k)}" for k in range(len(tags))]
 
 
 tag_data_axes = tag_array_axes
