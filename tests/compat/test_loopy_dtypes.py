@@ -34,6 +34,10 @@ def typed(instructions: str, **outputs: str) -> lk.LoopKernel:
     ("i / 3.0", "float32", "i / 3.0f"),
     ("sum(j, n8[j])", "int8", "sum(j, n8[j])"),
     ("if(n8[i] < 3, n8[i], f[i])", "float32", "if(n8[i] < 3, cast(float32, n8[i]), f[i])"),
+    ("n8[i] << 2", "int32", "cast(int32, n8[i]) << cast(int32, 2)"),
+    ("n8[i] | n8[j]", "int8", "cast(int32, n8[i]) | cast(int32, n8[j])"),
+    ("n32[i] << n64[i]", "int64", "cast(int32, n32[i]) << cast(int32, n64[i])"),
+    ("if(n32[i] < 3, n8[i], 2000) + d[i]", "float64", "if(n32[i] < 3, cast(float64, n8[i]), 2000) + d[i]"),
     ("x0", "int32", None),
 ])
 def test_a_value_has_loopys_dtype(value: str, dtype: str, text: str | None) -> None:
@@ -48,6 +52,18 @@ def test_a_value_has_loopys_dtype(value: str, dtype: str, text: str | None) -> N
 def test_division_of_integers_has_the_precision_of_what_is_written() -> None:
     halved = typed("y[i] = n32[i]/2", y="float32").instructions[0]
     assert to_text(halved.expression) == "cast(float32, n32[i]) / 2f"
+
+
+def test_operands_of_a_real_quotient_have_real_literals() -> None:
+    """A difference of unsigned numbers is then real, and does not wrap."""
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = (a[i] - b[i])/(2*b[i])", target=lp.ExecutableCTarget())
+    _, (y,) = unit(a=np.array([1], np.uint8), b=np.array([3], np.uint32))
+    assert y.tolist() == [-1/3]
+
+
+def test_the_fraction_of_a_branch_is_not_cut_off() -> None:
+    with pytest.raises(lk.TypeInferenceError, match=r"fraction of 0\.1"):
+        typed("y[i] = n32[i] + if(n32[i] > 2, i, 0.1)", y="int32")
 
 
 def test_division_of_integers_is_that_of_c_where_an_integer_is_written() -> None:

@@ -104,7 +104,10 @@ def samples() -> dict[str, Any]:
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
         lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2),
         lk.ScalarFunction("f", 1, text={"c": "sqrt"}), lk.CInstruction("i", "$y = 1;", (), "y[i]")]
-    found += [lk.diff(knl, again), again.history.show(), lk.explain(knl)]
+    counts = lk.get_mem_access_map(knl)
+    found += [lk.diff(knl, again), again.history.show(), lk.explain(knl), counts, *list(counts)[:1],
+              next(iter(counts.values())), lk.Op(np.float32, "add"), lk.Synchronization("kernel_launch"),
+              lk.OpenCLTarget()]
     return {type(x).__name__: x for x in found} | {f"stage {s.name}": lk.lower(kernel("transpose"), stop=s.name)
                                                    for s in STAGES} | {
         "storage": lk.lower(kernel("transpose")).storages["a_fetch"], "launch": lk.lower(knl).launches[0],

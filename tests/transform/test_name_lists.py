@@ -53,6 +53,20 @@ def typed() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"xx": "float64"})
 
 
+def apart() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[ii]: 0<=ii<8}", "for ii\n<> ss = xx[ii]\nuu[ii] = ss\n<> tt = 2*xx[ii]\n"
+                         "vv[ii] = tt\nend")
+    return lk.add_dtypes(knl, {"xx": "float64"})
+
+
+def sized() -> lk.LoopKernel:
+    return lk.make_kernel(BOX, "<> ss = 2*xx[ii,jj]\nyy[ii,jj] = ss")
+
+
+def summed() -> lk.LoopKernel:
+    return lk.make_kernel("{[ii,jj,kk]: 0<=ii,jj,kk<4}", "yy[0] = sum([ii, jj, kk], xx[ii,jj])")
+
+
 def tagged() -> lk.LoopKernel:
     return lk.tag_inames(plain(), {"ii": "g.0", "jj": "l.0"})
 
@@ -68,6 +82,8 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("affine_map_inames", "new_inames"): (plain, {"old_inames": ["ii", "jj"], "equations": "pp = ii + jj, qq = jj"},
                                           ["pp", "qq"]),
     ("add_block_flags", "temporary_names"): (scalars, {}, ["ss", "tt"]),
+    ("alias_temporaries", "names"): (apart, {}, ["ss", "tt"]),
+    ("assignment_to_subst", "extra_arguments"): (sized, {"lhs_name": "ss"}, ["ii", "jj"]),
     ("buffer_array", "buffer_inames"): (plain, {"var_name": "yy"}, ["ii", "jj"]),
     ("concatenate_arrays", "array_names"): (typed, {}, ["ss", "tt"]),
     ("contract", "inames"): (scanned, {"temporary": "ss"}, ["jj_outer", "jj_inner"]),
@@ -86,11 +102,16 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("prioritize_loops", "loop_priority"): (plain, {}, ["jj", "ii"]),
     ("privatize", "privatizing_inames"): (scalars, {}, ["ii", "jj"]),
     ("privatize", "only_var_names"): (scalars, {"privatizing_inames": ["ii"]}, ["ss", "tt"]),
+    ("reduction_arg_to_subst_rule", "inames"): (summed, {}, ["ii", "jj", "kk"]),
     ("remove_inames_from_insn", "inames"): (boxed, {"insn_match": None}, ["ii", "jj"]),
     ("remove_unused_inames", "inames"): (plain, {}, ["ii", "jj"]),
+    ("rename_inames", "old_inames"): (nests, {"new_iname": "pp"}, ["ii", "jj"]),
     ("set_argument_order", "arg_names"): (plain, {}, ["zz", "yy", "xx"]),
     ("set_cache_policy", "var_names"): (nests, {"policy": "streaming"}, ["uu", "vv"]),
     ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
+    ("split_array_axis", "array_names"): (plain, {"axis_nr": 0, "count": 4}, ["xx", "yy"]),
+    ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
+    ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
     ("to_batched", "batch_varying_args"): (plain, {"nbatches": 3}, ["xx", "yy"]),
     ("unroll", "inames"): (plain, {}, ["ii", "jj"]),
@@ -98,15 +119,16 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
 
 
 #: Of these the kernels are refused, by name.
-REFUSED = {("add_block_flags", "temporary_names"), ("tag_array_axes", "ary_names"), ("pipeline", "temporaries"),
+REFUSED = {("add_block_flags", "temporary_names"), ("pipeline", "temporaries"),
            ("contract", "inames")}
 
 
 def _lists() -> list[tuple[str, str]]:
-    """The parameters that take names by their annotations; *within* takes match expressions, equations are no names."""
+    """The parameters that take names by their annotations; *within* takes match expressions, *batches* a mapping."""
     return [(name, p.name) for name, function in sorted(TRANSFORMATIONS.items())
             for p in inspect.signature(function).parameters.values()
-            if re.search(r"(Sequence|Iterable|Collection)\[str\b", str(p.annotation)) and p.name != "within"]
+            if re.search(r"(Sequence|Iterable|Collection)\[str\b", str(p.annotation))
+            and p.name not in ("within", "batches")]
 
 
 def test_every_list_is_tried() -> None:

@@ -18,15 +18,18 @@ from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real_dtype, resolve, weak
 from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.kinds import kind_of
+from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
-from loopkit.expr.nodes import Neutral, TypeCast
+from loopkit.expr.nodes import MakeTuple, Neutral, TypeCast
+from loopkit.expr.tuples import field_dtype, tuple_dtype
 from loopkit.kernel.printing import integer_arguments
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import bounded
 
 Dtypes = Mapping[str, np.dtype]
 _ARITHMETIC = (p.Sum, p.Product, p.Quotient, p.FloorDiv, p.Remainder, p.Power, p.Min, p.Max)
+_SHIFTS = (p.LeftShift, p.RightShift)
+_BITS = (p.BitwiseAnd, p.BitwiseOr, p.BitwiseXor, p.BitwiseNot)
 _TRUTH = (p.Comparison, p.LogicalAnd, p.LogicalOr, p.LogicalNot)
 #: loopy leaves integer literals below this out when it infers the dtype of a sum or product.
 _SMALL = 1024
@@ -110,6 +113,12 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             return _combined_known([of(expr.then), of(expr.else_)])
         case TypeCast():
             return expr.dtype
+        case MakeTuple(fields=fields, values=values):
+            each = [dtype for value in values if (dtype := of(value)) is not None]
+            return tuple_dtype(fields, each) if len(each) == len(values) else None
+        case p.Lookup(aggregate=aggregate, name=name):
+            whole = of(aggregate)
+            return whole if whole is None else field_dtype(whole, name)
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
             return _of_function(expr, name, [of(c) for c in expr.parameters])
         case _ if isinstance(expr, _TRUTH):
@@ -224,13 +233,12 @@ class _Types:
                 return expr, None if name in self.core.inames else self.known.get(name)
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return expr, self.known.get(name)
+            case MakeTuple() | p.Lookup():
+                return map_children(expr, self.field), _of(expr, self.core, self.known)
             case TypeCast():
                 return TypeCast(expr.dtype_name, self.cast(expr.child, expr.dtype)[0]), expr.dtype
             case p.If():
-                condition = self.cast(expr.condition, None)[0]
-                dtype = _of(expr, self.core, self.known)
-                return with_children(expr, (condition, *(self.branch(e, context, dtype)
-                                                         for e in (expr.then, expr.else_)))), dtype
+                return self.choice(expr, context)
             case p.Comparison():
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
                 sides, _ = self.together([self.read(e, common) for e in (expr.left, expr.right)])
@@ -239,6 +247,10 @@ class _Types:
                 return self.cast_call(expr, name)
             case _ if isinstance(expr, _TRUTH):
                 return map_children(expr, lambda e: self.cast(e, None)[0]), BOOL
+            case _ if isinstance(expr, _SHIFTS):
+                return self.cast_shift(expr)
+            case _ if isinstance(expr, _BITS):
+                return _promoted(expr, *self.together([self.read(e, None) for e in children(expr)]))
             case _ if isinstance(expr, _ARITHMETIC):
                 return self.cast_arithmetic(expr, context)
             case _:
@@ -269,13 +281,18 @@ class _Types:
         parts, dtype = self.together(read)
         return _promoted(expr, parts, dtype)
 
+    def cast_shift(self, expr: Expression) -> tuple[Expression, np.dtype]:
+        """A shift, which has the dtype of its first operand in C, at least int32."""
+        first, count = (self.cast(e, None) for e in children(expr))
+        dtype = INT32 if first[1] is None else in_c(first[1], first[1])
+        return with_children(expr, (_as(first[0], dtype), _as(count[0], dtype))), dtype
+
     def cast_quotient(self, expr: p.Quotient, context: np.dtype | None) -> tuple[Expression, np.dtype]:
         """A quotient of integers: real, or as C divides integers if an integer is written.
 
         :raises TypeInferenceError: C would divide integers of 64 bits.
         """
-        parts = [self.cast(e, context if context is not None and context.kind in "iu" else None)
-                 for e in children(expr)]
+        parts = [self.cast(e, context) for e in children(expr)]
         real = FLOAT32 if context == FLOAT32 else FLOAT64
         quotient = with_children(expr, tuple(_as(e, real) for e, _ in parts))
         if context is None or context.kind not in "iu":
@@ -286,10 +303,23 @@ class _Types:
                                      f"{context}.", subject=str(context), hint="'//' divides integers and rounds down")
         return TypeCast(whole.name, quotient), whole          # exact for 32 bits, and towards zero as in C
 
+    def field(self, expr: Expression) -> Expression:
+        """A tuple, or the value of a field, which has the dtype that loopy infers for it."""
+        return self.branch(expr, None, _of(expr, self.core, self.known))
+
+    def choice(self, expr: p.If, context: np.dtype | None) -> tuple[Expression, np.dtype | None]:
+        """One of two branches; a literal that takes the dtype of what is written makes both real."""
+        condition = self.cast(expr.condition, None)[0]
+        dtype, branches = _of(expr, self.core, self.known), (expr.then, expr.else_)
+        if dtype is not None and context is not None and any(
+                _is_number(e) and self.literal(e, context)[1] is not None and _of_number(e) == dtype for e in branches):
+            dtype = in_c(dtype, context)
+        return with_children(expr, (condition, *(self.branch(e, context, dtype) for e in branches))), dtype
+
     def branch(self, expr: Expression, context: np.dtype | None, dtype: np.dtype | None) -> Expression:
         """A branch of ``if``, which has the common *dtype* of both."""
-        new, own = (expr, None) if _is_number(expr) else self.cast(expr, context)
-        return new if dtype is None or own == dtype else _as(new, dtype)
+        new, own = (self.literal(expr, context)[0], None) if _is_number(expr) else self.cast(expr, context)
+        return new if dtype is None or own == dtype or is_tuple(dtype) else _as(new, dtype)
 
     def cast_call(self, expr: p.Call, name: str) -> tuple[Expression, np.dtype | None]:
         """A function of the language, whose integer arguments become float32."""

@@ -35,8 +35,8 @@ def Reads(name: str) -> str:  # noqa: N802
 
 
 def InKernel(name: str) -> str:  # noqa: N802
-    """All statements: the kernels of a program are separate."""
-    return "*"
+    """All statements of the kernel *name*."""
+    return f"in_kernel:{name}"
 
 
 def Iname(name: str) -> str:  # noqa: N802

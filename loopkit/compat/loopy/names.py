@@ -17,7 +17,9 @@ _BY_MODULE = {
     "kernel.creation": "make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
-    "kernel.instruction": "Assignment InstructionBase MultiAssignmentBase",
+    "kernel.function_interface": "ScalarCallable",
+    "kernel.instruction": ("Assignment BarrierInstruction CallInstruction InstructionBase MultiAssignmentBase "
+                           "NoOpInstruction"),
     "kernel.kernel": "KernelState LoopKernel",
     "options": "Options",
     "target.base": "ASTBuilderBase TargetBase",
@@ -35,6 +37,7 @@ _BY_MODULE = {
                         "to_batched"),
     "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
                           "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
+    "transform.callable": "inline_callable_kernel merge pack_and_unpack_args_for_call register_callable",
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
     "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
@@ -51,8 +54,9 @@ _BY_MODULE = {
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
                         "untag_inames"),
-    "transform.instruction": ("add_dependency add_nosync find_instructions preprocess_kernel preprocess_program "
-                              "set_instruction_priority"),
+    "transform.instruction": ("add_dependency add_nosync find_instructions map_instructions preprocess_kernel "
+                              "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
+                              "tag_instructions"),
     "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
     "translation_unit": "CallableKernel TranslationUnit for_each_kernel make_program",
     "types": "LoopyType NumpyType ToLoopyTypeConvertible to_loopy_type",

@@ -2,83 +2,142 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.compat.loopy.order import Item, ordered, text_of
-from loopkit.compat.loopy.spelling import LoopyOptions, Spelled, refuse_return, respelled
-from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.mappers import called, variables
-from loopkit.expr.nodes import Operation, to_text
+from loopkit.compat.loopy.spelling import respelled
+from loopkit.errors import require_known
+from loopkit.expr.functions import ScalarFunction
+from loopkit.expr.mappers import called, update_of, variables
+from loopkit.expr.nodes import to_text
 from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.language.arguments import Declared, find_temporaries
 from loopkit.language.domains import Domains
 from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
+from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
+    QUERY,
     ForBlock,
+    FunctionCall,
     IfBlock,
+    Marker,
     ParsedAssignment,
-    ParsedProgram,
     ProgramNode,
     Rules,
     number_statements,
     read_rules,
+    writes,
 )
+from loopkit.language.slices import Signature
 from loopkit.language.syntax import parse_program
+
+_NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class LoopyStatement:
-    """One assignment of the program.
+    """One assignment or call of the program, or a line that only orders others.
 
     :ivar conditions: those of its blocks and of its own.
-    :ivar reads: every name that it reads, also through substitution rules.
+    :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
     """
 
     id: str
-    node: ParsedAssignment
-    inames: frozenset[str]
-    conditions: tuple[Expression, ...]
-    reads: frozenset[str]
-    options: LoopyOptions
+    node: ParsedAssignment | FunctionCall | Marker
+    inames: frozenset[str] = _NOTHING
+    conditions: tuple[Expression, ...] = ()
+    reads: frozenset[str] = _NOTHING
+    writes: frozenset[str] = _NOTHING
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is one of the statements of a multiple assignment."""
+        return isinstance(self.node, ParsedAssignment) and bool(self.node.beside)
 
 
 @dataclass(frozen=True)
 class LoopyProgram:
     """All of a program.
 
-    :ivar ordering: the lines that only order others, as items.
+    :ivar rules: the lines of its substitution rules.
+    :ivar domains: those of its inames, with the copies of ``dup=``.
     """
 
     statements: tuple[LoopyStatement, ...]
-    ordering: tuple[Item, ...]
-    rules: ParsedProgram
+    rules: tuple[str, ...]
+    domains: Domains
+    _ids: frozenset[str] = field(init=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ids", frozenset(s.id for s in self.statements))
 
-def loopkit_text(instructions: str | Iterable[str], domains: Domains, declared: Declared,
-                 operations: Mapping[str, Operation], *, in_sequence: bool = False) -> str:
-    """*instructions* of loopy as loopkit's text: in the order in which loopy runs them, with explicit loops.
+    @property
+    def written(self) -> frozenset[str]:
+        """The names that statements write."""
+        return frozenset().union(*(s.writes for s in self.statements))
 
-    :arg operations: the user's reductions.
-    :arg in_sequence: each statement depends on the one above it.
+    @property
+    def queries(self) -> frozenset[str]:
+        """The match expressions of ``dep_query=``."""
+        return frozenset(t.text for s in self.statements for t in s.node.options.dep if t.kind == QUERY)
 
-    >>> from loopkit.language.domains import read_domains
-    >>> print(loopkit_text("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}))
-    for i
-        a[i] = 2*x[i] {id=insn_0}
-        y[i] = a[i] {id=insn}
-    end
-    """
-    program = _read(respelled(instructions), domains, declared, operations)
-    items = [*_items(program), *program.ordering]
-    items = list(_in_sequence(items)) if in_sequence else items
-    rules = [f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in program.rules.rules]
-    return "\n".join([*rules, *text_of(ordered(items, domains.sorted(domains.parents)))])
+    def text(self, selected: Mapping[str, Collection[str]], *, in_sequence: bool = False) -> str:
+        """loopkit's text of the program: in the order in which loopy runs its statements, with explicit loops.
+
+        :arg selected: the statements that each match expression selects.
+        :arg in_sequence: each statement depends on the one above it.
+        """
+        items = list(self._items(selected))
+        items = list(_in_sequence(items)) if in_sequence else items
+        return "\n".join([*self.rules, *text_of(ordered(items, self.domains.sorted(self.domains.parents)))])
+
+    # Dependences
+
+    def _items(self, selected: Mapping[str, Collection[str]]) -> Iterator[Item]:
+        """The statements with loopy's dependences: given ones, and on the only writer of a name that they read."""
+        writers: dict[str, list[LoopyStatement]] = {}
+        for s in self.statements:
+            for name in s.writes:
+                writers.setdefault(name, []).append(s)
+        # the statements of each multiple assignment, by the first
+        whole: dict[str, set[str]] = {}
+        for s in self.statements:
+            only = [found[0] for name in s.reads if len(found := writers.get(name, [])) == 1]
+            for first in only if s.is_part else ():
+                if first.is_part:
+                    whole.setdefault(first.id, set()).add(s.id)
+        for s in self.statements:
+            final, named = self._named(s, selected)
+            after = {x for name in named for x in (name, *whole.get(name, ())) if s.id not in whole.get(name, ())}
+            for name in s.reads:
+                if len(found := writers.get(name, [])) == 1 and (
+                        not final or s.id in whole.get(found[0].id, ())):
+                    after.add(found[0].id)
+            line = "" if isinstance(s.node, Marker) else _line(s, s.node)
+            yield Item(s.id, s.node.start, s.inames, frozenset(after - {s.id} - whole.get(s.id, set())), line)
+
+    def _named(self, statement: LoopyStatement, selected: Mapping[str, Collection[str]]) -> tuple[bool, set[str]]:
+        """Whether the statement has no other dependences, and the statements that ``dep=`` names.
+
+        :raises UnknownNameError: one does not exist.
+        """
+        found: set[str] = set()
+        globs = [t.text for t in statement.node.options.dep if t.kind != QUERY]
+        final = any(glob.startswith("*") for glob in globs)
+        for glob in (glob.removeprefix("*") if final else glob for glob in globs):
+            matches = {name for name in self._ids if fnmatchcase(name, glob)}
+            if glob and not matches and not set("*?[") & set(glob):
+                require_known("statement", [glob], sorted(self._ids))
+            found |= matches
+        for query in (t.text for t in statement.node.options.dep if t.kind == QUERY):
+            found |= {*selected.get(query, ())}
+        return final, found - {statement.id}
 
 
 def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
@@ -88,29 +147,40 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
         above = item
 
 
-def _read(spelled: Spelled, domains: Domains, declared: Declared, operations: Mapping[str, Operation]) -> LoopyProgram:
-    refuse_return(spelled.ordering)
-    source = Source(spelled.text, "the instructions")
-    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations, {}, {})
-    ids = number_statements(parsed)
+def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
+                 functions: Mapping[str, ScalarFunction], kernels: Mapping[str, Signature]) -> LoopyProgram:
+    """The program of *instructions* in loopy's language.
+
+    :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
+
+    >>> from loopkit.language.domains import read_domains
+    >>> print(read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {}).text({}))
+    for i
+        a[i] = 2*x[i] {id=insn_0}
+        y[i] = a[i] {id=insn}
+    end
+    """
+    source = Source(respelled(instructions), "the instructions")
+    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {}, functions, kernels)
     rules = read_rules(parsed, domains)
-    inames = inames_of_parts(parsed, find_temporaries(parsed, declared), rules)
+    lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
+    temporaries = find_temporaries(parsed, declared)
+    parsed = with_private_inames(parsed, rules)
+    ids = number_statements(parsed)
+    inames = inames_of_parts(parsed, temporaries, rules)
+    taken = {*ids.places}
     statements = tuple(
-        LoopyStatement(ids.of[node.start], node,
-                       inames[node.start].union(domains.ancestors(own.more_inames)), conditions,
-                       _reads(node, conditions, rules, inames[node.start]), own)
-        for node, conditions in _flat(parsed.body)
-        for own in [spelled.options.get(node.start, LoopyOptions())])
-    taken = {s.id for s in statements}
-    ordering = [(line, line.id or fresh(line.kind, taken)) for line in spelled.ordering]
-    known = {*taken, *(name for _, name in ordering)}
-    return LoopyProgram(statements, tuple(Item(name, line.place, frozenset(), frozenset(
-        _named(line.options, name, known)), "") for line, name in ordering), parsed)
+        LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node) if isinstance(node, Marker) else
+        LoopyStatement(ids.of[node.start], node, domains.ancestors(inames[node.start]), conditions,
+                       _reads(node, conditions, rules, inames[node.start]),
+                       frozenset(name for name, _ in writes([node])))
+        for node, conditions in _flat(parsed.body))
+    return LoopyProgram(statements, lines, domains)
 
 
 def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
-          ) -> Iterator[tuple[ParsedAssignment, tuple[Expression, ...]]]:
-    """The assignments in *nodes* with the conditions of their blocks and their own."""
+          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...]]]:
+    """The statements in *nodes* with the conditions of their blocks and their own."""
     for node in nodes:
         match node:
             case ForBlock():
@@ -118,18 +188,16 @@ def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
             case IfBlock():
                 yield from _flat(node.then, (*conditions, node.condition))
                 yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)))
-            case ParsedAssignment():
+            case _:
                 own = node.options.condition
                 yield node, conditions if own is None else (*conditions, own)
-            case _:
-                raise PreconditionError(f"The layer for loopy has nothing for {type(node).__name__}.",
-                                        subject=type(node).__name__, hint="use lk.make_kernel")
 
 
-def _reads(node: ParsedAssignment, conditions: Iterable[Expression], rules: Rules, inames: Collection[str]
-           ) -> frozenset[str]:
+def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expression], rules: Rules,
+           inames: Collection[str]) -> frozenset[str]:
     found: set[str] = set(rules.domains.bounds(inames))
-    waiting = [*node.parts, *conditions]
+    own = replace(node, beside=()) if isinstance(node, ParsedAssignment) else node
+    waiting = [*own.parts, *conditions]
     while waiting:
         expr = waiting.pop()
         found |= variables(expr)
@@ -139,39 +207,14 @@ def _reads(node: ParsedAssignment, conditions: Iterable[Expression], rules: Rule
     return frozenset(found)
 
 
-# Dependences
-
-def _items(program: LoopyProgram) -> Iterator[Item]:
-    """The statements with loopy's dependences: given ones, and on the only writer of a name that they read."""
-    writers: dict[str, list[str]] = {}
-    for s in program.statements:
-        writers.setdefault(s.node.written, []).append(s.id)
-    known = {*(s.id for s in program.statements), *(item.id for item in program.ordering)}
-    for s in program.statements:
-        after = set(_named(s.options, s.id, known))
-        if not s.options.dep_is_final:
-            after |= {ids[0] for name in s.reads if len(ids := writers.get(name, [])) == 1} - {s.id}
-        yield Item(s.id, s.node.start, s.inames, frozenset(after), _line(s))
-
-
-def _named(options: LoopyOptions, own: str, known: Iterable[str]) -> set[str]:
-    """The statements that ``dep=`` names; :raises UnknownNameError: one does not exist."""
-    found: set[str] = set()
-    for glob in options.dep:
-        matches = {name for name in known if fnmatchcase(name, glob)}
-        if not matches and not set("*?[") & set(glob):
-            require_known("statement", [glob], sorted(known))
-        found |= matches - {own}
-    return found
-
-
 # Text
 
-def _line(statement: LoopyStatement) -> str:
-    node = statement.node
+def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
+    options = f"{{{', '.join(_options(statement))}}}"
+    if isinstance(node, FunctionCall):
+        return f"{node.text} {options}"
     declared = "" if node.temporary is None else f"<{node.temporary}> "
-    return (f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} "
-            f"{{{', '.join(_options(statement))}}}")
+    return f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} {options}"
 
 
 def _options(statement: LoopyStatement) -> Iterator[str]:
@@ -183,7 +226,12 @@ def _options(statement: LoopyStatement) -> Iterator[str]:
         yield f"if={to_text(_all_of(statement.conditions))}"
     if options.tags:
         yield f"tags={':'.join(sorted(map(str, options.tags)))}"
-    yield from (name for name, instruction in STATEMENT_INSTRUCTIONS.items() if instruction in options.instructions)
+    node = statement.node
+    # a plain write is as good where no update is: the proofs of races hold for it
+    no_update = isinstance(node, ParsedAssignment) and update_of(node.assignee, node.expression) is None
+    plain = {"atomic"} if no_update else set[str]()
+    yield from (name for name, instruction in STATEMENT_INSTRUCTIONS.items()
+                if instruction in options.instructions and name not in plain)
 
 
 def _all_of(conditions: Sequence[Expression]) -> Expression:

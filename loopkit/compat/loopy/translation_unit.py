@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import graphlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.definition import Again
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -29,12 +32,14 @@ class CallableKernel:
 class TranslationUnit:
     """Kernels, and the names of those that a call may enter.
 
+    :ivar functions: those of numbers that the user registered.
     :ivar executors: the made executors, by their context; a cache.
     """
 
     kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
+    functions: Mapping[str, lk.ScalarFunction] = field(default_factory=dict, hash=False)
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -63,19 +68,25 @@ class TranslationUnit:
 
     def with_kernel(self, kernel: LoopKernel) -> TranslationUnit:
         """This program with *kernel* in place of the one of its name."""
-        return replace(self, kernels={**self.kernels, kernel.name: kernel}, executors={})
+        return linked(replace(self, kernels={**self.kernels, kernel.name: kernel}, executors={}))
 
     def mapped(self, step: Callable[[LoopKernel], LoopKernel]) -> TranslationUnit:
         """This program with *step* applied to each kernel."""
-        new = {name: step(kernel) for name, kernel in self.kernels.items()}
-        return replace(self, kernels={kernel.name: kernel for kernel in new.values()}, executors={},
-                       entrypoints=frozenset(new[name].name for name in self.entrypoints))
+        new: dict[str, LoopKernel] = {}
+        for name in _callees_first(self.kernels):
+            kernel = self.kernels[name]
+            if kernel.definition is not None and any(
+                    new[x].made is not self.kernels[x].made for x in _callees(kernel, self.kernels)):
+                kernel = replace(kernel, made=None)            # it is made again, with the new functions
+            new[name] = kernel.after(step, step)
+        return linked(replace(self, kernels={new[name].name: new[name] for name in self.kernels}, executors={},
+                              entrypoints=frozenset(new[name].name for name in self.entrypoints)))
 
     def copy(self, **changes: Any) -> TranslationUnit:
         """This program with other fields; the kernels get another *target*, too."""
         if "target" in changes:
             target = changes["target"]
-            return replace(self, executors={}, **changes).mapped(lambda kernel: replace(kernel, target=target))
+            return replace(self, executors={}, **changes).mapped(lambda kernel: kernel.copy(target=target))
         return replace(self, executors={}, **changes)
 
     def executor(self, *context: Any, entrypoint: str | None = None, **options: Any) -> Any:
@@ -94,16 +105,68 @@ class TranslationUnit:
         return "\n".join(map(str, self.kernels.values()))
 
 
+def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
+    """The kernels among *known* that the text of *kernel* calls."""
+    if kernel.definition is None:
+        return [f.name for f in kernel.functions if isinstance(f, lk.LoopKernel) and f.name in known]
+    return sorted(kernel.definition.calls.keys() & known.keys() - {kernel.name})
+
+
+def _callees_first(kernels: Mapping[str, LoopKernel]) -> Sequence[str]:
+    """The names of *kernels*, each after those that it calls; :raises PreconditionError: one calls itself."""
+    try:
+        return list(graphlib.TopologicalSorter({x: _callees(k, kernels) for x, k in kernels.items()}).static_order())
+    except graphlib.CycleError as err:
+        *cycle, _ = err.args[1]
+        raise PreconditionError(f"The function '{cycle[0]}' calls itself ({' -> '.join([*cycle, cycle[0]])}).",
+                                subject=cycle[0], hint="write the recursion as a loop") from None
+
+
+def linked(program: TranslationUnit) -> TranslationUnit:
+    """*program* with each kernel made with the functions that its text calls.
+
+    :raises PreconditionError: a function changed after a step that cannot be applied to its caller again.
+    """
+    kernels = dict(program.kernels)
+    for name in _callees_first(kernels):
+        kernel = kernels[name]
+        functions: list[lk.ScalarFunction | lk.LoopKernel] = [
+            kernels[x].core for x in _callees(kernel, kernels) if kernels[x].made is not None]
+        if kernel.definition is None:
+            changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
+            if changed:
+                raise PreconditionError(
+                    f"The function '{changed[0]}' changed, and '{name}' has a step that cannot be applied again.",
+                    subject=changed[0], hint="apply the steps of functions before those of their callers")
+            continue
+        functions += [f for x, f in program.functions.items() if x in kernel.definition.calls]
+        if kernel.made is None or len(functions) != len(kernel.functions) or any(
+                a is not b for a, b in zip(functions, kernel.functions, strict=True)):
+            new = kernel.definition.make(functions)
+            for step in kernel.definition.steps:
+                new = new.after(step, step)
+            kernels[name] = new
+    return replace(program, kernels=kernels, executors={})
+
+
 Transformed = TypeVar("Transformed", TranslationUnit, LoopKernel)
+
+
+#: A match expression that selects one kernel.
+_IN_KERNEL = re.compile(r"\s*in_kernel:\s*(\w+)\s*")
 
 
 def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> Callable[..., Any]:
     """*step* of a kernel as a step of a program, which applies to all of its kernels."""
     @functools.wraps(step)
     def apply(program: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        again = Again(apply, args, kwargs)
         if isinstance(program, TranslationUnit):
-            return program.mapped(lambda kernel: step(kernel, *args, **kwargs))
-        return step(program, *args, **kwargs)
+            return program.mapped(again)
+        only = _IN_KERNEL.fullmatch(str(kwargs.get("within")))
+        if only is not None and only[1] != program.name:
+            return program
+        return program.after(lambda kernel: step(kernel, *args, **kwargs), again)
     return apply
 
 

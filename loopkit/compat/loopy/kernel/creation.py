@@ -2,20 +2,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.instruction import Assignment, line_of, text_of
+from loopkit.compat.loopy.kernel.definition import Definition
+from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
-from loopkit.compat.loopy.program import loopkit_text
+from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.kernel.statement import owner
 from loopkit.language.arguments import read_declarations
+from loopkit.language.calls import signature_of
 from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
@@ -28,7 +34,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 assumptions: Any = None, target: Any = None, options: Any = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
-                fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False,
+                fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
                 **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
@@ -45,26 +51,113 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     _require_known_arguments(others)
-    texts = _domains(domains)
     data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
     declared = {d.name: d for d in data if not isinstance(d, str)}
-    core_data = [d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data]
+    core_data = tuple(d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data)
     rules = list(map(_rule_text, (substitutions or {}).values()))
-    with bounded(f"making kernel '{name}'"):
-        text = loopkit_text([*rules, *_texts(instructions)], read_domains(texts), read_declarations(core_data, ()), {},
-                            in_sequence=seq_dependencies)
-    core = lk.make_kernel(texts, text, core_data, name=name, assumptions=assumptions or None)
-    if fixed_parameters:
-        core = lk.fix_parameters(core, **fixed_parameters)
-    target = PyOpenCLTarget() if target is None else target
     silenced = others.get("silenced_warnings") or ()
-    return make_program(LoopKernel(core, target, make_options(options), declared, frozenset(
-        silenced.split(";") if isinstance(silenced, str) else silenced)))
+    empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), declared, frozenset(
+        silenced.split(";") if isinstance(silenced, str) else silenced))
+    text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
+                 seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
+    made = text.made()
+    return make_program(made.tagged(tags) if tags else made)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The arguments of make_kernel.
+
+    :ivar empty: the kernel of the layer, without one of loopkit.
+    """
+
+    name: str
+    domains: tuple[str, ...]
+    instructions: tuple[str, ...]
+    data: tuple[Any, ...]
+    assumptions: Any
+    in_sequence: bool
+    fixed: tuple[tuple[str, Any], ...]
+    empty: LoopKernel
+
+    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = ()) -> LoopKernel:
+        """The kernel; without one of loopkit if *functions* lacks one that the text calls."""
+        calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
+        definition = Definition(self.name, self.made, calls)
+        try:
+            core = self._core(functions)
+        except UnknownNameError as err:
+            if err.kind != "function":
+                raise
+            return replace(self.empty, definition=replace(definition, fault=err))
+        return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
+
+    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
+        scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
+        # the user's function has another name than one of the language
+        shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
+        scalars = {shadowed.get(x, x): replace(f, name=shadowed.get(x, x)) for x, f in scalars.items()}
+        instructions = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in self.instructions
+                        ] if shadowed else self.instructions
+        kernels = {f.name: f for f in functions if isinstance(f, lk.LoopKernel)}
+        if any("clamp(" in line for line in instructions) and not {"clamp"} & (scalars.keys() | kernels.keys()):
+            instructions = [_CLAMP, *instructions]
+        with bounded(f"making kernel '{self.name}'"):
+            program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
+                                   scalars, {name: signature_of(f) for name, f in kernels.items()})
+            text = program.text({}, in_sequence=self.in_sequence)
+        functions = (*scalars.values(), *kernels.values())
+        core = self._core_of(program, text, functions)
+        if program.queries:
+            selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
+            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
+        return lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
+
+    def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
+                 ) -> lk.LoopKernel:
+        # the copies of inames are in the domains of the program only
+        has_copies = len(program.domains.domains) > len(self.domains)
+        return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
+                              self.data, name=self.name,
+                              assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+
+
+#: The function of OpenCL that loopy's language has for all targets.
+_CLAMP = "clamp(x_, least_, most_) := min(max(x_, least_), most_)"
+
+
+def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
+    """*given* without the conditions on what the kernel computes itself, which are weaker."""
+    if not isinstance(given, str) or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", given)):
+        return given
+    parts = [part for part in re.split(r"\band\b", given) if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", part))]
+    return " and ".join(parts) or None
+
+
+#: A name and the parenthesis after it.
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
+
+
+def _count(text: str, start: int) -> int:
+    """The number of values between the parenthesis before *start* and its end."""
+    depth, commas = 1, 0
+    for end in range(start, len(text)):
+        depth += (text[end] in "([{") - (text[end] in ")]}")
+        commas += depth == 1 and text[end] == ","
+        if not depth:
+            return commas + bool(text[start:end].strip())
+    return 0
 
 
 def make_function(*args: Any, **kwargs: Any) -> TranslationUnit:
     """A program of one kernel that no call enters, but other kernels may call."""
     return replace(make_kernel(*args, **kwargs), entrypoints=frozenset())
+
+
+def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = True, error_if_used: bool = False
+                                             ) -> Any:
+    """Nothing changes: a kernel runs its statements in this order from the start."""
+    return program
 
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:
@@ -100,7 +193,7 @@ def _instruction_text(item: Any) -> str:
         return item
     if isinstance(item, SubstitutionRule):
         return _rule_text(item)
-    if isinstance(item, Assignment):
+    if isinstance(item, InstructionBase):
         return line_of(item)
     raise PreconditionError(f"make_kernel: the instruction {item} is a {type(item).__name__}, which loopkit does not "
                             "have.", subject=type(item).__name__, hint="write it in the kernel language")

@@ -84,8 +84,8 @@ class ValueArg(KernelArgument):
 
 #: The fields of loopy's arrays that loopkit does not have, each with the value that changes nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "dim_tags": (None,), "storage_shape": (None,),
-    "base_indices": (None,), "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
+    "dim_tags": (None,), "offset": (0, None, auto), "storage_shape": (None,), "base_indices": (None,),
+    "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Statements with loopy's fields, made from loopkit's."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,6 +12,7 @@ from pymbolic.typing import Expression
 import loopkit as lk
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, map_children, subscripts_of, variables
 from loopkit.expr.nodes import TypeCast, to_text
 
@@ -38,8 +40,9 @@ class InstructionBase:
     def __post_init__(self) -> None:
         for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
             given = getattr(self, name)
-            listed = () if given is None else given.split(":") if isinstance(given, str) else given
-            object.__setattr__(self, name, frozenset(listed))
+            texts = isinstance(given, str) and name != "predicates"
+            listed = () if given is None else re.split("[,:]", given) if texts else given
+            object.__setattr__(self, name, frozenset(x.strip() if isinstance(x, str) else x for x in listed))
 
     def copy(self, **changes: Any) -> Self:
         return replace(self, **changes)
@@ -89,7 +92,37 @@ class Assignment(MultiAssignmentBase):
         return line_of(self)
 
 
-def line_of(statement: Assignment) -> str:
+@dataclass(frozen=True)
+class CallInstruction(MultiAssignmentBase):
+    """``assignees = function(arguments)``; the parts may be texts."""
+
+    assignees: Any = ()
+    expression: Any = None
+
+    def __str__(self) -> str:
+        return line_of(self)
+
+
+@dataclass(frozen=True)
+class NoOpInstruction(InstructionBase):
+    """A statement without effect, which others may name in ``depends_on``."""
+
+    def __str__(self) -> str:
+        return line_of(self)
+
+
+@dataclass(frozen=True)
+class BarrierInstruction(InstructionBase):
+    """A barrier: lowering places those that dependences need, and this one orders the statements around it."""
+
+    synchronization_kind: str = "global"
+    mem_kind: str = "global"
+
+    def __str__(self) -> str:
+        return line_of(self)
+
+
+def line_of(statement: InstructionBase) -> str:
     """*statement* in loopy's language.
 
     >>> line_of(Assignment("y[i]", "2*x[i]", id="twice", depends_on="load", within_inames=frozenset("j")))
@@ -102,12 +135,25 @@ def line_of(statement: Assignment) -> str:
     if statement.within_inames or statement.within_inames_is_final:
         more = "" if statement.within_inames_is_final else "+"
         options.append(f"inames={more}{':'.join(sorted(statement.within_inames))}")
+    if isinstance(statement, NoOpInstruction | BarrierInstruction):
+        # a condition of a line without effect has none, too
+        kind = {"global": "gbarrier", "local": "lbarrier"}[statement.synchronization_kind] \
+            if isinstance(statement, BarrierInstruction) else "nop"
+        return f"... {kind}{_braces(options)}"
+    assert isinstance(statement, Assignment | CallInstruction)
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
     options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
+    if isinstance(statement, CallInstruction) and not statement.assignees:
+        raise PreconditionError(f"The call {text_of(statement.expression)} has no assignees, so it has no effect.",
+                                subject=str(statement.id), hint="a function writes its results only")
+    written = statement.assignees if isinstance(statement, CallInstruction) else (statement.assignee,)
     declared = "" if statement.temp_var_type is None else f"<{_dtype_name(statement.temp_var_type)}> "
-    braces = f" {{{', '.join(options)}}}" if options else ""
-    return f"{declared}{text_of(statement.assignee)} = {text_of(statement.expression)}{braces}"
+    return f"{declared}{', '.join(map(text_of, written))} = {text_of(statement.expression)}{_braces(options)}"
+
+
+def _braces(options: list[str]) -> str:
+    return f" {{{', '.join(options)}}}" if options else ""
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -140,3 +186,15 @@ def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]
         statement.assignee, statement.expression, id=statement.id, no_sync_with=statement.no_sync_with,
         tags=statement.tags, depends_on=frozenset(statement.depends_on) | after.get(str(statement.id), frozenset()),
         within_inames=statement.within_inames, predicates=frozenset(statement.predicates))
+
+
+def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
+    """loopkit's form of *new*, which takes the place of *old*.
+
+    :raises PreconditionError: *new* is not an assignment.
+    """
+    if not isinstance(new, Assignment):
+        raise PreconditionError(f"'{old.id}' becomes {new!r}, and not an assignment.", subject=str(old.id))
+    same = frozenset(new.predicates) == frozenset(old.predicates)
+    return old.copy(assignee=new.assignee, expression=new.expression, id=new.id, tags=new.tags,
+                    within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))

@@ -1,7 +1,7 @@
 """A kernel with loopy's attributes and queries, around one of loopkit."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -21,7 +21,8 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.instruction import Assignment, instruction_of
+from loopkit.compat.loopy.kernel.definition import Again, Definition
+from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
@@ -45,29 +46,53 @@ class Iname:
     name: str
     tags: frozenset[Any] = frozenset()
 
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """Its tags of a class."""
+        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
+
 
 @dataclass(frozen=True)
 class LoopKernel:
     """A kernel of loopkit, with loopy's names for its parts.
 
-    :ivar core: loopkit's kernel.
+    :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
     :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
+    :ivar functions: those with which it was made.
     """
 
-    core: lk.LoopKernel
+    made: lk.LoopKernel | None
     target: Any = None
     options: Options = field(default_factory=Options)
     declared: Mapping[str, Any] = field(default_factory=dict, hash=False)
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
+    definition: Definition | None = field(default=None, compare=False, repr=False)
+    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def core(self) -> lk.LoopKernel:
+        """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
+        if self.made is None:
+            assert self.definition is not None
+            assert self.definition.fault is not None
+            raise self.definition.fault
+        return self.made
 
     def with_core(self, core: lk.LoopKernel) -> LoopKernel:
         """This kernel around another *core*."""
-        return replace(self, core=core)
+        return replace(self, made=core, definition=None)
+
+    def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
+        """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
+        if self.definition is None:
+            return step(self)
+        new = self if self.made is None else step(self)
+        return replace(new, functions=self.functions,
+                       definition=replace(self.definition, steps=(*self.definition.steps, again)))
 
     @property
     def name(self) -> str:
-        return self.core.name
+        return self.definition.name if self.made is None and self.definition is not None else self.core.name
 
     # Data
 
@@ -113,6 +138,12 @@ class LoopKernel:
     def domains(self) -> Sequence[AnySet]:
         return [d.set for d in self.core.domains]
 
+    def parents_per_domain(self) -> Sequence[int | None]:
+        """For each domain the place of the domain in which it is nested."""
+        own = [frozenset(d.inames) for d in self.core.domains]
+        return [max((k for k, other in enumerate(own) if other < d), key=lambda k: len(own[k]), default=None)
+                for d in own]
+
     def get_inames_domain(self, inames: Any) -> AnySet:
         """The domain of *inames*, with the other inames projected out."""
         wanted = [inames] if isinstance(inames, str) else list(inames)
@@ -131,7 +162,35 @@ class LoopKernel:
 
     def iname_tags(self, iname: str) -> frozenset[Any]:
         """The tags of *iname*."""
-        return frozenset([self.core.tags[iname]]) if iname in self.core.tags else frozenset()
+        return self.core.iname_tags(iname)
+
+    def iname_tags_of_type(self, iname: str, tag_type: type) -> frozenset[Any]:
+        """The tags of *iname* of a class."""
+        return self.core.iname_tags_of_type(iname, tag_type)
+
+    # User tags
+
+    @property
+    def tags(self) -> frozenset[Any]:
+        """The user tags of the kernel."""
+        return self.core.kernel_tags
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """The user tags of a class."""
+        return self.core.tags_of_type(tag_type)
+
+    def tagged(self, tags: Any) -> LoopKernel:
+        """This kernel with further user tags."""
+        return self.after(lambda k: k.with_core(lk.tag_kernel(k.core, tags)), Again(LoopKernel.tagged, (tags,), {}))
+
+    def without_tags(self, tags: Any, verify_existence: bool = True) -> LoopKernel:
+        """This kernel without some user tags; :raises PreconditionError: it does not have one."""
+        gone = frozenset(tags if isinstance(tags, Iterable) else (tags,))
+        if verify_existence and not gone <= self.tags:
+            missing = min(map(repr, gone - self.tags))
+            raise PreconditionError(f"The kernel '{self.name}' does not have the tag {missing}.", subject=missing)
+        return self.after(lambda k: k.with_core(annotated(k.core, kernel_tags=k.tags - gone)),
+                          Again(LoopKernel.without_tags, (tags, False), {}))
 
     def all_inames(self) -> frozenset[str]:
         """Every iname."""
@@ -222,17 +281,7 @@ class LoopKernel:
 
         :raises PreconditionError: a part is not one that may be replaced.
         """
-        own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
-        result = replace(self, **own)
-        if "name" in changes:
-            result = result.with_core(annotated(self.core, name=changes.pop("name")))
-        if "args" in changes:
-            result = _with_dtypes(result, changes.pop("args"))
-        if changes:
-            part = min(changes)
-            raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
-                                    hint="a step changes a kernel so that it still computes the same")
-        return result
+        return self.after(lambda kernel: _copied(kernel, changes), Again(LoopKernel.copy, (), changes))
 
     def stringify(self, *_: Any, **__: Any) -> str:
         """The printed kernel."""
@@ -248,10 +297,40 @@ class LoopKernel:
         return self.core._repr_html_()
 
 
+def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) -> lk.LoopKernel:
+    """*core* with other expressions; :raises PreconditionError: the statements are not those of *core* in order."""
+    if [i.id for i in instructions] != [i.id for i in core.instructions]:
+        raise PreconditionError("A copy of a kernel keeps its statements and their order.", subject="instructions",
+                                hint="lp.map_instructions and lp.remove_instructions change statements")
+    return lk.with_statements(core, list(map(core_instruction, instructions, core.instructions)))
+
+
+def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
+    """*kernel* with other parts; :raises PreconditionError: one is not one that may be replaced."""
+    changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
+    own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
+    result = replace(kernel, **own)
+    if "name" in changes:
+        result = result.with_core(annotated(kernel.core, name=changes.pop("name")))
+    if "args" in changes:
+        result = _with_dtypes(result, changes.pop("args"))
+    if "instructions" in changes:
+        result = result.with_core(_with_instructions(kernel.core, changes.pop("instructions")))
+    if changes:
+        part = min(changes)
+        raise PreconditionError(f"A copy of a kernel cannot have other {part}.", subject=part,
+                                hint="a step changes a kernel so that it still computes the same")
+    return result
+
+
+#: The parts of loopy's kernels that choose among schedules with the same values.
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype"})
+
+
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:
     """*kernel* with the fields and dtypes of *args*, which must be its own arguments."""
     if [a.name for a in args] != [a.name for a in kernel.args]:
         raise PreconditionError("A copy of a kernel keeps its arguments and their order.", subject="args")
     dtypes = {a.name: np.dtype(a.dtype.numpy_dtype) for a in args if a.dtype is not None}
     own = {**kernel.declared, **{a.name: a for a in args}}
-    return replace(kernel, core=lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core, declared=own)
+    return replace(kernel, made=lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core, declared=own)

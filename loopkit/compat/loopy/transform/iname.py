@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pytools.tag import Tag
+
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -144,8 +146,10 @@ def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
 
 def _tag(tag: Any) -> Any:
     """loopkit's tag for loopy's *tag*, or ``None``; :raises PreconditionError: there is none."""
-    if tag is None or isinstance(tag, InameTag):
+    if tag is None or isinstance(tag, InameTag | Tag):
         return tag
+    if isinstance(tag, Iterable) and not isinstance(tag, str):
+        return [_tag(one) for one in tag]
     name = {"ord": "for", "forceloop": "for", "unr_hint": "for"}.get(str(tag), str(tag))
     if name not in TAGS:
         raise PreconditionError(f"'{tag}' is not an iname tag of loopkit.", subject=str(tag),

@@ -1,13 +1,13 @@
 """loopy's steps for statements."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.dtypes import with_inferred
-from loopkit.compat.loopy.kernel.instruction import Assignment
+from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
@@ -49,6 +49,33 @@ def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirecti
 def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int) -> LoopKernel:
     """Nothing changes: a kernel has an order from the start."""
     return kernel
+
+
+@for_each_kernel
+def map_instructions(kernel: LoopKernel, insn_match: Any, f: Callable[[Assignment], Assignment]) -> LoopKernel:
+    """:func:`loopkit.map_instructions`, with loopy's instructions."""
+    chosen, old = _selected(kernel, insn_match), {i.id: i for i in kernel.core.instructions}
+    new = {str(i.id): core_instruction(f(i), old[i.id]) for i in kernel.instructions if i.id in chosen}
+    return kernel.with_core(lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions]))
+
+
+@for_each_kernel
+def remove_instructions(kernel: LoopKernel, insn_ids: Any) -> LoopKernel:
+    """:func:`loopkit.remove_instructions`; *insn_ids* are ids, or a match expression."""
+    gone = _selected(kernel, insn_ids) if isinstance(insn_ids, str) else frozenset(insn_ids)
+    return kernel.with_core(lk.remove_instructions(kernel.core, sorted(gone))) if gone else kernel
+
+
+@for_each_kernel
+def replace_instruction_ids(kernel: LoopKernel, replacements: Mapping[str, Any]) -> LoopKernel:
+    """:func:`loopkit.replace_instruction_ids`."""
+    return kernel.with_core(lk.replace_instruction_ids(kernel.core, replacements))
+
+
+@for_each_kernel
+def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.tag_instructions`."""
+    return kernel.with_core(lk.tag_instructions(kernel.core, new_tag, within=as_within(within)))
 
 
 @for_each_kernel

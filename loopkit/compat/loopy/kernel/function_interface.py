@@ -1,0 +1,69 @@
+"""Functions of numbers with loopy's interface."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+import loopkit as lk
+from loopkit.compat.loopy.types import NumpyType
+from loopkit.errors import LoopkitError, TypeInferenceError
+
+#: The dtypes of arguments for which a function is asked in advance.
+_DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64", "complex64", "complex128")
+
+
+@dataclass(frozen=True)
+class ScalarCallable:
+    """A function of numbers; a subclass has ``with_types``.
+
+    :ivar arg_id_to_dtype: the dtypes of the arguments, by their places, and of the result, by the place -1.
+    :ivar name_in_target: the name of the function in the generated text.
+    """
+
+    name: str
+    arg_id_to_dtype: Mapping[Any, Any] | None = field(default=None, hash=False)
+    arg_id_to_descr: Mapping[Any, Any] | None = field(default=None, hash=False)
+    name_in_target: str | None = None
+
+    def copy(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+    def with_types(self, arg_id_to_dtype: Mapping[Any, Any], clbl_inf_ctx: Any) -> tuple[Any, Any]:
+        """The function for arguments of the given dtypes."""
+        raise NotImplementedError(f"{type(self).__name__} has no with_types")
+
+    def generate_preambles(self, target: Any) -> Sequence[tuple[str, str]]:
+        """The definitions that a generated text needs."""
+        return ()
+
+    def core(self, name: str, arity: int) -> lk.ScalarFunction:
+        """loopkit's function, called *name*."""
+        known: dict[str, str] = {}
+        for dtype in _DTYPES:
+            # loopy's functions tell by an exception that a dtype is not for them
+            with suppress(AttributeError, LookupError, TypeError, ValueError, LoopkitError):
+                own = self.typed([np.dtype(dtype)] * arity)
+                if own.name_in_target is not None:
+                    known[dtype] = own.name_in_target
+        preamble = "\n".join(text for _, text in self.generate_preambles(None))
+        languages = ("c", "opencl", "cuda")
+        return lk.ScalarFunction(name, arity, self.result, text=dict.fromkeys(languages, known),
+                                 preamble=dict.fromkeys(languages, preamble) if preamble else {})
+
+    def typed(self, dtypes: Sequence[np.dtype[Any]]) -> Any:
+        """The function for arguments of *dtypes*."""
+        return self.with_types({k: NumpyType(dtype) for k, dtype in enumerate(dtypes)}, None)[0]
+
+    def result(self, *dtypes: Any) -> np.dtype[Any]:
+        """The dtype of a call with arguments of *dtypes*; :raises TypeInferenceError: there is none."""
+        given = [np.dtype(d) for d in (dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], tuple) else dtypes)]
+        found = (self.typed(given).arg_id_to_dtype or {}).get(-1)
+        if found is None:
+            raise TypeInferenceError(f"'{self.name}' has no result for arguments of {', '.join(map(str, given))}.",
+                                     subject=self.name)
+        own: np.dtype[Any] = np.dtype(found.numpy_dtype)
+        return own

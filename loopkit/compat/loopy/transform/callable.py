@@ -1,0 +1,76 @@
+"""loopy's steps for functions: kernels that other kernels call, and functions of numbers."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import loopkit as lk
+from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, linked, make_program
+from loopkit.errors import NameConflictError, PreconditionError
+
+
+def merge(translation_units: Iterable[Any]) -> TranslationUnit:
+    """One program with all kernels of *translation_units*, which may call each other.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> twice = lp.make_function("{[i]: 0<=i<4}", "b[i] = 2*a[i]", name="twice")
+    >>> knl = lp.make_kernel("{[j]: 0<=j<n}", "y[j,:] = twice(x[j,:])")
+    >>> print(lp.merge([knl, twice])["loopy_kernel"].core.statements_text)
+    for j, i
+      # y[j,:] = twice(x[j,:])
+        y[j, i] = 2*x[j, i]  {id=twice_insn}
+    end
+
+    :raises NameConflictError: two kernels have one name.
+    """
+    units = [make_program(u) if isinstance(u, LoopKernel) else u for u in translation_units]
+    if not units:
+        raise PreconditionError("merge: there is no program.", subject="translation_units")
+    kernels: dict[str, LoopKernel] = {}
+    for name, kernel in (item for unit in units for item in unit.kernels.items()):
+        if kernels.setdefault(name, kernel) is not kernel:
+            raise NameConflictError(f"Two kernels have the name '{name}'.", subject=name,
+                                    hint="name= of make_kernel gives each its own")
+    return linked(replace(units[0], kernels=kernels, executors={},
+                          entrypoints=frozenset().union(*(unit.entrypoints for unit in units)),
+                          functions={name: f for unit in units for name, f in unit.functions.items()}))
+
+
+def register_callable(translation_unit: TranslationUnit, function_identifier: str, callable_: Any,
+                      redefining_not_ok: bool = True) -> TranslationUnit:
+    """The program with a function of numbers, a :class:`ScalarCallable`, which its statements call by the name given.
+
+    :raises NameConflictError: the program has a function of this name.
+    :raises PreconditionError: *callable_* is not a function of numbers, or no statement calls it.
+    """
+    if redefining_not_ok and function_identifier in translation_unit.functions:
+        raise NameConflictError(f"The program has a function '{function_identifier}' already.",
+                                subject=function_identifier, hint="redefining_not_ok=False")
+    if not isinstance(callable_, ScalarCallable):
+        raise PreconditionError(f"register_callable: {callable_!r} is not a ScalarCallable.",
+                                subject=function_identifier, hint="lp.merge adds kernels that statements call")
+    counts = {kernel.definition.calls[function_identifier] for kernel in translation_unit.kernels.values()
+              if kernel.definition is not None and function_identifier in kernel.definition.calls}
+    if len(counts) != 1:
+        how = "no statement calls it" if not counts else "calls have different numbers of arguments"
+        raise PreconditionError(f"register_callable: '{function_identifier}' has no number of arguments: {how}.",
+                                subject=function_identifier)
+    function = callable_.core(function_identifier, counts.pop())
+    return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: function}))
+
+
+@for_each_kernel
+def inline_callable_kernel(kernel: LoopKernel, function_name: str) -> LoopKernel:
+    """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*."""
+    if function_name not in {region.function for region in kernel.core.calls.values()}:
+        return kernel
+    return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))
+
+
+def pack_and_unpack_args_for_call(program: Any, call_name: str, input_args_to_pack: Any = None,
+                                  output_args_to_unpack: Any = None) -> Any:
+    """Nothing changes: a function of loopkit takes slices of any strides."""
+    return program
