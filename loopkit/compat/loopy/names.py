@@ -33,6 +33,10 @@ _BY_MODULE = {
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
+    "transform.edits": ("add_inames_to_insn fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
+                        "to_batched"),
+    "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
+                          "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
     "transform.callable": "inline_callable_kernel merge pack_and_unpack_args_for_call register_callable",
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
@@ -41,7 +45,7 @@ _BY_MODULE = {
                         "get_kennedy_unweighted_fusion_candidates map_domain rename_inames_in_batch "
                         "simplify_indices split_reduction_inward split_reduction_outward "
                         "unprivatize_temporaries_with_inames"),
-    "transform.data": ("add_and_infer_dtypes add_dtypes add_padding add_prefetch buffer_array infer_unknown_types "
+    "transform.data": ("add_and_infer_dtypes add_dtypes add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
@@ -92,14 +96,9 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
     "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
-    "add_inames_to_insn": "lk.add_inames_to_insn of knl.core",
-    "allocate_temporaries_for_base_storage": "nothing: each temporary has memory of its own",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
-    "concatenate_arrays": "lk.concatenate_arrays of knl.core",
     "find_most_recent_global_barrier": "lk.lower(knl, stop='launches')",
-    "find_padding_multiple": "lk.add_padding",
-    "fuse_kernels": "lk.fuse_kernels of their cores",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
     "get_global_barrier_order": "lk.lower(knl, stop='launches')",
     "get_one_linearized_kernel": "lk.lower(knl, stop='ast')",
@@ -115,17 +114,12 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "parse_transformed_fortran": "the kernel language",
     "register_preamble_generators": "a function of the kernel language",
     "register_symbol_manglers": "a value argument",
-    "remove_inames_from_insn": "lk.remove_inames_from_insn of knl.core",
-    "remove_predicates_from_insn": "lk.remove_predicates_from_insn of knl.core",
     "rename_callable": "another name in the text",
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",
-    "split_arg_axis": "an array with the split axis in the call",
-    "split_array_axis": "an array with the split axis in the call",
     "t_unit_to_python": "str(knl.core.history)",
     "tag_instructions": "tags= in the text",
-    "to_batched": "lk.to_batched of knl.core",
 }.items() if name not in PLACES.addresses}
 
 __all__ = sorted({*PLACES.addresses} - {*_MODULES})

@@ -370,6 +370,8 @@ class CText(FunctionCalls):
 
     def _if(self, expr: p.If, own: np.dtype) -> Piece:
         condition = self._condition(expr.condition)
+        if kind_of(condition.dtype) == "f":                     # OpenCL C does not choose by these
+            condition = Piece(f"{inside(condition, EQUALITY)} != 0", EQUALITY, BOOL, BOOL)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
         if is_half(own) and not (then.exact and otherwise.exact):
             then, otherwise = (x if x.unrounded and not self.dialect.halves else self._half_operand(x)

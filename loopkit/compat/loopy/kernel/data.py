@@ -12,6 +12,7 @@ import loopkit as lk
 from loopkit.compat.loopy.types import as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import PreconditionError
+from loopkit.kernel.data import ConstantArray
 
 
 class AddressSpace(IntEnum):
@@ -83,9 +84,8 @@ class ValueArg(KernelArgument):
 
 #: The fields of loopy's arrays that loopkit does not have, each with the value that changes nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "dim_tags": (None,), "offset": (0, None, auto), "initializer": (None,), "base_storage": (None,),
-    "storage_shape": (None,), "base_indices": (None,), "_base_storage_access_may_be_aliasing": (False,),
-    "alignment": (None,)}
+    "dim_tags": (None,), "offset": (0, None, auto), "storage_shape": (None,), "base_indices": (None,),
+    "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ class _Array(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
-    :ivar order: ``"C"`` or ``"F"``: the order of an array that a call makes; arrays that are passed keep their strides.
+    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory, which calls check.
+    :ivar strides: the distance of neighbouring elements along each axis, in elements; calls check it.
+    :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``.
     :ivar others: fields that loopkit has in another way or not at all.
     """
 
@@ -132,15 +134,21 @@ class _Array(KernelArgument):
         """:raises PreconditionError: a field has a value for which loopkit has nothing."""
         for name, neutral in _NEUTRAL.items():
             value = getattr(self, name, neutral[0])
-            if not any(value is x for x in neutral) and not (name == "dim_tags" and _is_plain(value)):
+            if not any(value is x for x in neutral) and not (name == "dim_tags" and _layout_of(value)):
                 raise PreconditionError(f"'{self.name}' has {name}={value!r}, for which loopkit has nothing yet.",
                                         subject=self.name)
 
 
-def _is_plain(dim_tags: Any) -> bool:
-    """Do *dim_tags* give an order of the axes, and nothing else?"""
-    tags = dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags
-    return all(isinstance(tag, str) and (tag.strip() in "cCfF" or tag.strip()[:1] == "N") for tag in tags)
+def _layout_of(dim_tags: Any) -> dict[str, Any]:
+    """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
+    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
+    if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):
+        return {"order": tags[0].upper()}
+    if all(tag.startswith("stride:") for tag in tags):
+        return {"strides": tuple(tag.removeprefix("stride:") for tag in tags)}
+    if all(tag[:1] == "N" and tag[1:].isdecimal() for tag in tags):
+        return {"order": tuple(sorted(range(len(tags)), key=lambda axis: -int(tags[axis][1:])))}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,9 @@ class ArrayArg(_Array):
     def core(self) -> lk.GlobalArg:
         """loopkit's argument; :raises PreconditionError: there is none."""
         self.require_core()
-        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape)
+        layout = {"strides": self.strides} if self.strides is not None else {"order": self.order} if self.order else \
+            {} if self.dim_tags is None else _layout_of(self.dim_tags)
+        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, **layout)
 
 
 class GlobalArg(ArrayArg):
@@ -175,7 +185,7 @@ class ImageArg(ArrayArg):
 
 @dataclass(frozen=True)
 class TemporaryVariable(_Array):
-    """An array or a number of the kernel itself."""
+    """An array or a number of the kernel itself; ``lp.tag_array_axes`` sets the order of its axes."""
 
     address_space: Any = auto
     base_indices: Any = None
@@ -188,8 +198,10 @@ class TemporaryVariable(_Array):
         """loopkit's temporary; :raises PreconditionError: there is none."""
         self.require_core()
         space = as_address_space(self.address_space)
-        return lk.TemporaryVariable(self.name, self.core_dtype, self.core_shape,
-                                    None if space is None else lk.AddressSpace(space.core))
+        return lk.TemporaryVariable(
+            self.name, self.core_dtype, self.core_shape, None if space is None else lk.AddressSpace(space.core),
+            base_storage=self.base_storage, read_only=self.read_only,
+            initializer=None if self.initializer is None else ConstantArray.of(self.initializer))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ import numpy as np
 import loopkit as lk
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.errors import CallError
 from loopkit.kernel.printing import integer_arguments
-
-#: loopkit's target that runs programs for OpenCL, on copies of their arrays: loopkit has no target for OpenCL yet.
-OPENCL_RUNS_ON = "c"
 
 
 class ExecutorBase:
@@ -22,19 +20,20 @@ class ExecutorBase:
         self.kernel = kernel
         self.context = context
         self._core_target = target.core
-        self._compiled: dict[tuple[tuple[str, np.dtype[Any]], ...], lk.CompiledKernel] = {}
+        self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
 
-    def outputs_of(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Run the kernel with arrays of numpy; the outputs by name."""
+    def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
+        """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
         core = self.kernel.core
         sizes = integer_arguments(core)
-        known = tuple((name, np.asarray(value).dtype if not isinstance(value, int) else np.dtype(np.int32))
+        known = tuple((name, np.dtype(np.int32) if isinstance(value, int) else _dtype_of(value))
                       for name, value in arguments.items() if name in core.argument_by_name and name not in sizes
                       and core.argument_by_name[name].dtype is None)
-        if known not in self._compiled:
+        key = known, device
+        if key not in self._compiled:
             typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
-            self._compiled[known] = lk.compile(typed, target=self._core_target)
-        return self._compiled[known](**arguments).asdict()
+            self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+        return self._compiled[key](**arguments).asdict()
 
     def results(self, outputs: Mapping[str, Any]) -> Any:
         """The *outputs* in the form that the options of the kernel ask for."""
@@ -50,22 +49,38 @@ class HostExecutor(ExecutorBase):
 
 
 class OpenCLExecutor(ExecutorBase):
-    """Runs a kernel with arrays of pyopencl or numpy: ``executor(queue, a=..., n=...)``."""
+    """Runs a kernel on the device of a queue, with arrays of pyopencl or numpy: ``executor(queue, a=..., n=...)``."""
 
     def __call__(self, queue: Any, *, allocator: Any = None, wait_for: Any = (), out_host: bool | None = None,
                  entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
+        """Launch the kernel, after the events *wait_for*.
+
+        :arg allocator: the allocator of outputs on the device that are not passed, if no array on the device is passed.
+        :arg out_host: return arrays of numpy; default: if arrays of numpy are passed, and none on the device.
+        :returns: an event after the launch, and the outputs.
+        :raises CallError: the first argument is not a queue of pyopencl.
+        """
         import pyopencl as cl
         from pyopencl import array
-        device = {name: value for name, value in kwargs.items() if isinstance(value, array.Array)}
-        host = {name: value.get(queue) if name in device else value for name, value in kwargs.items()
-                if value is not None}
-        outputs = dict(self.outputs_of(host))
-        given = {name for name, value in kwargs.items() if isinstance(value, np.ndarray)}
-        on_host = bool(given) and not device if out_host is None else out_host
+        if not isinstance(queue, cl.CommandQueue):
+            raise CallError(f"{queue!r} is not a queue of OpenCL.", argument="queue",
+                            hint="pass a pyopencl.CommandQueue before the other arguments")
+        if wait_for:
+            cl.enqueue_barrier(queue, wait_for=list(wait_for))
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        host = {name for name, value in given.items() if isinstance(value, np.ndarray)}
+        on_device = any(isinstance(value, array.Array) for value in given.values())
+        outputs = dict(self.outputs_of(given, queue))
+        on_host = bool(host) and not on_device if out_host is None else out_host
         for name, value in outputs.items():
-            if name in device:
-                device[name].set(value, queue)
-                outputs[name] = value if on_host else device[name]
-            elif not on_host and not (name in given and out_host is None):
-                outputs[name] = array.to_device(queue, value)
+            if on_host and isinstance(value, array.Array):
+                outputs[name] = value.get(queue)
+            elif not on_host and isinstance(value, np.ndarray) and not (name in host and out_host is None):
+                outputs[name] = array.to_device(queue, value, allocator=allocator)
         return cl.enqueue_marker(queue), self.results(outputs)
+
+
+def _dtype_of(value: Any) -> np.dtype[Any]:
+    """The dtype of an array or a number."""
+    dtype = getattr(value, "dtype", None)
+    return np.asarray(value).dtype if dtype is None else np.dtype(dtype)

@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 from loopkit.compat.loopy.target.c.target import CFamilyTarget
-from loopkit.compat.loopy.target.execution import OPENCL_RUNS_ON
 
 
 class OpenCLTarget(CFamilyTarget):
     """OpenCL C."""
 
-    core = OPENCL_RUNS_ON
+    core = "opencl"

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import loopkit as lk
-from loopkit.analysis.accesses import accesses_by_array
-from loopkit.analysis.constructors import annotated
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -15,8 +13,7 @@ from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.mappers import variables
+from loopkit.errors import PreconditionError
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -102,25 +99,32 @@ set_temporary_scope = set_temporary_address_space
 
 @for_each_kernel
 def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes` of temporaries; arguments have the strides of the arrays of a call."""
-    names = name_list(ary_names)
-    require_known("array", names, kernel.core.data)
-    temporaries = [name for name in names if name in kernel.core.temporaries]
-    plain = isinstance(dim_tags, str) and all(t.strip() in ("c", "C", "f", "F") or t.strip()[:1] == "N"
-                                              for t in dim_tags.split(","))
-    if not plain:
-        raise PreconditionError(f"tag_array_axes: loopkit has nothing for dim_tags={dim_tags!r}.", subject="dim_tags",
-                                hint="'C', 'F' or 'N0,N1' order the axes of a temporary")
-    return kernel.with_core(lk.tag_array_axes(kernel.core, temporaries, dim_tags)) if temporaries else kernel
+    """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis."""
+    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
+    tags = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
+    if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
+        tags = tags[:1]
+    core = kernel.core
+    for name in name_list(ary_names):
+        own = _with_fastest(tags) if "vec" in tags and name in core.temporaries else tags
+        core = lk.tag_array_axes(core, name, ",".join(own))
+    return kernel.with_core(core)
+
+
+def _with_fastest(tags: Sequence[str]) -> Sequence[str]:
+    """*tags* with numbers, and 0 for the axis ``vec``; *tags* if they have another form."""
+    others = [k for k, tag in enumerate(tags) if tag != "vec"]
+    if all(tags[k][:1] == "N" and tags[k][1:].isdecimal() for k in others):
+        others.sort(key=lambda k: -int(tags[k][1:]))
+    elif {tags[k] for k in others} == {"F"}:
+        others.reverse()
+    elif {tags[k] for k in others} != {"C"}:
+        return tags
+    order = [*others, *(k for k, tag in enumerate(tags) if tag == "vec")]
+    return [f"N{len(tags) - 1 - order.index(k)}" for k in range(len(tags))]
 
 
 tag_data_axes = tag_array_axes
-
-
-@for_each_kernel
-def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int) -> LoopKernel:
-    """:func:`loopkit.add_padding`."""
-    return kernel.with_core(lk.add_padding(kernel.core, variable, axis, align_bytes))
 
 
 @for_each_kernel
@@ -172,23 +176,14 @@ def infer_unknown_types(kernel: LoopKernel, expect_completion: bool = False) -> 
 
 @for_each_kernel
 def set_argument_order(kernel: LoopKernel, arg_names: Any) -> LoopKernel:
-    """Order the arguments as in *arg_names*, which names all of them."""
-    names = name_list(arg_names)
-    require_known("argument", names, kernel.core.argument_by_name)
-    if sorted(names) != sorted(kernel.core.argument_by_name):
-        raise PreconditionError("set_argument_order: the names are not all of the arguments.", subject="arg_names",
-                                hint=f"name each of {', '.join(kernel.core.argument_by_name)}")
-    return kernel.with_core(annotated(kernel.core, arguments=tuple(kernel.core.argument_by_name[x] for x in names)))
+    """:func:`loopkit.set_argument_order`."""
+    return kernel.with_core(lk.set_argument_order(kernel.core, arg_names))
 
 
 @for_each_kernel
 def remove_unused_arguments(kernel: LoopKernel) -> LoopKernel:
-    """Drop the arguments that no statement, bound or shape uses."""
-    core = kernel.core
-    used = {*accesses_by_array(core), *core.written_names, *(x for d in core.domains for x in d.params),
-            *(x for s in core.statements for e in (s.expression, *s.predicates) for x in variables(e)),
-            *(x for a in core.data.values() for extent in a.shape or () for x in variables(extent))}
-    return kernel.with_core(annotated(core, arguments=tuple(a for a in core.arguments if a.name in used)))
+    """:func:`loopkit.remove_unused_arguments`."""
+    return kernel.with_core(lk.remove_unused_arguments(kernel.core))
 
 
 def _listed(names: Any) -> tuple[str, ...] | None:

@@ -1,0 +1,61 @@
+"""loopy's calling convention on a device of OpenCL."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopkit.compat.loopy as lp
+from loopkit.errors import CallError
+from tests.opencl import opencl
+
+TWICE = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    return opencl().queue
+
+
+def test_the_text_is_that_of_opencl() -> None:
+    code = lp.generate_code_v2(lp.add_dtypes(TWICE, {"x": "float32"})).device_code()
+    assert "__kernel" in code
+    assert "__global float *restrict y" in code
+
+
+@pytest.mark.parametrize("out_host", [None, False, True])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_the_place_of_outputs(queue: Any, on_device: bool, out_host: bool | None) -> None:
+    from pyopencl import array
+    x = np.arange(5.)
+    event, (y,) = TWICE(queue, x=array.to_device(queue, x) if on_device else x, out_host=out_host)
+    event.wait()
+    expected_on_host = not on_device if out_host is None else out_host
+    assert isinstance(y, np.ndarray) is expected_on_host
+    assert np.asarray(y.get() if isinstance(y, array.Array) else y).tolist() == [0, 2, 4, 6, 8]
+
+
+def test_a_passed_output_is_written_in_place(queue: Any) -> None:
+    from pyopencl import array
+    x, y = array.to_device(queue, np.arange(3.)), array.zeros(queue, 3, np.float64)
+    _, (result,) = TWICE(queue, x=x, y=y)
+    assert result is y
+    assert y.get().tolist() == [0, 2, 4]
+
+
+def test_sizes_alone_give_outputs_on_the_device(queue: Any) -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = i", [lp.GlobalArg("y", np.float32), ...])
+    _, (y,) = unit(queue, n=3)
+    assert y.get().tolist() == [0, 1, 2]
+
+
+def test_a_call_without_a_queue_is_refused() -> None:
+    opencl()
+    with pytest.raises(CallError, match="None is not a queue of OpenCL"):
+        TWICE(None, x=np.arange(3.))
+
+
+def test_a_real_number_as_a_condition(queue: Any) -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 3 if x[i] else 4")
+    assert unit(queue, x=np.array([0, 0.5, -0.0, np.nan]))[1][0].tolist() == [4, 3, 4, 3]
