@@ -109,6 +109,17 @@ def test_declared_layouts_are_checked(layout: dict[str, Any]) -> None:
         unit(x=x)
 
 
+def test_a_separated_axis() -> None:
+    unit = make("x[k, i] = k*y[i]", [lp.GlobalArg("x", shape=("m", 8), dim_tags="sep,C"), ...],
+                "{[i, k]: 0<=i<8 and 0<=k<m}", fixed_parameters={"m": 3})
+    x = [np.empty(8) for _ in range(3)]
+    _, out = unit(x=x, y=np.arange(8.))
+    assert all(a is b for a, b in zip(x, out, strict=True))
+    assert np.array_equal(x, np.outer(range(3), range(8)))
+    _, out = unit(x=np.empty((3, 8)), y=np.arange(8.))
+    assert out[2].tolist() == (2*np.arange(8.)).tolist()
+
+
 def test_padding_of_an_argument() -> None:
     unit = make("y[i, j] = 2*x[i, j]", [lp.GlobalArg("x", np.float32), ...], "{[i,j]: 0<=i<n and 0<=j<10}")
     assert lp.find_padding_multiple(unit, "x", 0, 16) == 3
