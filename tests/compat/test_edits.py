@@ -81,7 +81,8 @@ def test_a_derivative() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_split_axis(order: str) -> None:
-    unit = lp.split_array_dim(make("y[i] = 2*x[i]"), [("x", 0, order), ("y", 0)], 4, split_kwargs={"inner_tag": "unr"})
+    unit = make("y[i] = 2*x[i]", [lp.GlobalArg("x", order="C"), ...])
+    unit = lp.split_array_dim(unit, [("x", 0, order), ("y", 0)], 4, split_kwargs={"inner_tag": "unr"})
     x = np.arange(8.).reshape(2, 4)
     assert unit(x=x if order == "C" else x.T)[1][0].tolist() == (2*x).tolist()
 

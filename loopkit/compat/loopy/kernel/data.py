@@ -93,7 +93,8 @@ class _Array(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
-    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory, which calls check.
+    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory. Calls check ``"F"``; for ``"C"``, which is
+        loopy's default, arrays of any strides fit.
     :ivar strides: the distance of neighbouring elements along each axis, in elements; calls check it.
     :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``;
         ``sep`` separates an axis of an argument into several arguments.
@@ -154,6 +155,8 @@ def _tags_of(dim_tags: Any) -> list[str]:
 def _layout_of(dim_tags: Any) -> dict[str, Any]:
     """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
     tags = _tags_of(dim_tags)
+    if not tags:
+        return {}
     if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):
         return {"order": tags[0].upper()}
     if all(tag.startswith("stride:") for tag in tags):
@@ -174,8 +177,11 @@ class ArrayArg(_Array):
     def core(self) -> lk.GlobalArg:
         """loopkit's argument; :raises PreconditionError: there is none."""
         self.require_core()
-        layout = {"strides": self.strides} if self.strides is not None else {"order": self.order} if self.order else \
-            {} if self.dim_tags is None else _layout_of(self.dim_tags)
+        layout: dict[str, Any] = {"strides": self.strides}
+        if self.strides is None:
+            layout = {"order": self.order.upper()} if self.order else _layout_of(self.dim_tags)
+        if layout.get("order") == "C":
+            layout = {}                                    # the order that outputs have anyway
         return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, **layout)
 
 
