@@ -81,7 +81,8 @@ def test_a_derivative() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_split_axis(order: str) -> None:
-    unit = lp.split_array_dim(make("y[i] = 2*x[i]"), [("x", 0, order), ("y", 0)], 4, split_kwargs={"inner_tag": "unr"})
+    unit = make("y[i] = 2*x[i]", [lp.GlobalArg("x", order="C"), ...])
+    unit = lp.split_array_dim(unit, [("x", 0, order), ("y", 0)], 4, split_kwargs={"inner_tag": "unr"})
     x = np.arange(8.).reshape(2, 4)
     assert unit(x=x if order == "C" else x.T)[1][0].tolist() == (2*x).tolist()
 
@@ -107,6 +108,17 @@ def test_declared_layouts_are_checked(layout: dict[str, Any]) -> None:
     assert unit(x=x.T)[1][0].tolist() == (2*x.T).tolist()
     with pytest.raises(CallError, match="stride"):
         unit(x=x)
+
+
+def test_a_separated_axis() -> None:
+    unit = make("x[k, i] = k*y[i]", [lp.GlobalArg("x", shape=("m", 8), dim_tags="sep,C"), ...],
+                "{[i, k]: 0<=i<8 and 0<=k<m}", fixed_parameters={"m": 3})
+    x = [np.empty(8) for _ in range(3)]
+    _, out = unit(x=x, y=np.arange(8.))
+    assert all(a is b for a, b in zip(x, out, strict=True))
+    assert np.array_equal(x, np.outer(range(3), range(8)))
+    _, out = unit(x=np.empty((3, 8)), y=np.arange(8.))
+    assert out[2].tolist() == (2*np.arange(8.)).tolist()
 
 
 def test_padding_of_an_argument() -> None:

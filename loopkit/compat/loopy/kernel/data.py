@@ -93,9 +93,11 @@ class _Array(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
-    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory, which calls check.
+    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory. Calls check ``"F"``; for ``"C"``, which is
+        loopy's default, arrays of any strides fit.
     :ivar strides: the distance of neighbouring elements along each axis, in elements; calls check it.
-    :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``.
+    :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``;
+        ``sep`` separates an axis of an argument into several arguments.
     :ivar others: fields that loopkit has in another way or not at all.
     """
 
@@ -130,18 +132,31 @@ class _Array(KernelArgument):
     def core_dtype(self) -> np.dtype[Any] | None:
         return None if self.dtype is None else as_numpy(self.dtype)
 
+    @property
+    def separates(self) -> bool:
+        """Is an axis separated into several arguments? ``lp.make_kernel`` does this after it has fixed sizes."""
+        return isinstance(self, ArrayArg) and "sep" in _tags_of(self.dim_tags)
+
     def require_core(self) -> None:
         """:raises PreconditionError: a field has a value for which loopkit has nothing."""
         for name, neutral in _NEUTRAL.items():
             value = getattr(self, name, neutral[0])
-            if not any(value is x for x in neutral) and not (name == "dim_tags" and _layout_of(value)):
+            known = name == "dim_tags" and (_layout_of(value) or self.separates)
+            if not any(value is x for x in neutral) and not known:
                 raise PreconditionError(f"'{self.name}' has {name}={value!r}, for which loopkit has nothing yet.",
                                         subject=self.name)
 
 
+def _tags_of(dim_tags: Any) -> list[str]:
+    listed = dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags or ()
+    return [str(tag).strip() for tag in listed]
+
+
 def _layout_of(dim_tags: Any) -> dict[str, Any]:
     """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
-    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
+    tags = _tags_of(dim_tags)
+    if not tags:
+        return {}
     if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):
         return {"order": tags[0].upper()}
     if all(tag.startswith("stride:") for tag in tags):
@@ -162,8 +177,11 @@ class ArrayArg(_Array):
     def core(self) -> lk.GlobalArg:
         """loopkit's argument; :raises PreconditionError: there is none."""
         self.require_core()
-        layout = {"strides": self.strides} if self.strides is not None else {"order": self.order} if self.order else \
-            {} if self.dim_tags is None else _layout_of(self.dim_tags)
+        layout: dict[str, Any] = {"strides": self.strides}
+        if self.strides is None:
+            layout = {"order": self.order.upper()} if self.order else _layout_of(self.dim_tags)
+        if layout.get("order") == "C":
+            layout = {}                                    # the order that outputs have anyway
         return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, **layout)
 
 

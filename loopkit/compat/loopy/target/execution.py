@@ -24,6 +24,7 @@ class ExecutorBase:
 
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
         """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
+        arguments = self.separated(arguments)
         core = self.kernel.core
         sizes = integer_arguments(core)
         known = tuple((name, np.dtype(np.int32) if isinstance(value, int) else _dtype_of(value))
@@ -34,6 +35,15 @@ class ExecutorBase:
             typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
         return self._compiled[key](**arguments).asdict()
+
+    def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """*given* with the parts of each array whose first axis the kernel separates into arguments."""
+        known, found = self.kernel.core.argument_by_name, dict(given)
+        for name, parts in given.items():
+            if name not in known and f"{name}_s0" in known:
+                del found[name]
+                found |= {f"{name}_s{k}": part for k, part in enumerate(parts)}
+        return found
 
     def results(self, outputs: Mapping[str, Any]) -> Any:
         """The *outputs* in the form that the options of the kernel ask for."""
@@ -67,7 +77,7 @@ class OpenCLExecutor(ExecutorBase):
                             hint="pass a pyopencl.CommandQueue before the other arguments")
         if wait_for:
             cl.enqueue_barrier(queue, wait_for=list(wait_for))
-        given = {name: value for name, value in kwargs.items() if value is not None}
+        given = self.separated({name: value for name, value in kwargs.items() if value is not None})
         host = {name for name, value in given.items() if isinstance(value, np.ndarray)}
         on_device = any(isinstance(value, array.Array) for value in given.values())
         outputs = dict(self.outputs_of(given, queue))

@@ -100,15 +100,19 @@ set_temporary_scope = set_temporary_address_space
 @for_each_kernel
 def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis."""
+    return kernel.with_core(tagged_axes(kernel.core, ary_names, dim_tags))
+
+
+def tagged_axes(core: lk.LoopKernel, ary_names: Any, dim_tags: Any) -> lk.LoopKernel:
+    """:func:`loopkit.tag_array_axes` of loopy's forms of *dim_tags*."""
     tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
     tags = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
     if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
         tags = tags[:1]
-    core = kernel.core
     for name in name_list(ary_names):
         own = _with_fastest(tags) if "vec" in tags and name in core.temporaries else tags
         core = lk.tag_array_axes(core, name, ",".join(own))
-    return kernel.with_core(core)
+    return core
 
 
 def _with_fastest(tags: Sequence[str]) -> Sequence[str]:
