@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from pymbolic.typing import Expression
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, TypedOperation, resolve, type_of
 from loopkit.expr.evaluate import NoValueError, evaluate
-from loopkit.expr.mappers import map_children, subexpressions, substitute, variables
-from loopkit.expr.nodes import Combined, MakeTuple, to_text
+from loopkit.expr.functions import function_of
+from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables, with_children
+from loopkit.expr.nodes import Combined, MakeTuple, TypeCast, to_text
 from loopkit.expr.parsing import parse_expression
 from loopkit.expr.tuple_operations import require_tuple
 from loopkit.expr.tuples import field_dtypes, field_fault, field_of, tuple_dtype
@@ -230,17 +232,76 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     # two nests of pairs that must be combined to one value
     claims: list[tuple[Any, Any, str]] = [(_Nest(x, y), _Nest(y, x), "") for x, y in pairs]
     claims += [(_Nest(_Nest(x, y), z), _Nest(x, _Nest(y, z)), "") for x, y, z in itertools.product(samples, repeat=3)]
-    # a combined pair becomes part of another pair; integers do not test the result for a NaN
-    claims += [(_Nest(start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
-               and (x := _combined(operation, _Nest(*pair))) is not None]
+    if start == start:                                          # no number equals a NaN
+        # a combined pair becomes part of another pair, also of one without operands
+        own = [x for pair in pairs if (x := _combined(operation, _Nest(*pair))) is not None]
+        reason = f"each part starts from {start}, but "
+        claims += [(nest, x, reason) for x in (*own, start) for nest in (_Nest(start, x), _Nest(x, start))]
     for first, second, reason in claims:
         left, right = _combined(operation, first), _combined(operation, second)
-        if left is not None and right is not None and left != right:
-            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, _Nest) else ""
+        if left is None or right is None or (not reason and (left is _UNDEFINED or right is _UNDEFINED)):
+            continue
+        if not _are_equal(left, right):
+            but = f", but {_nest_text(operation, second)} is {_decimal_text(right)}" if isinstance(
+                second, _Nest) else ""
             raise PreconditionError(
                 f"The reduction '{operation.name}' is not reorderable: {reason}{_nest_text(operation, first)} is "
-                f"{left}{but}.", subject=operation.name,
+                f"{_decimal_text(left)}{but}.", subject=operation.name,
                 hint="leave reorderable=True out; its loops keep their order")
+
+
+#: The value of a division by zero.
+_UNDEFINED = "undefined"
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    """Are two values equal, but for the rounding of functions of real numbers?"""
+    if a is _UNDEFINED:
+        return False
+    if isinstance(a, tuple):
+        return all(map(_are_equal, a, b))
+    return bool(a == b) or (float in (type(a), type(b)) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
+
+
+def _decimal_text(value: Any) -> str:
+    """*value* as decimal numbers."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_decimal_text, value))})"
+    return f"{float(value):.6g}" if isinstance(value, Fraction | float) else str(value)
+
+
+def _rational_value(expr: Expression, values: Mapping[str, Any]) -> Any:
+    """The value of *expr* in rational numbers; functions of real numbers give float64.
+
+    :raises NoValueError: there is no such value.
+    """
+    match expr:
+        case p.Quotient():
+            above, below = (Fraction(_rational_value(e, values)) for e in (expr.numerator, expr.denominator))
+            value = above / below
+            return value.numerator if value.denominator == 1 else value
+        case p.If():
+            return _rational_value(expr.then if _rational_value(expr.condition, values) else expr.else_, values)
+        case TypeCast() if expr.dtype.kind == "f":
+            return _rational_value(expr.child, values)
+        case p.Call() if (function := function_of(expr)) is not None and function.reference is not None:
+            with np.errstate(all="ignore"):
+                found = float(function.value(*(np.float64(_rational_value(e, values)) for e in expr.parameters)))
+            if not math.isfinite(found):
+                raise NoValueError(function.name)
+            return found
+        case p.Variable() | TypeCast():
+            return evaluate(expr, values)
+        case p.ExpressionNode():
+            # an integer stays: an exponent is a literal
+            names = [e if isinstance(e, int) else p.Variable(f"part {k}") for k, e in enumerate(children(expr))]
+            parts = {x.name: _rational_value(e, values) for x, e in zip(names, children(expr), strict=True)
+                     if isinstance(x, p.Variable)}
+            return evaluate(with_children(expr, tuple(names)), parts)
+        case float():
+            return Fraction(expr)
+        case _:
+            return expr
 
 
 class _Nest(NamedTuple):
@@ -251,18 +312,20 @@ class _Nest(NamedTuple):
 
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
-    """The result of combining a nest of pairs; ``None``: it has no value in integers."""
+    """The result of combining a nest of pairs; ``None``: it has no value in rational numbers."""
     if not isinstance(nest, _Nest):
         return nest
     a, b = (_combined(operation, part) for part in nest)
-    if a is None or b is None:
+    if a is None or b is None or _UNDEFINED in (a, b):
         return None
     try:
         if not operation.fields:
-            return evaluate(operation.expression, {"a": a, "b": b})
+            return _rational_value(operation.expression, {"a": a, "b": b})
         values = {f"{x}.{field}": number for x, numbers in (("a", a), ("b", b))
                   for field, number in zip(operation.fields, numbers, strict=True)}
-        return tuple(evaluate(part, values) for part in operation.parts)
+        return tuple(_rational_value(part, values) for part in operation.parts)
+    except ZeroDivisionError:
+        return _UNDEFINED
     except (NoValueError, TypeError, ValueError, ArithmeticError):
         return None                         # such as infinity's remainder
 

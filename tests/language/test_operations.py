@@ -175,6 +175,11 @@ def test_equal_starts_are_equal_operations(one: complex, other: complex) -> None
     (("f", "a - floor(b)", 0, True), "not reorderable"),
     (("f", "a + real(b)**2", 0, True), "not reorderable"),
     (("f", "abs(a) + imag(b)", 0, True), "not reorderable"),
+    *((("f", text, 0, True), "not reorderable") for text in (
+        "a - b/2", "(a + b)/2", "a - 0.5*b", "a - sin(b)", "a + cast(float32, b)*b")),
+    (("f", {"n": "a.n + b.n", "m": "a.m + b.m/2"}, {"n": 0, "m": 0}, True), "not reorderable"),
+    (("f", {"n": "a.n + b.n", "m": "(a.n*a.m + b.n*b.m)/(a.n + b.n)"}, {"n": 0, "m": 0}, True),
+     r"each part starts from \(0, 0\), but f\(\(0, 0\), \(0, 0\)\) is undefined"),
     (("f", "if(b*b > a*a, b, a)", 0, True), r"f\(-3, 3\) is -3, but f\(3, -3\) is 3")])
 def test_refused_operations(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(lk.PreconditionError, match=message):
@@ -206,3 +211,15 @@ def test_wrong_lists() -> None:
         lk.make_kernel("{[k]: 0<=k<8}", "y = sum(k, x[k])", reductions=["a + b"])  # type: ignore[list-item]
     with pytest.raises(lk.UnknownNameError):
         lk.make_kernel("{[k]: 0<=k<8}", "y = unheard(k, x[k])", reductions=[HORNER])
+
+
+@pytest.mark.parametrize(("text", "neutral"), [
+    ("a + b", 0), ("sqrt(a*a + b*b)", 0), ("a + b + 0.5*a*b", 0), ("log(exp(a) + exp(b))", float("-inf")),
+    ("a*b/(a + b)", float("inf")), ("cast(float64, a) + b", 0)])
+def test_operations_of_real_numbers_may_be_reorderable(text: str, neutral: float) -> None:
+    assert lk.ReductionOperation("f", text, neutral, reorderable=True).reorderable
+
+
+def test_weighted_means_are_reorderable() -> None:
+    mean = "if(a.n + b.n == 0, 0.0, (a.n*a.m + b.n*b.m)/(a.n + b.n))"
+    assert lk.ReductionOperation("f", {"n": "a.n + b.n", "m": mean}, {"n": 0, "m": 0}, reorderable=True).reorderable
