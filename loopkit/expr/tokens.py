@@ -28,7 +28,7 @@ class Source:
 
     def place_of(self, offset: int) -> str:
         """The place *offset* in the words of a message: a line, or the object in place of one."""
-        return f"'{self.objects[offset]}'" if offset in self.objects else f"line {self.line_of(offset)}"
+        return f"'{self._object_text(offset)}'" if offset in self.objects else f"line {self.line_of(offset)}"
 
     def span_of(self, first: int, last: int) -> str:
         """The places from *first* to *last* in the words of a message."""
@@ -36,10 +36,17 @@ class Source:
             return f"{self.place_of(first)} to {self.place_of(last)}"
         return f"lines {self.line_of(first)} to {self.line_of(last)}"
 
+    def _object_text(self, offset: int) -> str:
+        """The text of the object at *offset*, unless it is nested too deeply for one."""
+        try:
+            return str(self.objects[offset])
+        except RecursionError:
+            return f"a {type(self.objects[offset]).__name__} too deep to print"
+
     def error(self, offset: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
         """The error with its caret under the character at *offset*, or with the object there."""
         if offset in self.objects:
-            return ParseError(message, line=None, column=None, expected=expected, source=str(self.objects[offset]),
+            return ParseError(message, line=None, column=None, expected=expected, source=self._object_text(offset),
                               hint=hint)
         offset = min(offset, len(self.text))
         start = self.text.rfind("\n", 0, offset) + 1

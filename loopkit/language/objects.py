@@ -78,6 +78,8 @@ class ObjectParser(OptionParser):
                 new = self._called(e)
             case Reduction():
                 new = self._reduced(e.operation, e.inames, e.expr, e.declared)
+            case TypeCast() if not isinstance(e.dtype_name, str) and (dtype := dtype_of(e.dtype_name)) is not None:
+                new = TypeCast(dtype.name, self._node(e.child, exact=exact))
             case p.CommonSubexpression():
                 new = self._node(e.child, exact=exact)          # as cse(...) in a text
             case p.Comparison():

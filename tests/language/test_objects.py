@@ -243,3 +243,17 @@ def test_reductions_of_tuples(value: Any) -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", [lk.Assignment("t", value, temp_var_type="auto", id="t"), text])
     assert knl == lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", ["<> t = argmin(j, a[i, j]) {id=t}", text])
     assert lk.make_kernel(knl.domains, knl.instructions, knl.arguments).statements == knl.statements
+
+
+def test_deep_expressions_have_an_error() -> None:
+    value = p.Variable("x")[p.Variable("i")]
+    for _ in range(2000):
+        value = p.Variable("sin")(value)
+    with pytest.raises(lk.ParseError, match="100 expressions are in each other"):
+        lk.make_kernel("{[i]: 0<=i<n}", [lk.Assignment("y[i]", value)])
+
+
+def test_casts_take_dtypes() -> None:
+    cast: Any = np.dtype("float32")
+    knl = lk.make_kernel("{[i]: 0<=i<n}", [lk.Assignment("y[i]", lk.TypeCast(cast, p.Variable("x")[p.Variable("i")]))])
+    assert "cast(float32, x[i])" in knl.statements_text
