@@ -41,7 +41,7 @@ class Source:
         try:
             return str(self.objects[offset])
         except RecursionError:
-            return f"a {type(self.objects[offset]).__name__} too deep to print"
+            return "an object too deep to print"
 
     def error(self, offset: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
         """The error with its caret under the character at *offset*, or with the object there."""
