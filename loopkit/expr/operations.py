@@ -280,6 +280,12 @@ def _rational_value(expr: Expression, values: Mapping[str, Any]) -> Any:
             above, below = (Fraction(_rational_value(e, values)) for e in (expr.numerator, expr.denominator))
             value = above / below
             return value.numerator if value.denominator == 1 else value
+        case p.FloorDiv() | p.Remainder():
+            above, below = (_rational_value(e, values) for e in (expr.numerator, expr.denominator))
+            return above // below if isinstance(expr, p.FloorDiv) else above % below
+        case p.Power(exponent=int() as exponent):
+            base = _rational_value(expr.base, values)
+            return base**exponent if exponent >= 0 else Fraction(base)**exponent
         case p.If():
             return _rational_value(expr.then if _rational_value(expr.condition, values) else expr.else_, values)
         case TypeCast() if expr.dtype.kind == "f":
@@ -293,11 +299,8 @@ def _rational_value(expr: Expression, values: Mapping[str, Any]) -> Any:
         case p.Variable() | TypeCast():
             return evaluate(expr, values)
         case p.ExpressionNode():
-            # an integer stays: an exponent is a literal
-            names = [e if isinstance(e, int) else p.Variable(f"part {k}") for k, e in enumerate(children(expr))]
-            parts = {x.name: _rational_value(e, values) for x, e in zip(names, children(expr), strict=True)
-                     if isinstance(x, p.Variable)}
-            return evaluate(with_children(expr, tuple(names)), parts)
+            parts = {f"part {k}": _rational_value(e, values) for k, e in enumerate(children(expr))}
+            return evaluate(with_children(expr, tuple(map(p.Variable, parts))), parts)
         case float():
             return Fraction(expr)
         case _:

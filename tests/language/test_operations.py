@@ -223,3 +223,14 @@ def test_operations_of_real_numbers_may_be_reorderable(text: str, neutral: float
 def test_weighted_means_are_reorderable() -> None:
     mean = "if(a.n + b.n == 0, 0.0, (a.n*a.m + b.n*b.m)/(a.n + b.n))"
     assert lk.ReductionOperation("f", {"n": "a.n + b.n", "m": mean}, {"n": 0, "m": 0}, reorderable=True).reorderable
+
+
+def test_pairs_of_means_and_squares_are_reorderable() -> None:
+    """Welford's formula, which has squares of fractions."""
+    change = "(b.mean - a.mean)"
+    parts = {"n": "a.n + b.n", "mean": f"if(b.n == 0, a.mean, a.mean + {change}*b.n/(a.n + b.n))",
+             "m2": f"if(b.n == 0, a.m2, a.m2 + b.m2 + {change}**2*a.n*b.n/(a.n + b.n))"}
+    assert lk.ReductionOperation("f", parts, dict.fromkeys(parts, 0), reorderable=True).reorderable
+    parts["m2"] = parts["m2"].replace("**2", "**3")
+    with pytest.raises(lk.PreconditionError, match="not reorderable"):
+        lk.ReductionOperation("f", parts, dict.fromkeys(parts, 0), reorderable=True)
