@@ -136,8 +136,13 @@ def test_refused(name: str) -> None:
 @pytest.mark.deep(every=5)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_rule_has_the_values_of_the_assignment(seed: int) -> None:
-    """Random chains of statements: the step is refused, or the results are the same."""
+    """Random chains of statements: the step is refused, or the results are the same; some steps are legal."""
     chosen = random.Random(seed)
+    assert any(_legal_steps(chosen) for _ in range(60))
+
+
+def _legal_steps(chosen: random.Random) -> int:
+    """The number of temporaries and arrays whose assignment became a rule, with the same results."""
     arrays = ["a", "b", "c", "x"]
     blocks = []
     for k in range(4):
@@ -157,4 +162,4 @@ def test_a_rule_has_the_values_of_the_assignment(seed: int) -> None:
             done += 1
             assert_same(knl, after)
             break
-    assert done or seed
+    return done
