@@ -26,6 +26,10 @@ from loopkit.language.program import Slice
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 
 
+#: The number of axes of an array that takes slices of any number.
+ANY_RANK = -1
+
+
 @dataclass(frozen=True)
 class Signature:
     """The arguments of a function, by name, each with its number of axes.
@@ -130,7 +134,7 @@ class SliceParser(ExpressionParser):
         if swept and extents:
             raise self.error("inames or ':', not both", at=first, message=f"The slice of '{array}' has both.")
         axes = tuple(extents) or swept or ()
-        if len(axes) != rank:
+        if rank not in (len(axes), ANY_RANK):
             raise self.error(f"{rank or 'no'} ax{'i' if rank == 1 else 'e'}s", at=first, message=(
                 f"'{name}' of the function '{signature.name}' has {rank or 'no'} ax{'i' if rank == 1 else 'e'}s, and "
                 f"this slice of '{array}' has {len(axes) or 'none'}."),

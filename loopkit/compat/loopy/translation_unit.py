@@ -130,8 +130,8 @@ def linked(program: TranslationUnit) -> TranslationUnit:
     kernels = dict(program.kernels)
     for name in _callees_first(kernels):
         kernel = kernels[name]
-        functions: list[lk.ScalarFunction | lk.LoopKernel] = [
-            kernels[x].core for x in _callees(kernel, kernels) if kernels[x].made is not None]
+        callees = [kernels[x] for x in _callees(kernel, kernels)]
+        functions: list[lk.ScalarFunction | lk.LoopKernel] = [k.core for k in callees if k.made is not None]
         if kernel.definition is None:
             changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
             if changed:
@@ -143,6 +143,9 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         if kernel.made is None or len(functions) != len(kernel.functions) or any(
                 a is not b for a, b in zip(functions, kernel.functions, strict=True)):
             new = kernel.definition.make(functions)
+            fault = next((k.definition.fault for k in callees if k.made is None and k.definition is not None), None)
+            if fault is not None:
+                new = replace(new, definition=replace(new.definition, fault=fault))
             for step in kernel.definition.steps:
                 new = new.after(step, step)
             kernels[name] = new

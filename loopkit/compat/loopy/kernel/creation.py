@@ -10,7 +10,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Definition
+from loopkit.compat.loopy.kernel.definition import Definition, condition_of
 from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
@@ -18,11 +18,10 @@ from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import LoopkitError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
 from loopkit.language.arguments import read_declarations
-from loopkit.language.calls import signature_of
 from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
@@ -81,19 +80,43 @@ class _Text:
     fixed: tuple[tuple[str, Any], ...]
     empty: LoopKernel
 
-    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = ()) -> LoopKernel:
-        """The kernel; without one of loopkit if *functions* lacks one that the text calls."""
-        calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
-        definition = Definition(self.name, self.made, calls)
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """The names before parentheses, each with the number of values in them."""
+        return {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
+
+    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = (), facts: Iterable[str] = (),
+             packed: frozenset[str] = frozenset()) -> LoopKernel:
+        """The kernel; without one of loopkit if *functions* lacks one that the text calls, or cannot be called so.
+
+        :arg facts: further assumptions; *packed*: the functions that get slices of another rank.
+        """
+        definition = Definition(self, packed=packed)
         try:
-            core = self._core(functions)
-        except UnknownNameError as err:
-            if err.kind != "function":
+            core = self._with_facts(facts)._core(functions, packed)
+        except LoopkitError as err:
+            # a later step may add what a call lacks: assumptions, values of parameters
+            if not any(isinstance(f, lk.LoopKernel) for f in functions) and not (
+                    isinstance(err, UnknownNameError) and err.kind == "function"):
                 raise
-            return replace(self.empty, definition=replace(definition, fault=err))
+            return replace(self.empty, definition=replace(definition, fault=err), functions=tuple(functions))
         return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
 
-    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
+    def renamed(self, old: str, new: str) -> _Text:
+        """The text with another name of a function, or of the kernel."""
+        lines = (_CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) for x in self.instructions)
+        return replace(self, name=new if self.name == old else self.name, instructions=tuple(lines))
+
+    def _with_facts(self, facts: Iterable[str]) -> _Text:
+        """The text with those of *facts* as assumptions that are about its names."""
+        names = {*_NAME.findall(" ".join((*self.domains, *self.instructions)))}
+        own = [x for x in facts if {*_NAME.findall(x)} - _WORDS <= names]
+        if not own:
+            return self
+        given = [] if self.assumptions is None else [condition_of(self.assumptions)]
+        return replace(self, assumptions=" and ".join(f"({x})" for x in (*given, *own)))
+
+    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel], packed: frozenset[str]) -> lk.LoopKernel:
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
@@ -105,7 +128,7 @@ class _Text:
             instructions = [_CLAMP, *instructions]
         with bounded(f"making kernel '{self.name}'"):
             program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
-                                   scalars, {name: signature_of(f) for name, f in kernels.items()})
+                                   scalars, kernels, packed)
             text = program.text({}, in_sequence=self.in_sequence)
         functions = (*scalars.values(), *kernels.values())
         core = self._core_of(program, text, functions)
@@ -138,6 +161,10 @@ def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
     parts = [part for part in re.split(r"\band\b", given) if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", part))]
     return " and ".join(parts) or None
 
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: The words of conditions in isl's notation.
+_WORDS = frozenset({"and", "or", "not", "mod", "exists", "true", "false"})
 
 #: A name and the parenthesis after it.
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)

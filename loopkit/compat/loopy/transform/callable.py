@@ -9,7 +9,8 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, linked, make_program
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import NameConflictError, PreconditionError, require_known
+from loopkit.language.names import fresh
 
 
 def merge(translation_units: Iterable[Any]) -> TranslationUnit:
@@ -70,7 +71,50 @@ def inline_callable_kernel(kernel: LoopKernel, function_name: str) -> LoopKernel
     return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))
 
 
-def pack_and_unpack_args_for_call(program: Any, call_name: str, input_args_to_pack: Any = None,
-                                  output_args_to_unpack: Any = None) -> Any:
-    """Nothing changes: a function of loopkit takes slices of any strides."""
-    return program
+def pack_and_unpack_args_for_call(program: TranslationUnit, call_name: str, input_args_to_pack: Any = None,
+                                  output_args_to_unpack: Any = None) -> TranslationUnit:
+    """Let calls of *call_name* pass slices of another rank than its arguments: the same elements in row-major order.
+
+    Copies are not needed: a function of loopkit takes slices of any strides.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> twice = lp.make_function("{[i]: 0<=i<6}", "b[i] = 2*a[i]", name="twice")
+    >>> knl = lp.make_kernel("{[i,j]: 0<=i<3 and 0<=j<2}", "[i,j]: y[i,j] = twice([i,j]: x[i,j])")
+    >>> knl = lp.pack_and_unpack_args_for_call(lp.merge([knl, twice]), "twice")
+    >>> print(knl["loopy_kernel"].core.statements_text)
+    # [y_packed_0]: y[y_packed_0 // 2, y_packed_0 % 2] = twice([x_packed_0]: x[x_packed_0 // 2, x_packed_0 % 2])
+      for i_0
+        y[i_0 // 2, i_0 % 2] = 2*x[i_0 // 2, i_0 % 2]  {id=twice_insn}
+      end
+    """
+    return linked(replace(program, executors={}, kernels={
+        name: kernel if kernel.definition is None or call_name not in kernel.definition.calls else replace(
+            kernel, made=None, definition=replace(kernel.definition, packed=kernel.definition.packed | {call_name}))
+        for name, kernel in program.kernels.items()}))
+
+
+def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None = None, existing_ok: bool = False
+                    ) -> TranslationUnit:
+    """The program with another name of a kernel, or of a registered function, and of its calls.
+
+    :raises UnknownNameError: the program has no function *old_name*.
+    :raises NameConflictError: *new_name* is taken.
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    taken = {*t_unit.kernels, *t_unit.functions}
+    require_known("function", [old_name], taken)
+    new = new_name or fresh(old_name, {*taken})
+    if new in taken - {old_name}:
+        raise NameConflictError(f"The program has a function '{new}' already.", subject=new)
+    kernels: dict[str, LoopKernel] = {}
+    for name, kernel in t_unit.kernels.items():
+        if name == old_name or (kernel.definition is not None and old_name in kernel.definition.calls):
+            if kernel.definition is None:
+                raise PreconditionError(f"'{name}' has a step that cannot be applied again.", subject=name,
+                                        hint="rename_callable before the steps")
+            kernel = replace(kernel, made=None, definition=kernel.definition.renamed(old_name, new))
+        kernels[new if name == old_name else name] = kernel
+    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name else f
+                 for x, f in t_unit.functions.items()}
+    return linked(replace(t_unit, kernels=kernels, functions=functions, executors={}, entrypoints=frozenset(
+        new if x == old_name else x for x in t_unit.entrypoints)))
