@@ -2,7 +2,8 @@
 
 In the grammar of :mod:`loopkit.language.syntax`::
 
-    call     = [ "<" [ dtype ] ">" ] slice { "," slice } "=" name "(" [ argument { "," argument } ] ")" [ options ]
+    call     = [ results "=" ] name "(" [ argument { "," argument } ] ")" [ options ]
+    results  = [ "<" [ dtype ] ">" ] slice { "," slice }
     argument = slice | expression
     slice    = [ "[" [ iname { "," iname } ] "]" ":" ] name [ "[" ( "()" | part { "," part } ) "]" ]
     part     = expression | [ expression ] ":" [ expression ] [ ":" number ]
@@ -55,6 +56,8 @@ class SliceParser(ExpressionParser):
         :raises UnknownNameError: it is the call of an unknown function, because it passes a slice.
         """
         depth, at, has_slice = 0, self.at, self.text == "["
+        if self.kind == "name" and self.text in self.kernels and self.tokens[at + 1].text == "(":
+            return at                                       # a call without results
         while self.tokens[at].kind not in ("newline", "end") and (depth or self.tokens[at].text != "="):
             depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(self.tokens[at].text, 0)
             has_slice |= depth == 1 and self.tokens[at].text == ":"
@@ -85,7 +88,9 @@ class SliceParser(ExpressionParser):
             raise self.error("results = function(arguments)", message="A slice is passed to no function.")
         signature = self.kernels[self.tokens[at].text]
         results: list[Slice] = []
-        for found in self._items(signature, signature.results, "="):
+        if at == self.at and signature.results:
+            raise self._miscounted(signature, "result", signature.results, at, "none")
+        for found in self._items(signature, signature.results, "=") if at != self.at else ():
             assert isinstance(found, Slice)
             results.append(found)
         self.at = at + 2
@@ -101,6 +106,9 @@ class SliceParser(ExpressionParser):
                 raise self._miscounted(signature, noun, known, start, "more")
             name = list(known)[len(found)]
             rank = known[name]
+            if rank is None and self._at_slice():
+                raise self.error("an expression", message=f"'{name}' of the function '{signature.name}' is a value, "
+                                 "and this call has a slice in its place.", hint=f"the {noun}s are {', '.join(known)}")
             found.append(self.expression() if rank is None else self._slice(signature, name, rank))
             if not self.accept(","):
                 break
@@ -108,6 +116,16 @@ class SliceParser(ExpressionParser):
         if len(found) < len(known):
             raise self._miscounted(signature, noun, known, start, str(len(found) or "none"))
         return found
+
+    def _at_slice(self) -> bool:
+        """Does a slice begin here?"""
+        depth, at = 0, self.at
+        while self.tokens[at].kind not in ("newline", "end") and (depth or self.tokens[at].text not in (",", ")")):
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(self.tokens[at].text, 0)
+            if self.tokens[at].text == ":" and (depth == 1 or self.text == "["):
+                return True
+            at += 1
+        return False
 
     def _miscounted(self, signature: Signature, noun: str, known: Mapping[str, object], start: int, given: str
                     ) -> ParseError:

@@ -150,7 +150,7 @@ def test_two_ranges() -> None:
 # Errors and values
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("i", "$y = $x;", "x[i]"), "has no assignee"), (("i", "$y = $z;", "x[i]", "y[i]"), r"the placeholder '\$z'"),
+    (("i", "$y = $x;", "x[i]"), r"the placeholder '\$y'"), (("i", "$y = $z;", "x[i]", "y[i]"), r"the placeholder '\$z'"),
     (("i", "$y = 1; }", (), "y[i]"), "brackets that do not match"),
     (("i", "return;", (), "y[i]"), "has 'return' in its code"),
     (("i", "$y = threadIdx.x;", (), "y[i]"), "has 'threadIdx'"),

@@ -100,7 +100,8 @@ def test_text(golden: GoldenFiles) -> None:
 # Errors
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("1f", 1), "The name of a function cannot be '1f'"), (("f", 0), "at least 1, and not 0"),
+    (("1f", 1), "The name of a function cannot be '1f'"), (("f", -1), "must not be negative, and not -1"),
+    (("f", 0), "has no arguments, from which 'promoted' follows"),
     (("f", 1, "int"), "dtypes= cannot be 'int'\\."),
     (("f", 2, {("f4",): "f4"}), "has 2 arguments, but dtypes= has an entry"),
     (("f", 1, {"float99": "f4"}), "an entry 'float99': 'float99'|is not of dtypes"),
