@@ -26,7 +26,6 @@ from loopkit.expr.parsing import BARE, ExpressionParser, NameUse
 from loopkit.language.program import Slice
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 
-
 #: The number of axes of an array that takes slices of any number.
 ANY_RANK = -1
 

@@ -18,8 +18,8 @@ _BY_MODULE = {
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
-    "kernel.instruction": ("Assignment BarrierInstruction CallInstruction InstructionBase MultiAssignmentBase "
-                           "NoOpInstruction"),
+    "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
+                           "MultiAssignmentBase NoOpInstruction"),
     "kernel.kernel": "KernelState LoopKernel",
     "options": "Options",
     "target.base": "ASTBuilderBase TargetBase",

@@ -17,7 +17,7 @@ from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
 from loopkit.language.program import FunctionCall, Slice
 from loopkit.language.slices import ANY_RANK, Signature
-from loopkit.poly.affine import add, floor_div, remainder, multiply
+from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet, universe_params
 

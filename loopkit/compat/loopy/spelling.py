@@ -18,7 +18,7 @@ def respelled(instructions: str | Iterable[str]) -> str:
     y[i] = sum([j], a[j]) {dep=*a, if=p:q}
     """
     texts = [instructions] if isinstance(instructions, str) else instructions
-    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in _logical_lines(text)]
+    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in logical_lines(text)]
     return _without_empty_blocks("\n".join(lines))
 
 
@@ -26,11 +26,11 @@ def _line(line: str) -> str:
     match = _OPTIONS.search(line)
     if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
         return line
-    options = ", ".join(_options(match["options"]))
+    options = ", ".join(options_of(match["options"]))
     return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
 
 
-def _options(text: str) -> Iterator[str]:
+def options_of(text: str) -> Iterator[str]:
     """The options that loopkit has, each once."""
     found: dict[str, list[str]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
@@ -68,7 +68,7 @@ def _reduction(found: re.Match[str]) -> str:
     return f"{head}{' ' if head.endswith(',') else ''}[{names}]"
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def logical_lines(text: str) -> Iterator[str]:
     """The lines of *text*; a line whose brackets are open or that ends in a backslash goes on with the next one."""
     line, depth = "", 0
     for piece in text.split("\n"):

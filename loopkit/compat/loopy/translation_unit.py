@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import loopkit as lk
-from loopkit.compat.loopy.kernel.definition import Again
+from loopkit.compat.loopy.kernel.definition import Again, Callee
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -39,7 +40,7 @@ class TranslationUnit:
     kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
-    functions: Mapping[str, lk.ScalarFunction] = field(default_factory=dict, hash=False)
+    functions: Mapping[str, lk.ScalarFunction | SideEffect] = field(default_factory=dict, hash=False)
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -131,7 +132,7 @@ def linked(program: TranslationUnit) -> TranslationUnit:
     for name in _callees_first(kernels):
         kernel = kernels[name]
         callees = [kernels[x] for x in _callees(kernel, kernels)]
-        functions: list[lk.ScalarFunction | lk.LoopKernel] = [k.core for k in callees if k.made is not None]
+        functions: list[Callee] = [k.core for k in callees if k.made is not None]
         if kernel.definition is None:
             changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
             if changed:

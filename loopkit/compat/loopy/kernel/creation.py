@@ -9,9 +9,12 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
+from loopkit.compat.loopy.c_code import CStatements
+from loopkit.compat.loopy.codegen import PreambleInfo
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Definition, condition_of
-from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
+from loopkit.compat.loopy.kernel.definition import Callee, Definition, condition_of
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
+from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
@@ -21,7 +24,8 @@ from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.errors import LoopkitError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
-from loopkit.language.arguments import read_declarations
+from loopkit.language.arguments import Declared, read_declarations
+from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
@@ -50,6 +54,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
 
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
+    preambles = _preambles(others.pop("preambles", ()), others.pop("preamble_generators", ()))
     _require_known_arguments(others)
     data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
     declared = {d.name: d for d in data if not isinstance(d, str)}
@@ -59,9 +64,25 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), declared, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
-                 seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
+                 seq_dependencies, Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     made = text.made()
     return make_program(made.tagged(tags) if tags else made)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """The parts of a kernel that few have.
+
+    :ivar fixed: the values of parameters.
+    :ivar preambles: definitions for C code, by keys that order them.
+    """
+
+    fixed: tuple[tuple[str, Any], ...] = ()
+    preambles: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def preamble(self) -> str:
+        return "\n".join(text for _, text in sorted(self.preambles))
 
 
 @dataclass(frozen=True)
@@ -73,19 +94,20 @@ class _Text:
 
     name: str
     domains: tuple[str, ...]
-    instructions: tuple[str, ...]
+    instructions: tuple[str | CInstruction, ...]
     data: tuple[Any, ...]
     assumptions: Any
     in_sequence: bool
-    fixed: tuple[tuple[str, Any], ...]
+    extras: Extras
     empty: LoopKernel
 
     @property
     def calls(self) -> Mapping[str, int]:
         """The names before parentheses, each with the number of values in them."""
-        return {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
+        return {found[1]: _count(line, found.end()) for line in self.instructions if isinstance(line, str)
+                for found in _CALL.finditer(line)}
 
-    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = (), facts: Iterable[str] = (),
+    def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
         """The kernel; without one of loopkit if *functions* lacks one that the text calls, or cannot be called so.
 
@@ -93,7 +115,7 @@ class _Text:
         """
         definition = Definition(self, packed=packed)
         try:
-            core = self._with_facts(facts)._core(functions, packed)
+            core = self._with_facts(facts).core_with(functions, packed)
         except LoopkitError as err:
             # a later step may add what a call lacks: assumptions, values of parameters
             if not any(isinstance(f, lk.LoopKernel) for f in functions) and not (
@@ -104,50 +126,66 @@ class _Text:
 
     def renamed(self, old: str, new: str) -> _Text:
         """The text with another name of a function, or of the kernel."""
-        lines = (_CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) for x in self.instructions)
+        lines = (_CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) if isinstance(x, str) else x
+                 for x in self.instructions)
         return replace(self, name=new if self.name == old else self.name, instructions=tuple(lines))
 
     def _with_facts(self, facts: Iterable[str]) -> _Text:
         """The text with those of *facts* as assumptions that are about its names."""
-        names = {*_NAME.findall(" ".join((*self.domains, *self.instructions)))}
+        names = {*_NAME.findall(" ".join((*self.domains, *map(str, self.instructions))))}
         own = [x for x in facts if {*_NAME.findall(x)} - _WORDS <= names]
         if not own:
             return self
         given = [] if self.assumptions is None else [condition_of(self.assumptions)]
         return replace(self, assumptions=" and ".join(f"({x})" for x in (*given, *own)))
 
-    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel], packed: frozenset[str]) -> lk.LoopKernel:
+    def core_with(self, functions: Sequence[Callee], packed: frozenset[str]) -> lk.LoopKernel:
+        """loopkit's kernel."""
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
         scalars = {shadowed.get(x, x): replace(f, name=shadowed.get(x, x)) for x, f in scalars.items()}
-        instructions = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in self.instructions
-                        ] if shadowed else self.instructions
         kernels = {f.name: f for f in functions if isinstance(f, lk.LoopKernel)}
-        if any("clamp(" in line for line in instructions) and not {"clamp"} & (scalars.keys() | kernels.keys()):
-            instructions = [_CLAMP, *instructions]
+        effects = {f.name: f for f in functions if isinstance(f, SideEffect)}
         with bounded(f"making kernel '{self.name}'"):
-            program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
-                                   scalars, kernels, packed)
+            domains, declared = read_domains(self.domains), read_declarations(self.data, ())
+            c_code = CStatements(domains.parents.keys(), _shapes(declared), self.extras.preamble, effects,
+                                 kernels.keys(), WrittenOut(" ".join(self.domains)))
+            lines = c_code.lines(self.instructions)
+            if shadowed:
+                lines = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
+            if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
+                lines = [_CLAMP, *lines]
+            if c_code.own.domains:
+                domains = read_domains([*self.domains, *c_code.own.domains])
+            scalars |= {f.name: f for f in c_code.own.functions}
+            program = read_program(lines, domains, declared, scalars, kernels, packed,
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups)
             text = program.text({}, in_sequence=self.in_sequence)
-        functions = (*scalars.values(), *kernels.values())
-        core = self._core_of(program, text, functions)
+        called = (*scalars.values(), *kernels.values())
+        core = self._core_of(program, text, called, c_code.own)
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
-            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
-        core = lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
-        for declared in self.empty.declared.values():
-            if isinstance(declared, ArrayArg) and declared.separates:
-                core = tagged_axes(core, declared.name, declared.dim_tags)
+            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), called, c_code.own)
+        c_code.require_declared(core)
+        core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
+        for given in self.empty.declared.values():
+            if isinstance(given, ArrayArg) and given.separates:
+                core = tagged_axes(core, given.name, given.dim_tags)
         return core
 
-    def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
-                 ) -> lk.LoopKernel:
+    def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel],
+                 own: WrittenOut) -> lk.LoopKernel:
         # the copies of inames are in the domains of the program only
-        has_copies = len(program.domains.domains) > len(self.domains)
-        return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
-                              self.data, name=self.name,
+        has_more = len(program.domains.domains) > len(self.domains)
+        return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
+                              self.data, name=self.name, reductions=own.reductions,
                               assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+
+
+def _shapes(declared: Declared) -> dict[str, Any]:
+    """The declared shapes of the arrays and temporaries; ``None``: not declared. A temporary without one is a number."""
+    return {name: () if d.shape is None and isinstance(d, lk.TemporaryVariable) else d.shape for name, d in declared.items() if isinstance(d, lk.GlobalArg | lk.TemporaryVariable)}
 
 
 #: The function of OpenCL that loopy's language has for all targets.
@@ -192,6 +230,12 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
     return program
 
 
+def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
+    """Definitions of C code, by their keys."""
+    return tuple((str(key), str(text)) for found in (given or (), *(g(PreambleInfo()) for g in generators or ()))
+                 for key, text in found)
+
+
 def _require_known_arguments(others: Mapping[str, Any]) -> None:
     for name, value in others.items():
         if name not in _UNUSED and value not in (None, (), [], False, frozenset()):
@@ -213,15 +257,15 @@ def _domains(domains: Any) -> list[str]:
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
-def _texts(instructions: Any) -> list[str]:
+def _texts(instructions: Any) -> list[str | CInstruction]:
     given = [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
         instructions)
     return list(map(_instruction_text, given))
 
 
-def _instruction_text(item: Any) -> str:
+def _instruction_text(item: Any) -> str | CInstruction:
     """The text of *item*; :raises PreconditionError: loopkit has no such instruction."""
-    if isinstance(item, str):
+    if isinstance(item, str | CInstruction):
         return item
     if isinstance(item, SubstitutionRule):
         return _rule_text(item)

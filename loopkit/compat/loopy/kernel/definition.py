@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.errors import LoopkitError
+
+#: The functions that statements call: those of numbers, those without results, and kernels.
+Callee = lk.ScalarFunction | SideEffect | lk.LoopKernel
 
 
 class Text(Protocol):
@@ -22,7 +26,7 @@ class Text(Protocol):
     @property
     def calls(self) -> Mapping[str, int]: ...
 
-    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = (), facts: Iterable[str] = (),
+    def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> Any:
         """The kernel of the layer, with the *functions* that the text calls."""
 
@@ -52,7 +56,7 @@ class Definition:
     def calls(self) -> Mapping[str, int]:
         return self.text.calls
 
-    def make(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> Any:
+    def make(self, functions: Sequence[Callee]) -> Any:
         """The kernel of the layer, before the steps."""
         return self.text.made(functions, list(self._facts()), self.packed)
 

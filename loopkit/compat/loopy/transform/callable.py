@@ -59,7 +59,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
         how = "no statement calls it" if not counts else "calls have different numbers of arguments"
         raise PreconditionError(f"register_callable: '{function_identifier}' has no number of arguments: {how}.",
                                 subject=function_identifier)
-    function = callable_.core(function_identifier, counts.pop())
+    function = callable_.core(function_identifier, counts.pop(), translation_unit.target)
     return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: function}))
 
 
