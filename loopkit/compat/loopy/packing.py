@@ -17,7 +17,7 @@ from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
 from loopkit.language.program import FunctionCall, Slice
 from loopkit.language.slices import ANY_RANK, Signature
-from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet, universe_params
 
@@ -83,12 +83,12 @@ class Packing:
         """The first value and the extent of each axis of *given*."""
         known = dict(given.extents)
         for x in given.axes:
-            if x in known:
-                low, extent = 0, known[x]
-            else:
+            low: Expression | None = 0
+            extent = known.get(x)
+            if x not in known:
                 ends = affine_ends(self.domains.instances(self.domains.sorted(self.domains.ancestors([x]))).onto((x,)),
                                    universe_params())
-                low, extent = (None, None) if ends is None else (ends[0], add(ends[1], 1 - ends[0]))
+                low, extent = (None, None) if ends is None else (ends[0], add(subtract(ends[1], ends[0]), 1))
             if not isinstance(low, int) or not isinstance(extent, int):
                 raise PreconditionError(f"The extents of the slice of '{given.array}' for '{name}' are not numbers.",
                                         subject=given.array, hint="pack_and_unpack_args_for_call needs inames with "

@@ -82,3 +82,27 @@ def logical_lines(text: str) -> Iterator[str]:
         line = ""
     if line.strip():
         yield line
+
+
+#: A name and the parenthesis after it.
+CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
+
+
+def counted_calls(text: str) -> dict[str, int]:
+    """The names before parentheses in *text*, each with the number of values in them.
+
+    >>> counted_calls("f(x, g(1)) + h()")
+    {'f': 2, 'g': 1, 'h': 0}
+    """
+    return {found[1]: _count(text, found.end()) for found in CALL.finditer(text)}
+
+
+def _count(text: str, start: int) -> int:
+    """The number of values between the parenthesis before *start* and its end."""
+    depth, commas = 1, 0
+    for end in range(start, len(text)):
+        depth += (text[end] in "([{") - (text[end] in ")]}")
+        commas += depth == 1 and text[end] == ","
+        if not depth:
+            return commas + bool(text[start:end].strip())
+    return 0

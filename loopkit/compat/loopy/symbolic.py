@@ -1,6 +1,7 @@
 """loopy's expressions: nodes of pymbolic and of loopkit, texts as expressions, and the names in them."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,21 +9,32 @@ from pymbolic.mapper import CombineMapper, IdentityMapper, WalkMapper
 from pymbolic.primitives import Variable
 from pymbolic.typing import Expression
 
+from loopkit.compat.loopy.spelling import counted_calls
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.expr import nodes
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.mappers import variables
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
+from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.language.names import name_list
 
 __all__ = ["CombineMapper", "IdentityMapper", "Reduction", "TypeCast", "WalkMapper", "get_dependencies", "parse"]
 
 def parse(expr_str: str) -> Expression:
-    """*expr_str* as an expression.
+    """*expr_str* as an expression, whose functions may be any.
 
-    >>> print(parse("2*x[i] + 1"))
-    2*x[i] + 1
+    >>> print(parse("2*x[i] + f(1, i)"))
+    2*x[i] + f(1, i)
     """
-    return parse_expression(expr_str, what="an expression")
+    unknown = {name: count for name, count in counted_calls(expr_str).items()
+               if name not in FUNCTIONS and name not in DTYPE_NAMES and name not in BUILT_IN}
+    inames = {name for found in _REDUCTION.finditer(expr_str) for name in found["inames"].split(",")}
+    return parse_expression(expr_str, "an expression", KnownNames({x.strip() for x in inames}, unknown))
+
+#: The inames of a reduction.
+_REDUCTION = re.compile(r"\b(?:(?:sum|product|any|all|argmin|argmax)\(|reduce\(\s*\w+\s*,)\s*\[?"
+                        r"(?P<inames>\w+(?:\s*,\s*\w+(?=[^\[]*\]))*)")
 
 def get_dependencies(expr: Any) -> frozenset[str]:
     """The names in *expr*, or in each of several expressions."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
-from loopkit.compat.loopy.codegen import PreambleInfo
+from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Callee, Definition, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -18,9 +18,11 @@ from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBas
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
+from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.types import as_numpy
 from loopkit.errors import LoopkitError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -75,14 +77,24 @@ class Extras:
 
     :ivar fixed: the values of parameters.
     :ivar preambles: definitions for C code, by keys that order them.
+    :ivar manglers: functions of a kernel and a name, whose values are a dtype and the symbol of C; ``None``: none.
     """
 
     fixed: tuple[tuple[str, Any], ...] = ()
     preambles: tuple[tuple[str, str], ...] = ()
+    manglers: tuple[Callable[[Any, str], Any], ...] = ()
 
     @property
     def preamble(self) -> str:
         return "\n".join(text for _, text in sorted(self.preambles))
+
+    def symbol(self, name: str) -> lk.ScalarFunction | None:
+        """The function without arguments that stands for the symbol *name* of C; ``None``: no mangler has it."""
+        for found in filter(None, (mangler(None, name) for mangler in self.manglers)):
+            languages = ("c", "opencl", "cuda")
+            return lk.ScalarFunction(f"symbol_{name}", 0, {(): as_numpy(found[0])}, preamble=dict.fromkeys(
+                languages, self.preamble) if self.preamble else {}, text=dict.fromkeys(languages, f"({found[1]})"))
+        return None
 
 
 @dataclass(frozen=True)
@@ -104,8 +116,7 @@ class _Text:
     @property
     def calls(self) -> Mapping[str, int]:
         """The names before parentheses, each with the number of values in them."""
-        return {found[1]: _count(line, found.end()) for line in self.instructions if isinstance(line, str)
-                for found in _CALL.finditer(line)}
+        return counted_calls("\n".join(x for x in self.instructions if isinstance(x, str)))
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
@@ -117,16 +128,27 @@ class _Text:
         try:
             core = self._with_facts(facts).core_with(functions, packed)
         except LoopkitError as err:
+            missing = err.name if isinstance(err, UnknownNameError) and err.kind == "argument" else ""
+            if missing and (symbol := self.extras.symbol(missing)) is not None:
+                lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
+                         for x in self.instructions)
+                made = replace(self, instructions=tuple(lines)).made([*functions, symbol], facts, packed)
+                return replace(made, definition=definition, functions=tuple(functions))
             # a later step may add what a call lacks: assumptions, values of parameters
             if not any(isinstance(f, lk.LoopKernel) for f in functions) and not (
-                    isinstance(err, UnknownNameError) and err.kind == "function"):
+                    isinstance(err, UnknownNameError) and err.kind in ("function", "argument")):
                 raise
             return replace(self.empty, definition=replace(definition, fault=err), functions=tuple(functions))
         return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
 
+    def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> _Text:
+        """The text with further preambles and symbol manglers."""
+        return replace(self, extras=replace(self.extras, preambles=(*self.extras.preambles, *preambles),
+                                            manglers=(*self.extras.manglers, *manglers)))
+
     def renamed(self, old: str, new: str) -> _Text:
         """The text with another name of a function, or of the kernel."""
-        lines = (_CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) if isinstance(x, str) else x
+        lines = (CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) if isinstance(x, str) else x
                  for x in self.instructions)
         return replace(self, name=new if self.name == old else self.name, instructions=tuple(lines))
 
@@ -153,7 +175,7 @@ class _Text:
                                  kernels.keys(), WrittenOut(" ".join(self.domains)))
             lines = c_code.lines(self.instructions)
             if shadowed:
-                lines = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
+                lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
                 lines = [_CLAMP, *lines]
             if c_code.own.domains:
@@ -162,7 +184,7 @@ class _Text:
             program = read_program(lines, domains, declared, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups)
             text = program.text({}, in_sequence=self.in_sequence)
-        called = (*scalars.values(), *kernels.values())
+        called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core = self._core_of(program, text, called, c_code.own)
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
@@ -184,8 +206,9 @@ class _Text:
 
 
 def _shapes(declared: Declared) -> dict[str, Any]:
-    """The declared shapes of the arrays and temporaries; ``None``: not declared. A temporary without one is a number."""
-    return {name: () if d.shape is None and isinstance(d, lk.TemporaryVariable) else d.shape for name, d in declared.items() if isinstance(d, lk.GlobalArg | lk.TemporaryVariable)}
+    """The declared shapes of arrays and temporaries; ``None``: not declared. A temporary without one is a number."""
+    return {name: () if d.shape is None and isinstance(d, lk.TemporaryVariable) else d.shape
+            for name, d in declared.items() if isinstance(d, lk.GlobalArg | lk.TemporaryVariable)}
 
 
 #: The function of OpenCL that loopy's language has for all targets.
@@ -204,21 +227,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: The words of conditions in isl's notation.
 _WORDS = frozenset({"and", "or", "not", "mod", "exists", "true", "false"})
 
-#: A name and the parenthesis after it.
-_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
-
-
-def _count(text: str, start: int) -> int:
-    """The number of values between the parenthesis before *start* and its end."""
-    depth, commas = 1, 0
-    for end in range(start, len(text)):
-        depth += (text[end] in "([{") - (text[end] in ")]}")
-        commas += depth == 1 and text[end] == ","
-        if not depth:
-            return commas + bool(text[start:end].strip())
-    return 0
-
-
 def make_function(*args: Any, **kwargs: Any) -> TranslationUnit:
     """A program of one kernel that no call enters, but other kernels may call."""
     return replace(make_kernel(*args, **kwargs), entrypoints=frozenset())
@@ -232,8 +240,7 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
 
 def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
     """Definitions of C code, by their keys."""
-    return tuple((str(key), str(text)) for found in (given or (), *(g(PreambleInfo()) for g in generators or ()))
-                 for key, text in found)
+    return (*map(tuple, given or ()), *generated(generators or ()))
 
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:

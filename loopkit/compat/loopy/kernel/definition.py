@@ -33,6 +33,9 @@ class Text(Protocol):
     def renamed(self, old: str, new: str) -> Self:
         """The text with another name of a function, or of the kernel."""
 
+    def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> Self:
+        """The text with further preambles and symbol manglers."""
+
 
 @dataclass(frozen=True)
 class Definition:

@@ -1,11 +1,13 @@
 """loopy's steps for functions: kernels that other kernels call, and functions of numbers."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.codegen import generated
+from loopkit.compat.loopy.kernel.definition import Definition
 from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, linked, make_program
@@ -87,10 +89,39 @@ def pack_and_unpack_args_for_call(program: TranslationUnit, call_name: str, inpu
         y[i_0 // 2, i_0 % 2] = 2*x[i_0 // 2, i_0 % 2]  {id=twice_insn}
       end
     """
-    return linked(replace(program, executors={}, kernels={
-        name: kernel if kernel.definition is None or call_name not in kernel.definition.calls else replace(
-            kernel, made=None, definition=replace(kernel.definition, packed=kernel.definition.packed | {call_name}))
-        for name, kernel in program.kernels.items()}))
+    return _redefined(program, lambda d: replace(d, packed=d.packed | {call_name}) if call_name in d.calls else d)
+
+
+def register_preamble_generators(program: TranslationUnit, preamble_generators: Iterable[Callable[[Any], Any]]
+                                 ) -> TranslationUnit:
+    """The program with definitions for its C code and its symbols: functions give pairs of a key and a text.
+
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    found = tuple(generated(preamble_generators))
+    return _redefined(program, lambda d: replace(d, text=d.text.extended(found, ())))
+
+
+def register_symbol_manglers(program: TranslationUnit, manglers: Iterable[Callable[[Any, str], Any]]
+                             ) -> TranslationUnit:
+    """The program with symbols of C: names that are no arguments, for which a mangler gives a dtype and a text.
+
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    found = tuple(manglers)
+    return _redefined(program, lambda d: replace(d, text=d.text.extended((), found)))
+
+
+def _redefined(program: TranslationUnit, change: Callable[[Definition], Definition]) -> TranslationUnit:
+    """*program* with other definitions; :raises PreconditionError: a kernel has none any more."""
+    kernels: dict[str, LoopKernel] = {}
+    for name, kernel in program.kernels.items():
+        if kernel.definition is None:
+            raise PreconditionError(f"'{name}' has a step that cannot be applied again.", subject=name,
+                                    hint="apply this step before those")
+        new = change(kernel.definition)
+        kernels[name] = kernel if new is kernel.definition else replace(kernel, made=None, definition=new)
+    return linked(replace(program, kernels=kernels, executors={}))
 
 
 def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None = None, existing_ok: bool = False
@@ -106,15 +137,9 @@ def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None
     new = new_name or fresh(old_name, {*taken})
     if new in taken - {old_name}:
         raise NameConflictError(f"The program has a function '{new}' already.", subject=new)
-    kernels: dict[str, LoopKernel] = {}
-    for name, kernel in t_unit.kernels.items():
-        if name == old_name or (kernel.definition is not None and old_name in kernel.definition.calls):
-            if kernel.definition is None:
-                raise PreconditionError(f"'{name}' has a step that cannot be applied again.", subject=name,
-                                        hint="rename_callable before the steps")
-            kernel = replace(kernel, made=None, definition=kernel.definition.renamed(old_name, new))
-        kernels[new if name == old_name else name] = kernel
     functions = {new if x == old_name else x: replace(f, name=new) if x == old_name else f
                  for x, f in t_unit.functions.items()}
-    return linked(replace(t_unit, kernels=kernels, functions=functions, executors={}, entrypoints=frozenset(
-        new if x == old_name else x for x in t_unit.entrypoints)))
+    kernels = {new if name == old_name else name: kernel for name, kernel in t_unit.kernels.items()}
+    return _redefined(replace(t_unit, kernels=kernels, functions=functions, entrypoints=frozenset(
+        new if x == old_name else x for x in t_unit.entrypoints)),
+        lambda d: d.renamed(old_name, new) if d.name == old_name or old_name in d.calls else d)
