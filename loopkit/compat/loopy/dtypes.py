@@ -21,6 +21,7 @@ from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
 from loopkit.expr.nodes import MakeTuple, Neutral, TypeCast
+from loopkit.expr.random_numbers import RANDOM
 from loopkit.expr.tuples import field_dtype, tuple_dtype
 from loopkit.kernel.printing import integer_arguments
 from loopkit.kernel.statement import Statement
@@ -243,6 +244,8 @@ class _Types:
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
                 sides, _ = self.together([self.read(e, common) for e in (expr.left, expr.right)])
                 return with_children(expr, sides), BOOL
+            case p.Call(function=p.Variable(name=name)) if name in RANDOM:
+                return expr, np.dtype(RANDOM[name][0])              # the dtypes of its arguments are fixed
             case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
                 return self.cast_call(expr, name)
             case _ if isinstance(expr, _TRUTH):

@@ -18,6 +18,7 @@ from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBas
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
+from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
@@ -174,6 +175,9 @@ class _Text:
             c_code = CStatements(domains.parents.keys(), _shapes(declared), self.extras.preamble, effects,
                                  kernels.keys(), WrittenOut(" ".join(self.domains)))
             lines = c_code.lines(self.instructions)
+            if any(map(USED.search, lines)):
+                lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
+                scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
