@@ -100,12 +100,6 @@ class Domains:
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
 
-    def add(self, domain: InstanceSet) -> None:
-        """Add the *domain* of new inames, which depends on no others."""
-        self.owner |= dict.fromkeys(domain.inames, len(self.domains))
-        self.domains += (domain,)
-        self.parents |= dict.fromkeys(domain.inames, frozenset())
-
     def add_copies(self, copies: Mapping[str, str]) -> None:
         """Add copies of inames, each after its iname; copies of inames that depend on each other do so too."""
         own = [d.renamed(copies) for d in self.domains if not copies.keys().isdisjoint(d.inames)]

@@ -204,3 +204,9 @@ def test_a_registered_function_is_for_later_steps() -> None:
         lk.register_callable(knl, "x", lk.ScalarFunction("x", 1))
     with pytest.raises(lk.PreconditionError, match="'f' cannot be called 'g'"):
         lk.register_callable(knl, "g", f)
+
+
+def test_functions_without_arguments() -> None:
+    half = lk.ScalarFunction("half_of", 0, {(): "float32"}, text={"c": "(0.5f)"}, reference=lambda: np.float32(0.5))
+    knl = lk.make_kernel("{[i]: 0<=i<2}", "y[i] = i + half_of()", functions=[half])
+    assert "(0.5f);" in str(lk.generate_code(knl, "c"))

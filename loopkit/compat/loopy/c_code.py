@@ -10,6 +10,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, text_of
 from loopkit.compat.loopy.spelling import logical_lines, options_of
+from loopkit.compat.loopy.symbolic import parse
 from loopkit.errors import UndecidedError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.mappers import variables
@@ -77,14 +78,19 @@ class CStatements:
         given = list(options_of(options))
         own = next((x.partition("=")[2] for x in given if x.startswith("id=")), None)
         listed = next((x.partition("=")[2].lstrip("+") for x in given if x.startswith("inames=")), "")
-        values = {f"argument_{k}": text for k, text in enumerate(filter(None, top_level(arguments, ",")))}
-        used = frozenset().union(*(variables(parse_expression(e)) for e in values.values()))
-        effect = self.effects[name]
-        code = lk.CInstruction(
-            ",".join(sorted({*filter(None, listed.split(":"))} | used & {*self.inames})),
-            f"{effect.text}({', '.join(f'${x}' for x in values)});", values, id=self._id(own or f"{name}_call"),
-            preamble=self._preamble(effect.preamble))
-        yield from self._lines(code, [x for x in given if not x.startswith(("id=", "inames="))])
+        values = list(filter(None, top_level(arguments, ",")))
+        used = frozenset().union(*map(variables, map(parse, values)))
+        inames = sorted({*filter(None, listed.split(":"))} | used & {*self.inames})
+        effect, call = self.effects[name], self._id(own or f"{name}_call")
+        # an argument may have reductions, and an operand has none
+        reads = {f"argument_{k}": f"{call}_value_{k}" for k in range(len(values))}
+        code = lk.CInstruction(",".join(inames), f"{effect.text}({', '.join(f'${x}' for x in reads)});", reads, id=call,
+                               preamble=self._preamble(effect.preamble))
+        others = [x for x in given if not x.startswith(("id=", "inames="))]
+        for text, value in zip(values, reads.values(), strict=True):
+            own_options = [f"id={value}", f"inames={':'.join(inames)}", *others]
+            yield f"<> {value} = {text} {{{', '.join(own_options)}}}"
+        yield from self._lines(code, others, reads.values())
 
     # C instructions
 
@@ -139,9 +145,9 @@ class CStatements:
     def _preamble(self, own: str = "") -> str:
         return "\n".join(filter(None, (self.preamble, own)))
 
-    def _lines(self, core: lk.CInstruction, options: Sequence[str]) -> Iterator[str]:
+    def _lines(self, core: lk.CInstruction, options: Sequence[str], before: Iterable[str] = ()) -> Iterator[str]:
         lines = [_INLINE.sub(self._with_domain, line) for line in self.own.lines(core)]
-        self.groups[core.id] = frozenset(f"{core.id}_{x}" for x in (*core.operands, *core.writes))
+        self.groups[core.id] = frozenset(f"{core.id}_{x}" for x in (*core.operands, *core.writes)).union(before)
         for line in lines:
             own = [*options]
             if line.startswith(f"<> {core.id}_effects_before ="):

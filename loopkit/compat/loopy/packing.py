@@ -56,7 +56,9 @@ class Packing:
     def _slice(self, name: str, shape: Sequence[Expression | None], given: Slice) -> str:
         """*given*, for the array *name* of the function, with its *shape*."""
         lows, extents = zip(*self._ranges(name, given), strict=True) if given.axes else ((), ())
-        own = list(extents) if len(shape) == len(extents) else [prod(extents)] if len(shape) == 1 else list(shape)
+        as_is = len(shape) == len(extents) and all(
+            not isinstance(e, int) or e <= extent for e, extent in zip(shape, extents, strict=True))
+        own = list(extents) if as_is else [prod(extents)] if len(shape) == 1 else list(shape)
         sizes = [e for e in own if isinstance(e, int)]
         if len(sizes) < len(own) or prod(sizes) > prod(extents):
             have = "x".join(map(to_text, extents)) or "1"
@@ -66,16 +68,17 @@ class Packing:
         inames = [fresh(f"{given.array}_packed_{k}", self.taken) for k in range(len(sizes))]
         if inames:
             bounds = " and ".join(f"0 <= {x} < {size}" for x, size in zip(inames, sizes, strict=True))
-            self.domains.add(InstanceSet.parse(f"{{[{', '.join(inames)}]: {bounds}}}"))
+            self.domains.owner |= dict.fromkeys(inames, len(self.domains.domains))
+            self.domains.domains += (InstanceSet.parse(f"{{[{', '.join(inames)}]: {bounds}}}"),)
+            self.domains.parents |= dict.fromkeys(inames, frozenset())
         place: Expression = 0
         for x, size in zip(inames, sizes, strict=True):
             place = add(multiply(size, place), p.Variable(x))
         values: dict[str, Expression] = {}
         for k, (axis, low) in enumerate(zip(given.axes, lows, strict=True)):
             inner = prod(extents[k + 1:])
-            value = p.Variable(inames[k]) if len(sizes) == len(extents) else floor_div(place, inner) if inner > 1 \
-                else place
-            values[axis] = add(low, remainder(value, extents[k]) if k and len(sizes) != len(extents) else value)
+            value = p.Variable(inames[k]) if as_is else floor_div(place, inner) if inner > 1 else place
+            values[axis] = add(low, remainder(value, extents[k]) if k and not as_is else value)
         subscripts = ", ".join(to_text(substitute(e, values)) for e in given.subscripts) or "()"
         return f"[{', '.join(inames)}]: {given.array}[{subscripts}]"
 

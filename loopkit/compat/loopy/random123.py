@@ -82,8 +82,8 @@ _QUALIFIERS = {"c": ("static", "unsigned long long"), "cuda": ("__device__ stati
 
 #: The function of the halves of a key and of a counter, and a number, with one word of 32 bits.
 THREEFRY = lk.ScalarFunction(
-    "threefry4x32_word", 5, {("uint64",)*4 + ("int32",): "uint32"},                             # type: ignore[arg-type]
-    text=dict.fromkeys(_QUALIFIERS, "threefry4x32_word"), reference=_threefry, preamble={
+    "threefry4x32_word", 5, {(np.dtype("uint64"),)*4 + (np.dtype("int32"),): np.dtype("uint32")}, text=dict.fromkeys(
+        _QUALIFIERS, "threefry4x32_word"), reference=_threefry, preamble={
         language: _TEXT.replace("QUALIFIER", qualifier).replace("ULONG", wide)
         for language, (qualifier, wide) in _QUALIFIERS.items()})
 

@@ -41,13 +41,29 @@ def get_dependencies(expr: Any) -> frozenset[str]:
     several = expr if isinstance(expr, Iterable) and not hasattr(expr, "mapper_method") else [expr]
     return frozenset(x for e in several for x in variables(e))
 
-def Reduction(operation: Any, inames: Any, expr: Expression, allow_simultaneous: bool = False  # noqa: N802
-              ) -> nodes.Reduction:
-    """``sum([i, j], expr)``: *operation* over *inames* of *expr*."""
-    names = [x.name if isinstance(x, Variable) else x
-             for x in (name_list(inames) if isinstance(inames, str) else inames)]
-    return nodes.Reduction(str(operation), tuple(names), expr)
+class _OfNodes(type):
+    """A class whose instances are nodes of loopkit."""
 
-def TypeCast(typename: Any, child: Expression) -> nodes.TypeCast:  # noqa: N802
-    """*child* converted to a dtype."""
-    return nodes.TypeCast(as_numpy(typename).name, child)
+    node: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.node)
+
+class Reduction(metaclass=_OfNodes):
+    """``sum([i, j], expr)``: *operation* over *inames* of *expr*; a node of loopkit."""
+
+    node = nodes.Reduction
+
+    def __new__(cls, operation: Any, inames: Any, expr: Expression,                             # type: ignore[misc]
+                allow_simultaneous: bool = False) -> nodes.Reduction:
+        names = [x.name if isinstance(x, Variable) else x
+                 for x in (name_list(inames) if isinstance(inames, str) else inames)]
+        return nodes.Reduction(str(operation), tuple(names), expr)
+
+class TypeCast(metaclass=_OfNodes):
+    """*child* converted to a dtype; a node of loopkit."""
+
+    node = nodes.TypeCast
+
+    def __new__(cls, typename: Any, child: Expression) -> nodes.TypeCast:                       # type: ignore[misc]
+        return nodes.TypeCast(as_numpy(typename).name, child)

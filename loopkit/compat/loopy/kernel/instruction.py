@@ -109,7 +109,8 @@ class CInstruction(InstructionBase):
 
     :ivar iname_exprs: inames, and pairs of a name in the code and an expression.
     :ivar read_variables: the names of what the code reads; an array is read as a whole.
-    :ivar assignees: what the code writes: variables, elements, and arrays as a whole. Without any it has a side effect.
+    :ivar assignees: the targets of the code: variables, elements, and arrays as a whole; without any it has a side
+        effect.
     :ivar assume: the reason why a name of the kernel in the code means something else; loopy does not have it.
     """
 

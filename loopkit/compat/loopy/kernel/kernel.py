@@ -291,7 +291,7 @@ class LoopKernel:
         return str(self.core)
 
     def __repr__(self) -> str:
-        return repr(self.core)
+        return f"<LoopKernel '{self.name}', which cannot be made yet>" if self.made is None else repr(self.core)
 
     def _repr_html_(self) -> str:
         return self.core._repr_html_()

@@ -77,7 +77,7 @@ def pack_and_unpack_args_for_call(program: TranslationUnit, call_name: str, inpu
                                   output_args_to_unpack: Any = None) -> TranslationUnit:
     """Let calls of *call_name* pass slices of another rank than its arguments: the same elements in row-major order.
 
-    Copies are not needed: a function of loopkit takes slices of any strides.
+    It makes no copies: a function of loopkit takes slices of any strides.
 
     >>> import loopkit.compat.loopy as lp
     >>> twice = lp.make_function("{[i]: 0<=i<6}", "b[i] = 2*a[i]", name="twice")
@@ -104,7 +104,7 @@ def register_preamble_generators(program: TranslationUnit, preamble_generators: 
 
 def register_symbol_manglers(program: TranslationUnit, manglers: Iterable[Callable[[Any, str], Any]]
                              ) -> TranslationUnit:
-    """The program with symbols of C: names that are no arguments, for which a mangler gives a dtype and a text.
+    """The program with symbols of C: names other than arguments, for which a mangler gives a dtype and a text.
 
     :raises PreconditionError: a kernel has a step that cannot be applied again.
     """
