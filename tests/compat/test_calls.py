@@ -96,6 +96,14 @@ def test_slices_that_cannot_be_packed() -> None:
         lp.generate_code_v2(lp.pack_and_unpack_args_for_call(lp.merge([few, larger]), "f"))
 
 
+def test_a_renamed_argument_leaves_the_caller_whole() -> None:
+    unit = lp.rename_argument(lp.merge([lp.make_kernel("{[k]: 0<=k<4}", "y[:] = f(x[:])", [
+        lp.GlobalArg("x, y", shape=(4,))]), lp.make_function("{[i]: 0<=i<4}", "b[i] = 2*a[i]", name="f")])[
+            "loopy_kernel"], "x", "source")
+    unit = lp.merge([unit, lp.make_function("{[i]: 0<=i<4}", "b[i] = 3*a[i]", name="f")])
+    assert "y[i] = 3*source[i]  {id=f_insn}" in statements(unit)
+
+
 def test_callables_get_other_names() -> None:
     unit = lp.rename_callable(counted(), "count", "numbers")
     unit = lp.assume(unit, "m <= 20")

@@ -209,4 +209,4 @@ def test_a_registered_function_is_for_later_steps() -> None:
 def test_functions_without_arguments() -> None:
     half = lk.ScalarFunction("half_of", 0, {(): "float32"}, text={"c": "(0.5f)"}, reference=lambda: np.float32(0.5))
     knl = lk.make_kernel("{[i]: 0<=i<2}", "y[i] = i + half_of()", functions=[half])
-    assert "(0.5f);" in str(lk.generate_code(knl, "c"))
+    assert "i + (float)((0.5f));" in str(lk.generate_code(knl, "c"))
