@@ -241,6 +241,25 @@ def test_random_numbers_are_those_of_random123(name: str, kind: str) -> None:
         lp.make_kernel("{[i]: 0<=i<3}", "<> c = make_uint2(0, 1)\n<> v, c = philox2x64(c, c)\ny[i] = v.s0")
 
 
+def test_fields_of_structs_are_assigned() -> None:
+    """Adjacent assignments are one, also for dependences; other fields keep their values."""
+    box = np.dtype([("low", np.float32), ("high", np.float32), ("at", np.int32)])
+    unit = lp.make_kernel("{[i]: 0<=i<n}", """
+        for i
+            r[i].at = i % 2 {id=first}
+            r[i].low = x[i]/4 {id=second, nosync_query=writes:r}
+            r[i].high = 2.5 {id=third}
+            p[i].low = p[i].low + 1
+            p[i].high = p[i].low {id=own, dep=third}
+        end
+        """, [lp.GlobalArg("r", box, shape=("n",)), lp.GlobalArg("p", box, shape=("n",)), "..."], target=HOST)
+    assert sum("make_tuple" in line for line in statements(unit)) == 3
+    p = np.array([(1, 2, 3), (4, 5, 6)], box)
+    _, (r, p) = unit(p=p, x=np.array([2, 6], np.int32))
+    assert p.tolist() == [(2, 2, 3), (5, 5, 6)]
+    assert r.tolist() == [(0.5, 2.5, 0), (1.5, 2.5, 1)]
+
+
 def test_names_of_functions_that_are_not_called() -> None:
     unit = lp.make_kernel("{[i]: 0<=i<2}", "exp[i] = pow(E, z[i])", target=HOST)
     _, (own,) = unit(E=2., z=np.array([1., 3]))

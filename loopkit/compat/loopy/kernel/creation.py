@@ -11,6 +11,7 @@ import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
+from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Callee, Definition, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -175,6 +176,8 @@ class _Text:
             c_code = CStatements(domains.parents.keys(), _shapes(declared), self.extras.preamble, effects,
                                  kernels.keys(), WrittenOut(" ".join(self.domains)))
             lines = c_code.lines(self.instructions)
+            if any(is_of_fields(line) for line in lines):
+                lines = list(with_whole_structs(lines, declared, c_code.groups))
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
