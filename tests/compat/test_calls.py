@@ -59,6 +59,13 @@ def test_a_fact_about_a_renamed_argument_is_not_one_about_another() -> None:
         lp.generate_code_v2(unit)
 
 
+def test_a_fact_about_another_kernel_is_not_one_about_a_temporary() -> None:
+    function = lp.make_function("{[i]: 0<=i<n}", "b[i] = a[i]", name="f")
+    unit = lp.fix_parameters(lp.merge([lp.make_kernel(
+        "{[j]: 0<=j<3}", "for j\n<> n = z[j]\ny[j,:] = f(x[j,:])\nw[j] = n\nend"), function]), n=4)
+    assert "w[j] = n  {id=insn_1}" in statements(unit)
+
+
 def test_a_fault_of_a_function_is_the_one_of_its_caller() -> None:
     inner = lp.make_function("{[i]: 0<=i<4}", "b[:] = nothing(a[:])", name="inner")
     unit = lp.merge([lp.make_kernel("{[i]: 0<=i<4}", "y[:] = inner(x[:])"), inner])

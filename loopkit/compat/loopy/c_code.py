@@ -72,7 +72,8 @@ class CStatements:
             elif call[0] in self.effects:
                 yield from self._call(*call)
             else:
-                raise UnknownNameError("function", call[0], sorted({*self.effects, *self.kernels}))
+                raise UnknownNameError("function", call[0], sorted({*self.effects, *self.kernels}),
+                                       hint="lp.register_callable or lp.merge adds it")
 
     def _call(self, name: str, arguments: str, options: str) -> Iterator[str]:
         given = list(options_of(options))

@@ -130,6 +130,8 @@ class _Text:
         try:
             core = self._with_facts(facts).core_with(functions, packed)
         except LoopkitError as err:
+            if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
+                return self.made(functions, (), packed)             # they are about another kernel's names
             missing = err.name if isinstance(err, UnknownNameError) and err.kind == "argument" else ""
             if missing and (symbol := self.extras.symbol(missing)) is not None:
                 lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
@@ -161,7 +163,7 @@ class _Text:
         if not own:
             return self
         given = [] if self.assumptions is None else [condition_of(self.assumptions)]
-        return replace(self, assumptions=" and ".join(f"({x})" for x in (*given, *own)))
+        return replace(self, assumptions=" and ".join(f"({x})" if " or " in x else x for x in (*given, *own)))
 
     def core_with(self, functions: Sequence[Callee], packed: frozenset[str]) -> lk.LoopKernel:
         """loopkit's kernel."""

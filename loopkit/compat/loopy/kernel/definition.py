@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Protocol, Self
 
 import loopkit as lk
@@ -77,7 +78,7 @@ class Definition:
             if isinstance(step, Again) and name == "assume":
                 yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
             if isinstance(step, Again) and name == "fix_parameters":
-                yield from (f"{x} = {value}" for x, value in step.kwargs.items() if isinstance(value, int))
+                yield from (f"{x} = {value}" for x, value in step.kwargs.items() if isinstance(value, Integral))
 
 
 #: A set of parameters in isl's notation.
