@@ -67,7 +67,7 @@ _CALLED = frozenset({*BUILT_IN, "reduce", "simul_reduce", "cast", "make_tuple", 
 #: Functions that generated code calls only where the text does: arrays and sizes of other kernels may have their names.
 _HIDDEN = frozenset("""
 exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc lgamma tgamma
-real imag conj""".split())  # noqa: SIM905 (as the other lists)
+real imag""".split())  # noqa: SIM905 (as the other lists)
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
                       *_FUNCTIONS])
