@@ -183,6 +183,13 @@ def test_side_effects_keep_their_order(capfd: pytest.CaptureFixture[str]) -> Non
         lk.tag_inames(unit["loopy_kernel"].core, "i:g.0")
 
 
+def test_names_of_the_layer_are_not_those_of_the_user() -> None:
+    with pytest.raises(lp.LoopyError, match="needs the name 'code_i'"):
+        in_c("t = i;", assignees="t", inames=["i", ("k", "code_i")])
+    with pytest.raises(lp.LoopyError, match="needs the name 'c_effects'"):
+        lp.make_kernel("{[i]: 0<=i<4}", [lp.CInstruction("i", "f();"), "<> c_effects = i"])
+
+
 def test_calls_without_results_are_found() -> None:
     assert call_alone("  f(a[i, :], g(2)) {dep=x} # why") == ("f", "a[i, :], g(2)", "dep=x")
     assert [call_alone(line) for line in ("f(x) := x", "y = f(x)", "f(x) + 1", "f(", "y[i] = 1")] == [None]*5

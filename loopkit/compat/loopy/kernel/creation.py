@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.compat.loopy.types import as_numpy
-from loopkit.errors import LoopkitError, PreconditionError, UnknownNameError
+from loopkit.errors import LoopkitError, NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
 from loopkit.language.arguments import Declared, read_declarations
@@ -183,6 +184,7 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
+            _require_new(lines, self.instructions)
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
@@ -212,6 +214,18 @@ class _Text:
         return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
                               self.data, name=self.name, reductions=own.reductions,
                               assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+
+
+_DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)
+
+
+def _require_new(lines: Iterable[str], instructions: Iterable[str | CInstruction]) -> None:
+    """:raises NameConflictError: a temporary that the layer adds to *lines* has a name of the *instructions*."""
+    text = "\n".join(map(str, instructions))
+    added = Counter(_DECLARED.findall("\n".join(lines))) - Counter(_DECLARED.findall(text))
+    if taken := sorted(added.keys() & {*_NAME.findall(text)}):
+        raise NameConflictError(f"The layer needs the name '{taken[0]}' for a temporary of its own.", subject=taken[0],
+                                hint="give it another name")
 
 
 def _shapes(declared: Declared) -> dict[str, Any]:
