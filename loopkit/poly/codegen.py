@@ -5,7 +5,7 @@ variables.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
@@ -140,9 +140,15 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
             band = inner.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(iname)).get_root().child(0)
             return band.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic).get_schedule()
         case tuple():
-            return reduce(isl.Schedule.sequence, [_schedule(c, domains, depth) for c in tree])
+            return _sequence([_schedule(c, domains, depth) for c in tree])
         case leaf:
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
+
+
+def _sequence(parts: Sequence[isl.Schedule]) -> isl.Schedule:
+    """*parts* one after another, by halves: isl looks at all leaves of a sequence again for each of its two sides."""
+    middle = len(parts)//2
+    return parts[0] if middle == 0 else _sequence(parts[:middle]).sequence(_sequence(parts[middle:]))
 
 
 _AST = isl.ast_node_type
