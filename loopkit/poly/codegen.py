@@ -145,10 +145,24 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
 
 
+#: The most parts of a sequence for isl, which looks at all leaves of a sequence again for each of its parts.
+_PARTS = 2
+
+
 def _sequence(parts: Sequence[isl.Schedule]) -> isl.Schedule:
-    """*parts* one after another, by halves: isl looks at all leaves of a sequence again for each of its two sides."""
+    """*parts* one after another. Long sequences have shorter ones as parts, under marks: isl joins them otherwise."""
+    while len(parts) > _PARTS:
+        parts = [_marked(_joined(parts[k:k + _PARTS])) for k in range(0, len(parts), _PARTS)]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[isl.Schedule]) -> isl.Schedule:
     middle = len(parts)//2
-    return parts[0] if middle == 0 else _sequence(parts[:middle]).sequence(_sequence(parts[middle:]))
+    return parts[0] if middle == 0 else _joined(parts[:middle]).sequence(_joined(parts[middle:]))
+
+
+def _marked(schedule: isl.Schedule) -> isl.Schedule:
+    return schedule.get_root().child(0).insert_mark(isl.Id.read_from_str(isl.DEFAULT_CONTEXT, "part")).get_schedule()
 
 
 _AST = isl.ast_node_type
@@ -182,6 +196,8 @@ class _Conversion(Generic[N]):
                            lambda: self.nodes(node.if_get_else(), names) if node.if_has_else() else [])
         if kind == _FOR:
             return [self._for(node, names)]
+        if kind == _AST.mark:
+            return self.nodes(node.mark_get_node(), names)
         assert kind == _AST.user
         call = node.user_get_expr()
         leaf = _identifier(call.get_op_arg(0))
