@@ -178,6 +178,22 @@ class Meeting:
     before: bool
 
 
+def relative_paths(paths: Sequence[Path]) -> tuple[tuple[str | int, ...], ...]:
+    """*paths* with positions that are counted among *paths* only. They determine all meetings of *paths*.
+
+    >>> relative_paths([(Step(0, "i"), Step(4, None)), (Step(0, "i"), Step(7, None))])
+    (('i', 0), ('i', 1))
+    """
+    positions: dict[Path, set[int]] = {}
+    for path in paths:
+        for k, step in enumerate(path):
+            positions.setdefault(path[:k], set()).add(step.position)
+    ranks = {around: {x: rank for rank, x in enumerate(sorted(found))} for around, found in positions.items()}
+    return tuple(tuple(ranks[path[:k]][step.position] if step.iname is None else step.iname
+                       for k, step in enumerate(path) if step.iname is not None or len(ranks[path[:k]]) > 1)
+                 for path in paths)
+
+
 def meeting(first: Path, second: Path) -> Meeting:
     """The shared loops of two statements, and whether the first statement precedes the second."""
     loops: list[str] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
@@ -146,17 +146,18 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
 
 
 #: The most parts of a sequence for isl, which looks at all leaves of a sequence again for each of its parts.
-_PARTS = 2
+_PARTS = 64
 
 
 def _sequence(parts: Sequence[isl.Schedule]) -> isl.Schedule:
-    """*parts* one after another. Long sequences have shorter ones as parts, under marks: isl joins them otherwise."""
+    """*parts* one after another. The parts of a long sequence are shorter ones, under marks: isl joins them otherwise."""
     while len(parts) > _PARTS:
         parts = [_marked(_joined(parts[k:k + _PARTS])) for k in range(0, len(parts), _PARTS)]
     return _joined(parts)
 
 
 def _joined(parts: Sequence[isl.Schedule]) -> isl.Schedule:
+    """*parts* as one sequence for isl, made by halves: isl looks at all leaves of both sides that it joins."""
     middle = len(parts)//2
     return parts[0] if middle == 0 else _joined(parts[:middle]).sequence(_joined(parts[middle:]))
 
@@ -183,6 +184,10 @@ class _Conversion(Generic[N]):
     context: isl.Set
     builder: Builder[N]
     conditions: Mapping[str, Expression | None]
+
+    @cached_property
+    def _inames(self) -> frozenset[str]:
+        return frozenset(x for loops in self.loops.values() for x in loops)
 
     def nodes(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> list[N]:
         """*node*; *names* gives the variable for each of isl's iterators."""
@@ -234,7 +239,7 @@ class _Conversion(Generic[N]):
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, p.Variable]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
         variable = names.get(f"{_ITERATOR}{level}")
-        if variable is not None and any(variable.name in loops for loops in self.loops.values()):
+        if variable is not None and variable.name in self._inames:
             return variable
         return _named(expr, names)
 
