@@ -160,7 +160,7 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Fou
 
 
 def _pairs_by_constants(accesses: Sequence[Access]) -> Iterator[tuple[tuple[int, Access], tuple[int, Access]]]:
-    """All pairs of *accesses*, with their indices, but those that differ in an axis whose subscripts are all numbers."""
+    """All pairs of *accesses*, with indices, but those that differ in an axis whose subscripts are all numbers."""
     axes = [k for k, every in enumerate(zip(*(a.subscripts for a in accesses), strict=True))
             if all(isinstance(s, int) for s in every)]
     alike: dict[object, list[tuple[int, Access]]] = {}

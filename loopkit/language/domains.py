@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import accumulate, takewhile
 
 from pymbolic.typing import Expression
@@ -112,14 +112,10 @@ class Domains:
                 parents[copies[x]] = frozenset(copies.get(y, y) for y in above)
         self.parents = parents
 
-    @cached_property
-    def _without_inames(self) -> tuple[int, ...]:
-        """The places of the domains without inames, of which none is added."""
-        return tuple(k for k, d in enumerate(self.domains) if not d.inames)
-
     def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
         """The domains of *inames*, those without inames, and those that reductions declare by the texts *inline*."""
-        listed = sorted({self.owner[x] for x in inames if x in self.owner}.union(self._without_inames))
+        listed = sorted({self.owner[x] for x in inames if x in self.owner}.union(
+            k for k, d in enumerate(self.domains) if not d.inames))
         every = (*(self.domains[k] for k in listed), *map(self.declared, inline))
         return [d for d in every if not d.inames or not set(inames).isdisjoint(d.inames)]
 

@@ -145,21 +145,21 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
 
 
-#: The most parts of a sequence for isl, which looks at all leaves of a sequence again for each of its parts.
+#: The most parts of a sequence for isl, which scans all leaves of a sequence for each of its parts.
 _PARTS = 64
 
 
 def _sequence(parts: Sequence[isl.Schedule]) -> isl.Schedule:
-    """*parts* one after another. The parts of a long sequence are shorter ones, under marks: isl joins them otherwise."""
+    """*parts* one after another. Those of a long sequence are sequences under marks: isl joins them otherwise."""
     while len(parts) > _PARTS:
-        parts = [_marked(_joined(parts[k:k + _PARTS])) for k in range(0, len(parts), _PARTS)]
-    return _joined(parts)
+        parts = [_marked(_by_halves(parts[k:k + _PARTS])) for k in range(0, len(parts), _PARTS)]
+    return _by_halves(parts)
 
 
-def _joined(parts: Sequence[isl.Schedule]) -> isl.Schedule:
-    """*parts* as one sequence for isl, made by halves: isl looks at all leaves of both sides that it joins."""
+def _by_halves(parts: Sequence[isl.Schedule]) -> isl.Schedule:
+    """*parts* as one sequence for isl, made by halves: isl scans all leaves of both sides that it joins."""
     middle = len(parts)//2
-    return parts[0] if middle == 0 else _joined(parts[:middle]).sequence(_joined(parts[middle:]))
+    return parts[0] if middle == 0 else _by_halves(parts[:middle]).sequence(_by_halves(parts[middle:]))
 
 
 def _marked(schedule: isl.Schedule) -> isl.Schedule:
