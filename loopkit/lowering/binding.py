@@ -201,8 +201,11 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
         return b
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    children = a.children if isinstance(a, p.Max) else (a,)
-    return a if b in children else p.Max((*children, b))
+    parts = [*dict.fromkeys(part for e in (a, b) for part in (e.children if isinstance(e, p.Max) else (e,)))]
+    numbers = [part for part in parts if isinstance(part, int)]
+    if len(numbers) > 1:
+        parts = [max(numbers) if part == numbers[0] else part for part in parts if part not in numbers[1:]]
+    return p.Max(tuple(parts))
 
 
 def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: Expression) -> tuple[int, int] | None:

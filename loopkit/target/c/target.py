@@ -28,6 +28,7 @@ from loopkit.kernel.tags import is_simd
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
+from loopkit.poly.piecewise import at_least
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
@@ -384,7 +385,8 @@ class _HostFunction(FunctionText):
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds), *self.checks.end]
         condition, extents = self.grid
         # an array over threads needs at least one of them
-        some = [p.Comparison(1, "<=", extent) for extent in own if not isinstance(extent, int)] if lasting else []
+        some = [p.Comparison(1, "<=", extent) for extent in own if lasting and not isinstance(extent, int)
+                and not ((known := at_least(extent, 1)) is not None and launch.kernel.assumptions.is_subset(known))]
         for needed in (*([] if condition is None else [condition]), *some):
             yield f"if ({emitter.condition(_negated(needed), bounds)})"
             yield "    return;"
