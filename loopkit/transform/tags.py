@@ -182,7 +182,7 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
             iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
         raise PreconditionError(f"'{iname}' is not the iname of a sum, and the tag 'mma' needs one.", subject=iname,
                                 hint="tensorize sets the tags of a matrix product; ilp interleaves iterations")
-    for s, extent in _extents(kernel, iname) if isinstance(tag, VecTag) else ():
+    for s, extent in _extents_of(kernel, iname) if isinstance(tag, VecTag) else ():
         if extent is not None and extent % 2:
             raise PreconditionError(
                 f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', and the tag 'vec' cannot make "
@@ -193,7 +193,7 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
                                     "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 
 
-def _extents(kernel: LoopKernel, iname: str) -> Iterator[tuple[Statement, int | None]]:
+def _extents_of(kernel: LoopKernel, iname: str) -> Iterator[tuple[Statement, int | None]]:
     """The statements that run with *iname*, and its extent in each; ``None``: it is not constant."""
     for s in kernel.statements:
         if iname in s.inames and not (domain := with_known_sizes(kernel, s.domain)).is_empty():
@@ -208,7 +208,7 @@ def require_constant_extents(kernel: LoopKernel) -> None:
     for x, tag in kernel.tags.items():
         if not isinstance(tag, UnrollTag | IlpTag | VecTag | MmaTag):
             continue
-        if any(extent is None for _, extent in _extents(kernel, x)):
+        if any(extent is None for _, extent in _extents_of(kernel, x)):
             raise PreconditionError(
                 f"'{x}' has no constant range, which the tag '{tag}' needs.", subject=x,
                 hint=f"split_iname(knl, '{x}', {4 if isinstance(tag, VecTag) else 16}) and tag the inner iname, or "

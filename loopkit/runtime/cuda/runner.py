@@ -266,7 +266,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
     launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
-    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {}).enter
+    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1,)*6, {"cycles": 0}, {}, {}).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):
