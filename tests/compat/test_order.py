@@ -49,14 +49,62 @@ def test_a_sequence_is_kept() -> None:
         "for i | a[i] = 1 | end | for j | b[j] = 2 | end | for i | c[i] = 3 | end"
 
 
-def test_statements_that_depend_on_each_other_are_refused() -> None:
-    with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn -> insn_0 -> insn"):
-        lp.make_kernel("{[i]: 0<=i<n}", "a[i] = b[i]\nb[i] = a[i]")
+def test_statements_that_depend_on_each_other_have_no_code() -> None:
+    """As in loopy a kernel with a circle exists, and a query shows its dependences."""
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "a[i] = b[i]\nb[i] = a[i]", target=lp.ExecutableCTarget())
+    assert {k: set(s.depends_on) for k, s in unit["loopy_kernel"].id_to_insn.items()} == {
+        "insn": {"insn_0"}, "insn_0": {"insn"}}
+    for use in (lp.generate_code_v2, lambda u: u(a=np.ones(2), b=np.ones(2)), lambda u: lp.auto_test_vs_ref(u, None)):
+        with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn -> insn_0 -> insn"):
+            use(lp.split_iname(unit, "i", 4))
+
+
+def is_ordered(text: str, step: object = None, **options: object) -> bool:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, options=options)
+    try:
+        lp.generate_code_v2(unit if step is None else step(unit))  # type: ignore[operator]
+    except lp.diagnostic.VariableAccessNotOrdered:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("a[i] = 12 {id=first}\na[i+1] = 13", False),
+    ("a[i] = 12 {id=first}\na[i+1] = 13 {dep=first}", True),
+    ("a[i] = 12 {id=first}\nb[i] = 1 {dep=first, id=b}\na[i+1] = 13 {dep=b}", True),
+    ("a[i] = 12 {id=first}\n... gbarrier {id=bar, dep=first}\na[i+1] = 13 {dep=bar}", True),
+    # no element is common
+    ("a[2*i] = 12\na[2*i+1] = 13", True),
+    # the claim that no order is needed counts if both make it
+    ("a[i] = 12 {id=f, nosync=g}\na[i+1] = 13 {id=g, nosync=f@global}", True),
+    ("a[i] = 12 {id=f, nosync_query=writes:a@any}\na[i+1] = 13 {id=g, nosync=f}", True),
+    ("a[i] = 12 {id=f}\na[i+1] = 13 {id=g, nosync=f}", False),
+    # a star leaves the writer of what is read out
+    ("a[i] = x[i]\ny[i] = a[i]", True),
+    ("a[i] = x[i]\ny[i] = a[i] {dep=*}", False),
+    # all parts of a multiple assignment run before a reader of one of them
+    ("u[i], v[i] = x[i], y[i]\nv[i+1] = u[i]", True),
+])
+def test_two_accesses_of_an_element_need_an_order(text: str, expected: bool) -> None:  # noqa: FBT001
+    assert is_ordered(text) is expected
+
+
+def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
+    text = "a[i] = 12 {id=f}\na[i+1] = 13 {id=g}"
+    assert is_ordered(text, enforce_variable_access_ordered="no_check")
+    with pytest.warns(lp.diagnostic.LoopyWarning, match="No chain of dependences"):
+        assert is_ordered(text, enforce_variable_access_ordered=False)
+    assert is_ordered(text, lambda unit: lp.add_dependency(unit, "id:g", "id:f"))
+    assert is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g", bidirectional=True))
+    assert not is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g"))
+    with pytest.raises(lp.LoopyError, match="enforce_variable_access_ordered"):
+        is_ordered(text, enforce_variable_access_ordered="yes")
 
 
 def test_an_unknown_dependence_is_refused() -> None:
     with pytest.raises(lp.LoopyError, match="'other'"):
         lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=other}")
+    assert order_of("a[i] = 1 {dep=other}", options={"check_dep_resolution": False}) == "for i | a[i] = 1 | end"
 
 
 @st.composite

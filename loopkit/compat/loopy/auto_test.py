@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.check import complete
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import single_kernel
@@ -34,8 +34,7 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     tested = reference if test_prog is None else test_prog[test_entrypoint] if test_entrypoint else \
         single_kernel(test_prog)
     if do_check:
-        lk.check_equivalent(with_loopy_dtypes(reference.core), with_loopy_dtypes(tested.core),
-                            _values(reference, parameters or {}), target="c")
+        lk.check_equivalent(complete(reference), complete(tested), _values(reference, parameters or {}), target="c")
     return {}
 
 

@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
-_HINTS = frozenset({"priority", "groups", "conflicts", "nosync", "nosync_query", "mem_kind"})
+_HINTS = frozenset({"priority", "groups", "conflicts", "mem_kind"})
+
+#: Options of statements that blocks and lines without effect do not have here.
+_OF_STATEMENTS = frozenset({"nosync", "nosync_query"})
 
 _OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 
@@ -26,16 +29,17 @@ def _line(line: str) -> str:
     match = _OPTIONS.search(line)
     if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
         return line
-    options = ", ".join(_options(match["options"]))
+    left_out = _HINTS if re.match(r"\s*(with\b|\.\.\.)", line) is None else _HINTS | _OF_STATEMENTS
+    options = ", ".join(_options(match["options"], left_out))
     return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
 
 
-def _options(text: str) -> Iterator[str]:
-    """The options that loopkit has, each once."""
+def _options(text: str, left_out: frozenset[str]) -> Iterator[str]:
+    """The options of *text* but those *left_out*, each once."""
     found: dict[str, list[str]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         key, _, value = map(str.strip, part.partition("="))
-        if key not in _HINTS:
+        if key not in left_out:
             found.setdefault(key, []).append(value)
     for key, values in found.items():
         value = ":".join(filter(None, values))

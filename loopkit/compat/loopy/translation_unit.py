@@ -108,7 +108,7 @@ class TranslationUnit:
 def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
     """The kernels among *known* that the text of *kernel* calls."""
     if kernel.definition is None:
-        return [f.name for f in kernel.functions if isinstance(f, lk.LoopKernel) and f.name in known]
+        return [f.name for f in kernel.origin.functions if isinstance(f, lk.LoopKernel) and f.name in known]
     return sorted(kernel.definition.calls.keys() & known.keys() - {kernel.name})
 
 
@@ -133,15 +133,15 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         functions: list[lk.ScalarFunction | lk.LoopKernel] = [
             kernels[x].core for x in _callees(kernel, kernels) if kernels[x].made is not None]
         if kernel.definition is None:
-            changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
+            changed = [f.name for f in functions if not any(f is own for own in kernel.origin.functions)]
             if changed:
                 raise PreconditionError(
                     f"The function '{changed[0]}' changed, and '{name}' has a step that cannot be applied again.",
                     subject=changed[0], hint="apply the steps of functions before those of their callers")
             continue
         functions += [f for x, f in program.functions.items() if x in kernel.definition.calls]
-        if kernel.made is None or len(functions) != len(kernel.functions) or any(
-                a is not b for a, b in zip(functions, kernel.functions, strict=True)):
+        if kernel.made is None or len(functions) != len(kernel.origin.functions) or any(
+                a is not b for a, b in zip(functions, kernel.origin.functions, strict=True)):
             new = kernel.definition.make(functions)
             for step in kernel.definition.steps:
                 new = new.after(step, step)

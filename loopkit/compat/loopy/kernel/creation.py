@@ -10,10 +10,11 @@ from typing import Any
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Definition
+from loopkit.compat.loopy.kernel.definition import Definition, Origin
 from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
+from loopkit.compat.loopy.order import Item, Order
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
@@ -86,14 +87,14 @@ class _Text:
         calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
         definition = Definition(self.name, self.made, calls)
         try:
-            core = self._core(functions)
+            core, order = self._core(functions)
         except UnknownNameError as err:
             if err.kind != "function":
                 raise
             return replace(self.empty, definition=replace(definition, fault=err))
-        return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
+        return replace(self.empty, made=core, definition=definition, origin=Origin(tuple(functions), order))
 
-    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
+    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> tuple[lk.LoopKernel, Order]:
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
@@ -106,17 +107,22 @@ class _Text:
         with bounded(f"making kernel '{self.name}'"):
             program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
                                    scalars, {name: signature_of(f) for name, f in kernels.items()})
-            text = program.text({}, in_sequence=self.in_sequence)
+            items = self._items(program, {})
         functions = (*scalars.values(), *kernels.values())
-        core = self._core_of(program, text, functions)
+        core, selected = self._core_of(program, program.text(items), functions), {}
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
-            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
+            items = self._items(program, selected)
+            core = self._core_of(program, program.text(items), functions)
         core = lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
         for declared in self.empty.declared.values():
             if isinstance(declared, ArrayArg) and declared.separates:
                 core = tagged_axes(core, declared.name, declared.dim_tags)
-        return core
+        return core, program.order(items, selected)
+
+    def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
+        return program.items(selected, in_sequence=self.in_sequence,
+                             must_exist=bool(self.empty.options.check_dep_resolution))
 
     def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
                  ) -> lk.LoopKernel:

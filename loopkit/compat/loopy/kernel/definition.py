@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.order import Order
 from loopkit.errors import LoopkitError
 
 
@@ -24,6 +25,18 @@ class Definition:
     calls: Mapping[str, int]
     steps: tuple[Callable[[Any], Any], ...] = ()
     fault: LoopkitError | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The facts about the text of a kernel that outlive its steps.
+
+    :ivar functions: those with which the kernel was made.
+    :ivar order: loopy's relation between the statements.
+    """
+
+    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = ()
+    order: Order = field(default_factory=Order)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition
+from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
@@ -57,7 +57,6 @@ class LoopKernel:
 
     :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
     :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
-    :ivar functions: those with which it was made.
     """
 
     made: lk.LoopKernel | None
@@ -67,7 +66,7 @@ class LoopKernel:
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
-    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     @property
     def core(self) -> lk.LoopKernel:
@@ -87,8 +86,7 @@ class LoopKernel:
         if self.definition is None:
             return step(self)
         new = self if self.made is None else step(self)
-        return replace(new, functions=self.functions,
-                       definition=replace(self.definition, steps=(*self.definition.steps, again)))
+        return replace(new, definition=replace(self.definition, steps=(*self.definition.steps, again)))
 
     @property
     def name(self) -> str:
@@ -215,10 +213,13 @@ class LoopKernel:
     def instructions(self) -> Sequence[Assignment]:
         after: dict[str, set[str]] = {}
         shown = self.core.instructions
-        writers = self.writer_map()
+        order = self.origin.order
+        writers, own = self.writer_map(), [str(s.id) for s in shown]
         for s in shown:
             read = instruction_of(s, {}).read_dependency_names()
-            after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
+            name = str(s.id)
+            after[name] = {*order.before(name, own)} if name in order.after else {
+                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {name}
         return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
 
     @property

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
@@ -41,8 +42,15 @@ def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> Loop
 @for_each_kernel
 def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirectional: bool = False,
                force: bool = False, empty_ok: bool = False) -> LoopKernel:
-    """Nothing changes: lowering places exactly the barriers that dependences need."""
-    return kernel
+    """Claim that the statements *sink* need no order after *source*: code generation does not require one.
+
+    Barriers do not change: lowering places exactly those that dependences need.
+    """
+    order, sources, sinks = kernel.origin.order, _selected(kernel, source), _selected(kernel, sink)
+    claims = dict(order.claims)
+    for own, others in [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]:
+        claims |= {name: claims.get(name, frozenset()) | others for name in own}
+    return replace(kernel, origin=replace(kernel.origin, order=replace(order, claims=claims)))
 
 
 @for_each_kernel

@@ -1,0 +1,78 @@
+"""loopy's checks of a kernel before its text is generated, and loopkit's kernel with loopy's dtypes."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import loopkit as lk
+from loopkit.analysis.dependences import dependences
+from loopkit.compat.loopy.diagnostic import DependencyCycleFound, LoopyWarning, VariableAccessNotOrdered
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.order import Order
+from loopkit.errors import PreconditionError
+from loopkit.kernel.statement import owner
+from loopkit.poly.limits import bounded
+
+
+def complete(kernel: LoopKernel, dtypes: Mapping[str, Any] | None = None) -> lk.LoopKernel:
+    """loopkit's kernel of *kernel* with loopy's dtypes, given those of further arguments.
+
+    :raises DependencyCycleFound: statements depend on each other in a circle.
+    :raises VariableAccessNotOrdered: see :func:`check_variable_access_ordered`.
+    """
+    if circle := kernel.origin.order.circle:
+        raise DependencyCycleFound(f"The statements {' -> '.join(circle)} depend on each other in a circle.",
+                                   hint="'dep=*...' gives all dependences of a statement, and adds no others")
+    check_variable_access_ordered(kernel)
+    return with_loopy_dtypes(lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core)
+
+
+def check_variable_access_ordered(kernel: LoopKernel) -> None:
+    """Require a chain of dependences between each two statements if one writes an element that the other accesses.
+
+    The option ``enforce_variable_access_ordered=False`` makes the error a warning, and ``"no_check"`` checks nothing:
+    the statements run in the order of the text.
+
+    :raises VariableAccessNotOrdered: two statements have no order.
+    :raises PreconditionError: the option has another value.
+    """
+    mode = kernel.options.enforce_variable_access_ordered
+    if mode not in (True, False, "no_check"):
+        raise PreconditionError(f"enforce_variable_access_ordered={mode!r} is not a value of this option.",
+                                subject="enforce_variable_access_ordered", hint='True, False or "no_check"')
+    pairs = frozenset() if mode == "no_check" else frozenset(_without_order(kernel))
+    if not pairs:
+        return
+    with bounded(f"checking the order of the statements of kernel '{kernel.name}'"):
+        found = next((d for d in dependences(kernel.core)
+                      if d.array and frozenset((owner(d.source), owner(d.sink))) in pairs), None)
+    if found is None:
+        return
+    source, sink = owner(found.source), owner(found.sink)
+    error = VariableAccessNotOrdered(
+        f"No chain of dependences orders '{source}' and '{sink}', which access the same elements of '{found.array}'.",
+        hint=f"write dep={source} in '{sink}' or the reverse, or nosync= with the other's id in both; with the option "
+        'enforce_variable_access_ordered="no_check" they run in the order of the text')
+    if mode:
+        raise error
+    warnings.warn(str(error), LoopyWarning, stacklevel=2)
+
+
+def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:
+    """Pairs of statements of the text that access one array, and that no chain of dependences orders."""
+    order = kernel.origin.order
+    if len(order.after) < 2:
+        return
+    own = {str(s.id): s.depends_on for s in kernel.core.instructions}          # also those that steps added
+    every = Order({name: own.get(name, frozenset()) | order.after.get(name, frozenset())
+                   for name in {*own, *order.after}})
+    before = {name: every.before(name) for name in own if name in order.after}
+    readers = kernel.reader_map()
+    for array, writers in kernel.writer_map().items():
+        for writer in writers & before.keys():
+            for other in (writers | readers.get(array, frozenset())) & before.keys() - {writer}:
+                apart = other in order.claims.get(writer, ()) and writer in order.claims.get(other, ())
+                if not apart and writer not in before[other] and other not in before[writer]:
+                    yield frozenset((writer, other))
