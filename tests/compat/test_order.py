@@ -10,7 +10,7 @@ import loopkit.compat.loopy as lp
 from loopkit.compat.loopy.order import Item, Loop, ordered
 
 
-def order_of(instructions: str, domains: str = "{[i,j]: 0<=i,j<n}", **options: object) -> str:
+def order_of(instructions: str, domains: object = ("{[i,j]: 0<=i,j<n}", "{[k]: 0<=k<m}"), **options: object) -> str:
     unit = lp.make_kernel(domains, instructions, **options)
     return " | ".join(line.strip().partition("  {")[0] for line in
                       unit.default_entrypoint.core.statements_text.splitlines())
@@ -35,6 +35,8 @@ def order_of(instructions: str, domains: str = "{[i,j]: 0<=i,j<n}", **options: o
     # a barrier orders the statements around it
     ("b[i] = 1 {dep=bar}\n... gbarrier {id=bar, dep=a}\na[j] = 1 {id=a}",
      "for j | a[j] = 1 | end | for i | b[i] = 1 | end"),
+    # the bound of a sum is read, too
+    ("y[i] = sum(k, 1)\n<> m = x[i]", "for i | <> m = x[i] | y[i] = sum(k, 1) | end"),
     # the condition of a block is that of each statement in it
     ("if x[0] > 3\n  a[i] = 1\nelse\n  b[i] = 2\nend", "for i | a[i] = 1 | b[i] = 2 | end"),
 ])
@@ -61,6 +63,7 @@ def test_statements_that_depend_on_each_other_have_no_code() -> None:
 
 def is_ordered(text: str, step: object = None, **options: object) -> bool:
     unit = lp.make_kernel("{[i]: 0<=i<n}", text, options=options)
+    unit = lp.add_dtypes(unit, {a.name: np.float32 for a in unit["loopy_kernel"].args if isinstance(a, lp.GlobalArg)})
     try:
         lp.generate_code_v2(unit if step is None else step(unit))  # type: ignore[operator]
     except lp.diagnostic.VariableAccessNotOrdered:
@@ -79,6 +82,8 @@ def is_ordered(text: str, step: object = None, **options: object) -> bool:
     ("a[i] = 12 {id=f, nosync=g}\na[i+1] = 13 {id=g, nosync=f@global}", True),
     ("a[i] = 12 {id=f, nosync_query=writes:a@any}\na[i+1] = 13 {id=g, nosync=f}", True),
     ("a[i] = 12 {id=f}\na[i+1] = 13 {id=g, nosync=f}", False),
+    # loopy compares no accesses of scalars
+    ("<> t = 12\nt = 13\ny[i] = t", True),
     # a star leaves the writer of what is read out
     ("a[i] = x[i]\ny[i] = a[i]", True),
     ("a[i] = x[i]\ny[i] = a[i] {dep=*}", False),
@@ -97,6 +102,7 @@ def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
     assert is_ordered(text, lambda unit: lp.add_dependency(unit, "id:g", "id:f"))
     assert is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g", bidirectional=True))
     assert not is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g"))
+    assert is_ordered(text, lambda unit: lp.add_barrier(unit, "id:f", "id:g"))
     with pytest.raises(lp.LoopyError, match="enforce_variable_access_ordered"):
         is_ordered(text, enforce_variable_access_ordered="yes")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences
 from loopkit.compat.loopy.diagnostic import DependencyCycleFound, LoopyWarning, VariableAccessNotOrdered
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
@@ -69,8 +70,12 @@ def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:
     every = Order({name: own.get(name, frozenset()) | order.after.get(name, frozenset())
                    for name in {*own, *order.after}})
     before = {name: every.before(name) for name in own if name in order.after}
+    # loopy does not compare the accesses of scalars
+    scalars = {name for name, accesses in accesses_by_array(kernel.core).items()
+               if not all(access.subscripts for access in accesses)}
     readers = kernel.reader_map()
     for array, writers in kernel.writer_map().items():
+        writers = frozenset() if array in scalars else writers
         for writer in writers & before.keys():
             for other in (writers | readers.get(array, frozenset())) & before.keys() - {writer}:
                 apart = other in order.claims.get(writer, ()) and writer in order.claims.get(other, ())

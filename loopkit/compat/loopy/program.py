@@ -13,8 +13,8 @@ from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, update_of, variables
-from loopkit.expr.nodes import to_text
+from loopkit.expr.mappers import called, subexpressions, update_of, variables
+from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.language.arguments import Declared, find_temporaries
@@ -228,8 +228,8 @@ def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expressio
         expr = waiting.pop()
         found |= variables(expr)
         waiting += [rules.known[name].expr for name in called(expr) if name in rules.known]
-        found |= {x for name in rules.domains.parents if name in variables(expr)
-                  for x in rules.domains.bounds([name])}
+        used = {*variables(expr), *(x for e in subexpressions(expr) if isinstance(e, Reduction) for x in e.inames)}
+        found |= rules.domains.bounds(used & rules.domains.parents.keys())
     return frozenset(found)
 
 

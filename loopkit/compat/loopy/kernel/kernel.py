@@ -81,6 +81,12 @@ class LoopKernel:
         """This kernel around another *core*."""
         return replace(self, made=core, definition=None)
 
+    def with_order(self, **changes: Mapping[str, frozenset[str]]) -> LoopKernel:
+        """This kernel with further entries in the fields of :class:`~loopkit.compat.loopy.order.Order` named."""
+        order = self.origin.order
+        own = {field: {**getattr(order, field), **more} for field, more in changes.items()}
+        return replace(self, origin=replace(self.origin, order=replace(order, **own)))
+
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
         if self.definition is None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
@@ -46,11 +45,12 @@ def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirecti
 
     Barriers do not change: lowering places exactly those that dependences need.
     """
-    order, sources, sinks = kernel.origin.order, _selected(kernel, source), _selected(kernel, sink)
-    claims = dict(order.claims)
-    for own, others in [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]:
-        claims |= {name: claims.get(name, frozenset()) | others for name in own}
-    return replace(kernel, origin=replace(kernel.origin, order=replace(order, claims=claims)))
+    sources, sinks = _selected(kernel, source), _selected(kernel, sink)
+    sides = [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]
+    for own, others in sides:
+        order = kernel.origin.order
+        kernel = kernel.with_order(claims={name: order.claims.get(name, frozenset()) | others for name in own})
+    return kernel
 
 
 @for_each_kernel

@@ -41,9 +41,12 @@ def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: A
 def add_barrier(kernel: LoopKernel, insn_before: Any = "", insn_after: Any = "", id_based_on: str | None = None,
                 tags: Any = None, synchronization_kind: str = "global", mem_kind: str | None = None,
                 within_inames: Any = None) -> LoopKernel:
-    """:func:`loopkit.add_barrier`."""
-    return kernel.with_core(lk.add_barrier(kernel.core, _id(insn_before), _id(insn_after),
-                                           synchronization_kind=synchronization_kind))
+    """:func:`loopkit.add_barrier`, which also orders the two statements."""
+    first, second = _id(insn_before), _id(insn_after)
+    core = lk.add_barrier(kernel.core, first, second, synchronization_kind=synchronization_kind)
+    before = kernel.origin.order.after.get(second)
+    return kernel.with_core(core) if before is None else kernel.with_core(core).with_order(
+        after={second: before | {first}})
 
 
 @for_each_kernel
