@@ -64,7 +64,7 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     """
     kernel: LoopKernel = single_kernel(t_unit)
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
-    return CodeGenerationResult(generate(complete(kernel), target=target.core))
+    return CodeGenerationResult(generate(complete(kernel), target=target.core_target()))
 
 
 def generate_code(kernel: Any, device: Any = None) -> tuple[str, Any]:

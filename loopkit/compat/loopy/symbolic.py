@@ -9,6 +9,7 @@ from pymbolic.primitives import Variable
 from pymbolic.typing import Expression
 
 from loopkit.compat.loopy.types import as_numpy
+from loopkit.errors import TypeInferenceError
 from loopkit.expr import nodes
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
@@ -31,11 +32,15 @@ def get_dependencies(expr: Any) -> frozenset[str]:
 
 def Reduction(operation: Any, inames: Any, expr: Expression, allow_simultaneous: bool = False  # noqa: N802
               ) -> nodes.Reduction:
-    """``sum([i, j], expr)``: *operation* over *inames* of *expr*."""
-    names = [x.name if isinstance(x, Variable) else x
-             for x in (name_list(inames) if isinstance(inames, str) else inames)]
+    """``sum([i, j], expr)``: *operation* over *inames* of *expr*; one iname may stand alone."""
+    listed = [inames] if isinstance(inames, Variable) else name_list(inames) if isinstance(inames, str) else inames
+    names = [x.name if isinstance(x, Variable) else x for x in listed]
     return nodes.Reduction(str(operation), tuple(names), expr)
 
 def TypeCast(typename: Any, child: Expression) -> nodes.TypeCast:  # noqa: N802
-    """*child* converted to a dtype."""
-    return nodes.TypeCast(as_numpy(typename).name, child)
+    """*child* converted to a dtype; :raises TypeInferenceError: a number has no such dtype."""
+    dtype = as_numpy(typename)
+    if dtype.kind not in "biufc":
+        raise TypeInferenceError(f"A number cannot be converted to the dtype {dtype}.", subject=str(dtype),
+                                 hint="cast each field of a structured value")
+    return nodes.TypeCast(dtype.name, child)

@@ -175,6 +175,11 @@ def single_kernel(program: Any) -> LoopKernel:
     return program.default_entrypoint if isinstance(program, TranslationUnit) else program
 
 
+def entered(program: Any) -> Sequence[LoopKernel]:
+    """The kernels of *program* that a call may enter; *program* itself if it is a kernel."""
+    return [program[name] for name in sorted(program.entrypoints)] if isinstance(program, TranslationUnit) else [program]
+
+
 def make_program(kernel: LoopKernel) -> TranslationUnit:
     """The program of one kernel."""
     return TranslationUnit({kernel.name: kernel}, frozenset([kernel.name]), kernel.target)

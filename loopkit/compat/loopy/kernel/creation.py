@@ -18,7 +18,9 @@ from loopkit.compat.loopy.order import Item, Order
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
-from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.transform.iname import prioritize_loops
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
+from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -28,8 +30,7 @@ from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype", "default_order", "default_offset",
-                     "seq_dependencies", "loop_priority", "iname_slab_increments", "cache_manager", "state"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "default_offset", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -37,11 +38,15 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                **others: Any) -> TranslationUnit:
+                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, **others: Any
+                ) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
     entered once. The kernel has this order as its text.
+
+    :arg default_order: the order of the axes of arguments that declare none, ``"C"`` or ``"F"``.
+    :arg loop_priority: for each group of loops their inames, the outermost first.
 
     >>> import loopkit.compat.loopy as lp
     >>> print(lp.make_kernel("{[i]: 0<=i<n}", "y[i] = a[i]\\na[i] = 2*x[i]")["loopy_kernel"].core.statements_text)
@@ -63,7 +68,23 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
                  seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
     made = text.made()
+    if default_order not in ("C", auto):
+        made = _with_order_of_axes(made, default_order)
+    for inames in loop_priority or ():
+        made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
+
+
+@for_each_kernel
+def _with_order_of_axes(kernel: LoopKernel, order: str) -> LoopKernel:
+    """*kernel* with *order* for the axes of the arguments that declare no layout."""
+    given = {name for name, d in kernel.declared.items()
+             if isinstance(d, ArrayArg) and (d.order or d.dim_tags or d.strides)}
+    core = kernel.core
+    for argument in core.arguments:
+        if isinstance(argument, lk.GlobalArg) and argument.name not in given:
+            core = tagged_axes(core, argument.name, order)
+    return kernel.with_core(core)
 
 
 @dataclass(frozen=True)

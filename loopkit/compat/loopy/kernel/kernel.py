@@ -295,6 +295,8 @@ class LoopKernel:
         return str(self.core)
 
     def __str__(self) -> str:
+        if self.made is None and self.definition is not None and self.definition.fault is not None:
+            return f"KERNEL {self.name}: {self.definition.fault.message}"
         return str(self.core)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from loopkit.compat.loopy.check import complete
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import CallError
 from loopkit.kernel.printing import integer_arguments
+from loopkit.verification.checks import generate_code
 
 
 class ExecutorBase:
@@ -19,7 +20,7 @@ class ExecutorBase:
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel
         self.context = context
-        self._core_target = target.core
+        self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
 
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
@@ -34,6 +35,8 @@ class ExecutorBase:
         if key not in self._compiled:
             typed = complete(self.kernel, dict(known))
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            if self.kernel.options.write_code or self.kernel.options.write_wrapper:
+                print(generate_code(typed, target=self._core_target))
         return self._compiled[key](**arguments).asdict()
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,9 +54,12 @@ class ExecutorBase:
 
 
 class HostExecutor(ExecutorBase):
-    """Runs a kernel on the host: ``executor(a=..., n=...)``."""
+    """Runs a kernel on the host: ``executor(a=..., n=...)``; :raises CallError: a value has no name."""
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
+        if args:
+            raise CallError(f"A call on the host has {len(args)} values without names.", argument="args",
+                            hint="pass each argument by its name")
         given = {name: value for name, value in kwargs.items() if value is not None}
         return None, self.results(self.outputs_of(given))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
@@ -10,10 +11,10 @@ from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, TypeInferenceError, require_known
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -82,8 +83,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
-    renamed = kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name))
-    return LoopKernel(renamed.core, kernel.target, kernel.options, own, kernel.silenced_warnings)
+    return replace(kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name)), declared=own)
 
 
 @for_each_kernel
@@ -148,19 +148,25 @@ def privatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: An
 
 
 def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:
-    """:func:`loopkit.add_dtypes`, whose keys may name several arrays."""
+    """:func:`loopkit.add_dtypes`, whose keys may name several arrays.
+
+    :raises UnknownNameError: no kernel of the program has such a name.
+    """
     return _with_dtypes_of(program, dtype_dict, None)
 
 
 def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_completion: bool = False,
                          kernel_name: str | None = None) -> Any:
-    """:func:`loopkit.add_dtypes`, also of what loopy infers from these."""
-    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name))
+    """:func:`loopkit.add_dtypes`, also of what loopy infers from these; see :func:`infer_unknown_types`."""
+    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name), expect_completion)
 
 
 def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
+    own = [k for k in (program.kernels.values() if isinstance(program, TranslationUnit) else [program])]
+    if all(k.made is not None for k in own):
+        require_known("argument", wanted, sorted({name for k in own for name in (*k.core.data, *k.declared)}))
     if isinstance(program, TranslationUnit):
         return program.mapped(lambda k: _typed(k, wanted) if kernel_name in (None, k.name) else k)
     return _typed(program, wanted)
@@ -172,9 +178,22 @@ def _typed(kernel: LoopKernel, wanted: Mapping[str, Any]) -> LoopKernel:
     return kernel.with_core(lk.add_dtypes(kernel.core, known)) if known else kernel
 
 
+def infer_unknown_types(program: Any, expect_completion: bool = False) -> Any:
+    """Declare the dtypes that loopy infers from those that are known.
+
+    :raises TypeInferenceError: *expect_completion* is true, and a dtype of a kernel that a call enters is not known.
+    """
+    done = _with_inferred(program)
+    for kernel in entered(done) if expect_completion else ():
+        unknown = [name for name, d in kernel.core.data.items() if d.dtype is None]
+        if unknown:
+            raise TypeInferenceError(f"The dtype of '{unknown[0]}' of kernel '{kernel.name}' is not known.",
+                                     subject=unknown[0], hint="lp.add_dtypes declares it")
+    return done
+
+
 @for_each_kernel
-def infer_unknown_types(kernel: LoopKernel, expect_completion: bool = False) -> LoopKernel:
-    """Declare the dtypes that loopy infers from those that are known."""
+def _with_inferred(kernel: LoopKernel) -> LoopKernel:
     return kernel.with_core(with_inferred(kernel.core))
 
 

@@ -47,23 +47,17 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
 @for_each_kernel
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, existing_ok: bool = False, within: Any = None,
                  preserve_tags: bool = True, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """:func:`loopkit.rename_iname`; with *existing_ok* :func:`loopkit.fuse_loops` joins the loops of both inames."""
-    if existing_ok and new_iname in kernel.core.inames:
-        return kernel.with_core(lk.fuse_loops(kernel.core, [new_iname, old_iname], new_iname))
-    return kernel.with_core(lk.rename_iname(kernel.core, old_iname, new_iname, **_within(within)))
+    """:func:`loopkit.rename_inames` of one iname; with *existing_ok* the loops of both inames are joined."""
+    core = lk.rename_inames(kernel.core, [old_iname], new_iname, existing_ok, as_within(within))
+    return kernel.with_core(core if preserve_tags else lk.untag_inames(core, [new_iname]))
 
 
 @for_each_kernel
 def rename_inames(kernel: LoopKernel, old_inames: Collection[str], new_iname: str, existing_ok: bool = False,
                   within: Any = None, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """Give several inames one name: :func:`loopkit.fuse_loops` joins their loops."""
-    old = [x for x in old_inames if x != new_iname]
-    if len(old) == 1 and new_iname not in kernel.core.inames:
-        return kernel.with_core(lk.rename_iname(kernel.core, old[0], new_iname, **_within(within)))
-    if new_iname in kernel.core.inames and not existing_ok:
-        raise PreconditionError(f"The iname '{new_iname}' exists.", subject=new_iname, hint="existing_ok=True")
-    first = [new_iname] if new_iname in kernel.core.inames else []
-    return kernel.with_core(lk.fuse_loops(kernel.core, [*first, *old], new_iname))
+    """:func:`loopkit.rename_inames`, which joins the loops of inames that get one name."""
+    return kernel.with_core(lk.rename_inames(kernel.core, [x for x in old_inames if x != new_iname], new_iname,
+                                             existing_ok, as_within(within)))
 
 
 @for_each_kernel
@@ -116,8 +110,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignor
 @for_each_kernel
 def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) -> LoopKernel:
     """:func:`loopkit.untag_inames`."""
-    names = [x for x in name_list(iname_to_untag) if x in kernel.core.tags]
-    return kernel.with_core(lk.untag_inames(kernel.core, names) if names else kernel.core)
+    return kernel.with_core(lk.untag_inames(kernel.core, name_list(iname_to_untag), tag_type))
 
 
 @for_each_kernel

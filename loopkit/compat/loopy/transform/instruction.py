@@ -1,16 +1,17 @@
 """loopy's steps for statements."""
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
-from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.transform.data import infer_unknown_types
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.statement import owner
 
@@ -32,10 +33,21 @@ def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
 
 @for_each_kernel
 def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> LoopKernel:
-    """:func:`loopkit.add_dependency`; nothing changes if a match selects nothing."""
-    if not (_selected(kernel, insn_match) and _selected(kernel, depends_on)):
-        return kernel
-    return kernel.with_core(lk.add_dependency(kernel.core, as_within(insn_match), as_within(depends_on)))
+    """:func:`loopkit.add_dependency`; on a barrier, the statements depend on those that run before it.
+
+    :raises PreconditionError: a match selects nothing.
+    """
+    sinks, sources = _selected(kernel, insn_match), _selected(kernel, depends_on)
+    order, known = kernel.origin.order, [str(s.id) for s in kernel.core.instructions]
+    barriers = fnmatch.filter(order.after.keys() - known, str(depends_on).removeprefix("id:"))
+    for match, found in ((insn_match, sinks), (depends_on, [*sources, *barriers])):
+        if not found:
+            raise PreconditionError(f"add_dependency: {match!r} selects no statement.", subject=str(match))
+    core = kernel.core
+    for source in sorted(sources.union(*(order.before(bar, known) for bar in barriers))):
+        for sink in sorted(sinks - {source}):
+            core = lk.add_dependency(core, f"id:{sink}", f"id:{source}")
+    return kernel.with_core(core).with_order(after={x: order.after[x].union(barriers) for x in sinks & order.after.keys()})
 
 
 @for_each_kernel
@@ -61,10 +73,21 @@ def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int)
 
 @for_each_kernel
 def map_instructions(kernel: LoopKernel, insn_match: Any, f: Callable[[Assignment], Assignment]) -> LoopKernel:
-    """:func:`loopkit.map_instructions`, with loopy's instructions."""
+    """:func:`loopkit.map_instructions`, with loopy's instructions.
+
+    :raises IllegalTransformError: a statement gets a dependence on one that runs after it.
+    """
     chosen, old = _selected(kernel, insn_match), {i.id: i for i in kernel.core.instructions}
-    new = {str(i.id): core_instruction(f(i), old[i.id]) for i in kernel.instructions if i.id in chosen}
-    return kernel.with_core(lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions]))
+    mapped = {str(i.id): (i, f(i)) for i in kernel.instructions if i.id in chosen}
+    new = {name: core_instruction(i, old[name]) for name, (_, i) in mapped.items()}
+    core = lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions])
+    for before, after in mapped.values():
+        for name in sorted(after.depends_on - before.depends_on):
+            core = lk.add_dependency(core, f"id:{after.id}", f"id:{name}")
+    known = kernel.origin.order.after.keys()
+    return kernel.with_core(core).with_order(after={
+        str(after.id): after.depends_on for before, after in mapped.values()
+        if before.id in known and before.depends_on != after.depends_on})
 
 
 @for_each_kernel
@@ -86,10 +109,14 @@ def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> Lo
     return kernel.with_core(lk.tag_instructions(kernel.core, new_tag, within=as_within(within)))
 
 
-@for_each_kernel
-def preprocess_program(kernel: LoopKernel) -> LoopKernel:
-    """The dtypes that follow from the known ones; a kernel of loopkit needs no other preparation."""
-    return kernel.with_core(with_inferred(kernel.core))
+def preprocess_program(program: Any) -> Any:
+    """:func:`infer_unknown_types`; a kernel of loopkit needs no other preparation.
+
+    :raises UnknownNameError: a kernel that a call enters calls a function that does not exist.
+    """
+    for kernel in entered(program):
+        assert kernel.core
+    return infer_unknown_types(program)
 
 
 preprocess_kernel = preprocess_program

@@ -7,6 +7,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import to_text
 
 
@@ -32,7 +33,13 @@ def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
 
 @for_each_kernel
 def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: Any) -> LoopKernel:
-    """:func:`loopkit.fix_parameters` of the arguments that the kernel has."""
+    """:func:`loopkit.fix_parameters` of the arguments that the kernel has.
+
+    :raises PreconditionError: *within* selects statements; a parameter has one value in the whole kernel.
+    """
+    if as_within(within) not in (None, "*"):
+        raise PreconditionError("fix_parameters: loopkit has nothing for within=.", subject="within",
+                                hint="a parameter has one value in the whole kernel")
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
     return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopkit.compat.loopy.codegen import CodeGenerationResult, generate_code_v2
@@ -21,9 +22,11 @@ class CWithGNULibcTarget(CTarget):
     """C with the GNU C library."""
 
 
+@dataclass(frozen=True)
 class ExecutableCTarget(CTarget):
     """C that a call compiles and runs."""
 
+    compiler: Any = field(default=None, compare=False)
     make_executor = HostExecutor
 
 
