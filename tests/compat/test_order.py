@@ -90,7 +90,7 @@ def is_ordered(text: str, step: object = None, **options: object) -> bool:
     # all parts of a multiple assignment run before a reader of one of them
     ("u[i], v[i] = x[i], y[i]\nv[i+1] = u[i]", True),
 ])
-def test_two_accesses_of_an_element_need_an_order(text: str, expected: bool) -> None:  # noqa: FBT001
+def test_two_accesses_of_an_element_need_an_order(text: str, expected: bool) -> None:
     assert is_ordered(text) is expected
 
 

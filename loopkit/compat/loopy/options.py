@@ -16,7 +16,7 @@ class Options:
     :ivar no_numpy: a call takes and returns arrays of the device only.
     :ivar write_code: the first call with arguments of a kind prints the text; so does *write_wrapper*.
     :ivar check_dep_resolution: ``dep=`` names statements of the kernel only.
-    :ivar enforce_variable_access_ordered: two accesses of an element need an order; ``False``: a warning says that they
+    :ivar enforce_variable_access_ordered: two accesses of an element need an order; ``False``: a warning where they
         have none; ``"no_check"``: they run in the order of the text.
     :ivar build_options: options for the compiler.
     """

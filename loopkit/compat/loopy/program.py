@@ -88,7 +88,7 @@ class LoopyProgram:
     def text(self, items: Sequence[Item]) -> str:
         """loopkit's text of the program: in the order in which loopy runs *items*, with explicit loops.
 
-        Where items depend on each other in a circle, the text keeps their dependences on items above them.
+        If items depend on each other in a circle, the text keeps their dependences on items above them.
         """
         if circle_of(items):
             places = {item.id: item.place for item in items}
@@ -138,7 +138,8 @@ class LoopyProgram:
         groups: dict[str, tuple[str, ...]] = {}
         for s in self.statements:
             match s.node:
-                case ParsedAssignment(expression=p.Lookup(aggregate=p.Variable(name=held)), beside=(_, *_)) if held in first:
+                case ParsedAssignment(expression=p.Lookup(aggregate=p.Variable(name=held)),
+                                      beside=(_, *_)) if held in first:
                     own = (*groups.get(first[held], (first[held],)), s.id)
                     groups |= dict.fromkeys(own, own)
         return groups

@@ -177,7 +177,9 @@ def single_kernel(program: Any) -> LoopKernel:
 
 def entered(program: Any) -> Sequence[LoopKernel]:
     """The kernels of *program* that a call may enter; *program* itself if it is a kernel."""
-    return [program[name] for name in sorted(program.entrypoints)] if isinstance(program, TranslationUnit) else [program]
+    if isinstance(program, TranslationUnit):
+        return [program[name] for name in sorted(program.entrypoints)]
+    return [program]
 
 
 def make_program(kernel: LoopKernel) -> TranslationUnit:

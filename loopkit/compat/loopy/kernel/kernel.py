@@ -71,6 +71,10 @@ class LoopKernel:
     @property
     def core(self) -> lk.LoopKernel:
         """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
+        return self.require_made()
+
+    def require_made(self) -> lk.LoopKernel:
+        """:raises UnknownNameError: the text calls a function that is not known."""
         if self.made is None:
             assert self.definition is not None
             assert self.definition.fault is not None
@@ -81,11 +85,12 @@ class LoopKernel:
         """This kernel around another *core*."""
         return replace(self, made=core, definition=None)
 
-    def with_order(self, **changes: Mapping[str, frozenset[str]]) -> LoopKernel:
-        """This kernel with further entries in the fields of :class:`~loopkit.compat.loopy.order.Order` named."""
-        order = self.origin.order
-        own = {field: {**getattr(order, field), **more} for field, more in changes.items()}
-        return replace(self, origin=replace(self.origin, order=replace(order, **own)))
+    def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
+                   claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
+        """This kernel with further entries in these fields of :class:`~loopkit.compat.loopy.order.Order`."""
+        own = self.origin.order
+        order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
+        return replace(self, origin=replace(self.origin, order=order))
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""

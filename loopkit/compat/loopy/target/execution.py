@@ -1,6 +1,7 @@
 """Executors with loopy's calling convention: ``(event, outputs)``."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ class ExecutorBase:
             typed = complete(self.kernel, dict(known))
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
-                print(generate_code(typed, target=self._core_target))
+                sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         return self._compiled[key](**arguments).asdict()
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:

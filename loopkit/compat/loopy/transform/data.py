@@ -164,7 +164,7 @@ def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_comple
 def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
-    own = [k for k in (program.kernels.values() if isinstance(program, TranslationUnit) else [program])]
+    own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
     if all(k.made is not None for k in own):
         require_known("argument", wanted, sorted({name for k in own for name in (*k.core.data, *k.declared)}))
     if isinstance(program, TranslationUnit):

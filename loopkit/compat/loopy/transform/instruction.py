@@ -47,7 +47,8 @@ def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> Loop
     for source in sorted(sources.union(*(order.before(bar, known) for bar in barriers))):
         for sink in sorted(sinks - {source}):
             core = lk.add_dependency(core, f"id:{sink}", f"id:{source}")
-    return kernel.with_core(core).with_order(after={x: order.after[x].union(barriers) for x in sinks & order.after.keys()})
+    return kernel.with_core(core).with_order(
+        after={x: order.after[x].union(barriers) for x in sinks & order.after.keys()})
 
 
 @for_each_kernel
@@ -115,7 +116,7 @@ def preprocess_program(program: Any) -> Any:
     :raises UnknownNameError: a kernel that a call enters calls a function that does not exist.
     """
     for kernel in entered(program):
-        assert kernel.core
+        kernel.require_made()
     return infer_unknown_types(program)
 
 

@@ -29,7 +29,7 @@ class CCompiler:
         """The fields of loopkit's target; :raises PreconditionError: it has nothing for one of this object."""
         for name in ("ldflags", "libraries", "library_dirs"):
             if getattr(self, name):
-                raise PreconditionError(f"A CCompiler has {name}={getattr(self, name)!r}, and loopkit links no libraries "
-                                        "to a kernel.", subject=name)
+                raise PreconditionError(f"A CCompiler has {name}={getattr(self, name)!r}, and loopkit links no "
+                                        "libraries to a kernel.", subject=name)
         return {"compiler": self.cc, "options": (*self.cflags, *(f"-I{x}" for x in self.include_dirs),
                                                  *(f"-D{x}" for x in self.defines))}

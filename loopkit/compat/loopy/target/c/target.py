@@ -37,7 +37,7 @@ class ExecutableCWithGNULibcTarget(ExecutableCTarget):
 def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = None) -> list[str]:
     """The declarations of the functions in the text of a program for its target.
 
-    Compilers of C and C++ take those of the host.
+    Compilers of C and of C++ know its spelling of ``restrict``.
 
     >>> import loopkit.compat.loopy as lp
     >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", target=lp.CTarget())
@@ -45,8 +45,8 @@ def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = N
     void loopy_kernel(const float *__restrict__ x, float *__restrict__ y, const int n);
     """
     code = (codegen_result or generate_code_v2(kernel)).generated
-    found = [_declaration(code.source, function.name) for function in code.kernels]
-    return [text.replace("*restrict ", "*__restrict__ ") for text in found] if code.target == "c" else found
+    return [_declaration(code.source, function.name).replace("*restrict ", "*__restrict__ ")
+            for function in code.kernels]
 
 
 def _declaration(source: str, name: str) -> str:
@@ -55,5 +55,6 @@ def _declaration(source: str, name: str) -> str:
         head, mark, _ = source[place.start():].partition("{")
         if mark and ";" not in head:
             lines = (source[:place.start()].rpartition("\n\n")[2] + head).splitlines()
-            return " ".join(line.strip() for line in lines if line[:1] not in ("#", "/", "")).removeprefix("static ") + ";"
+            text = " ".join(line.strip() for line in lines if line[:1] not in ("#", "/", ""))
+            return f"{text.removeprefix('static ').strip()};"
     raise AssertionError(f"the text has no function {name}")
