@@ -20,11 +20,8 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
 @pytest.mark.parametrize(("wrong", "error", "message"), [
     (lambda: lp.TypeCast(np.dtype([("", "<u4"), ("", "<i4")]), 1), TypeInferenceError, "cannot be converted"),
     (lambda: lp.preprocess_kernel(make("y[i, j] = make_two(i)")), UnknownNameError, "make_two"),
-    (lambda: lp.add_dtypes(make(), {"z": np.float32}), UnknownNameError, "'z'"),
     (lambda: lp.infer_unknown_types(make(), expect_completion=True), TypeInferenceError, "'x'"),
     (lambda: lp.fix_parameters(make(), n=3, within="id:insn"), PreconditionError, "within"),
-    (lambda: make(options="edit_code"), PreconditionError, "edit_code"),
-    (lambda: make(options={"trace_assignments": True}), PreconditionError, "trace_assignments"),
     (lambda: make(target=lp.ExecutableCTarget(CCompiler(libraries=["m"])))(x=np.ones((2, 2))),
      PreconditionError, "libraries"),
     (lambda: make()(np.ones((2, 2))), CallError, "without names"),
@@ -33,6 +30,16 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
 def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         wrong()
+
+
+@pytest.mark.parametrize(("dropped", "message"), [
+    (lambda: lp.add_dtypes(make(), {"z": np.float32}), "'z'"),
+    (lambda: make(options="edit_code"), "edit_code"),
+    (lambda: make(options={"trace_assignments": True}), "lk.interpret"),
+])
+def test_what_changes_no_value_is_dropped_with_a_warning(dropped: Callable[[], object], message: str) -> None:
+    with pytest.warns(lp.LoopyWarning, match=message):
+        dropped()
 
 
 def test_a_kernel_without_its_functions_prints() -> None:

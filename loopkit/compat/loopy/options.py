@@ -1,11 +1,13 @@
 """loopy's options of a kernel; loopkit's own options are in :class:`loopkit.Options`."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from loopkit.errors import PreconditionError, require_known
+from loopkit.compat.loopy.diagnostic import LoopyWarning
+from loopkit.errors import require_known
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Options:
     def __post_init__(self) -> None:
         if isinstance(self.build_options, str):
             object.__setattr__(self, "build_options", tuple(self.build_options.split()))
-        for name, hint in _REFUSED.items():
+        for name, hint in _WITHOUT_EFFECT.items():
             if getattr(self, name):
-                raise PreconditionError(f"loopkit has nothing for the option {name}=.", subject=name, hint=hint)
+                warnings.warn(f"loopkit has nothing for the option {name}=: {hint}", LoopyWarning, stacklevel=2)
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """These options with *changes*; :raises UnknownNameError: there is no such option."""
@@ -54,8 +56,8 @@ class Options:
         return replace(self, **named)
 
 
-#: Options that ask for more than loopkit does, each with another way.
-_REFUSED = {
+#: Options that show more than loopkit does, each with another way.
+_WITHOUT_EFFECT = {
     "trace_assignments": "lk.interpret runs a kernel statement by statement",
     "trace_assignment_values": "lk.interpret runs a kernel statement by statement",
     "edit_code": "lp.generate_code_v2(knl).device_code() is a text to change and to compile",

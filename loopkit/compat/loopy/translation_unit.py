@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 import loopkit as lk
 from loopkit.compat.loopy.kernel.definition import Again
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -168,6 +170,19 @@ def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> C
             return program
         return program.after(lambda kernel: step(kernel, *args, **kwargs), again)
     return apply
+
+
+def same_step(step: Callable[..., lk.LoopKernel]) -> Callable[..., Any]:
+    """loopkit's *step* as a step of a program; a set of names gets the order of the alphabet."""
+    @functools.wraps(step)
+    def apply(kernel: LoopKernel, /, *args: Any, **kwargs: Any) -> LoopKernel:
+        return kernel.with_core(step(kernel.core, *map(_plain, args), **{k: _plain(x) for k, x in kwargs.items()}))
+    return for_each_kernel(apply)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(sorted(value)) if isinstance(value, set | frozenset) else \
+        int(value) if isinstance(value, np.integer) else value
 
 
 def single_kernel(program: Any) -> LoopKernel:

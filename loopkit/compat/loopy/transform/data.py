@@ -2,19 +2,21 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError, TypeInferenceError, require_known
+from loopkit.errors import PreconditionError, TypeInferenceError
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -150,7 +152,7 @@ def privatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: An
 def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:
     """:func:`loopkit.add_dtypes`, whose keys may name several arrays.
 
-    :raises UnknownNameError: no kernel of the program has such a name.
+    A name that no kernel of the program has gives a warning.
     """
     return _with_dtypes_of(program, dtype_dict, None)
 
@@ -165,8 +167,10 @@ def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: st
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
     own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
-    if all(k.made is not None for k in own):
-        require_known("argument", wanted, sorted({name for k in own for name in (*k.core.data, *k.declared)}))
+    known = {name for k in own if k.made is not None for name in (*k.core.data, *k.declared)}
+    for name in wanted if known else ():
+        if name not in known:
+            warnings.warn(f"add_dtypes: no kernel has an argument or a temporary '{name}'.", LoopyWarning, stacklevel=3)
     if isinstance(program, TranslationUnit):
         return program.mapped(lambda k: _typed(k, wanted) if kernel_name in (None, k.name) else k)
     return _typed(program, wanted)
@@ -197,18 +201,6 @@ def _with_inferred(kernel: LoopKernel) -> LoopKernel:
     return kernel.with_core(with_inferred(kernel.core))
 
 
-@for_each_kernel
-def set_argument_order(kernel: LoopKernel, arg_names: Any) -> LoopKernel:
-    """:func:`loopkit.set_argument_order`."""
-    return kernel.with_core(lk.set_argument_order(kernel.core, arg_names))
-
-
-@for_each_kernel
-def remove_unused_arguments(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.remove_unused_arguments`."""
-    return kernel.with_core(lk.remove_unused_arguments(kernel.core))
-
-
 def _listed(names: Any) -> tuple[str, ...] | None:
     return None if names is None else name_list(names) if isinstance(names, str) else tuple(
         names if isinstance(names, Sequence) else sorted(names))
@@ -229,3 +221,7 @@ def reduction_arg_to_subst_rule(kernel: LoopKernel, inames: Any, insn_match: Any
     """:func:`loopkit.reduction_arg_to_subst_rule`."""
     return kernel.with_core(lk.reduction_arg_to_subst_rule(kernel.core, inames, as_within(insn_match),
                                                            subst_rule_name))
+
+
+remove_unused_arguments = same_step(lk.remove_unused_arguments)
+set_argument_order = same_step(lk.set_argument_order)

@@ -10,7 +10,7 @@ from pytools.tag import Tag
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import name_list
@@ -69,12 +69,6 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
     return kernel.with_core(lk.tag_inames(core, own) if own else core)
-
-
-@for_each_kernel
-def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
-    """:func:`loopkit.affine_map_inames`."""
-    return kernel.with_core(lk.affine_map_inames(kernel.core, old_inames, new_inames, equations))
 
 
 @for_each_kernel
@@ -153,3 +147,6 @@ def _tag(tag: Any) -> Any:
 def _within(within: Any) -> dict[str, Any]:
     text = as_within(within)
     return {} if text is None else {"within": text}
+
+
+affine_map_inames = same_step(lk.affine_map_inames)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import loopkit as lk
@@ -11,7 +11,7 @@ from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
-from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.statement import owner
 
@@ -98,18 +98,6 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Any) -> LoopKernel:
     return kernel.with_core(lk.remove_instructions(kernel.core, sorted(gone))) if gone else kernel
 
 
-@for_each_kernel
-def replace_instruction_ids(kernel: LoopKernel, replacements: Mapping[str, Any]) -> LoopKernel:
-    """:func:`loopkit.replace_instruction_ids`."""
-    return kernel.with_core(lk.replace_instruction_ids(kernel.core, replacements))
-
-
-@for_each_kernel
-def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.tag_instructions`."""
-    return kernel.with_core(lk.tag_instructions(kernel.core, new_tag, within=as_within(within)))
-
-
 def preprocess_program(program: Any) -> Any:
     """:func:`infer_unknown_types`; a kernel of loopkit needs no other preparation.
 
@@ -121,3 +109,7 @@ def preprocess_program(program: Any) -> Any:
 
 
 preprocess_kernel = preprocess_program
+
+
+replace_instruction_ids = same_step(lk.replace_instruction_ids)
+tag_instructions = same_step(lk.tag_instructions)

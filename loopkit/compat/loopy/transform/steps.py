@@ -7,7 +7,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError
 
 
@@ -41,24 +41,6 @@ def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: Any 
                         force_retain_argument: bool = False) -> LoopKernel:
     """:func:`loopkit.assignment_to_subst`; an argument keeps its assignment, because a call returns its values."""
     return kernel.with_core(lk.assignment_to_subst(kernel.core, lhs_name, extra_arguments, as_within(within)))
-
-
-@for_each_kernel
-def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_by_axes: Any = ()) -> LoopKernel:
-    """:func:`loopkit.collect_common_factors_on_increment`."""
-    return kernel.with_core(lk.collect_common_factors_on_increment(kernel.core, var_name, vary_by_axes))
-
-
-@for_each_kernel
-def fold_constants(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.fold_constants`."""
-    return kernel.with_core(lk.fold_constants(kernel.core))
-
-
-@for_each_kernel
-def simplify_indices(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.simplify_indices`."""
-    return kernel.with_core(lk.simplify_indices(kernel.core))
 
 
 @for_each_kernel
@@ -110,3 +92,8 @@ def find_one_rule_matching(program: Any, pattern: str) -> str:
 def find_unused_axis_tag(kernel: Any, kind: Any, insn_match: Any = None) -> Any:
     """:func:`loopkit.find_unused_axis_tag`."""
     return lk.find_unused_axis_tag(core_of(kernel), kind, as_within(insn_match))
+
+
+collect_common_factors_on_increment = same_step(lk.collect_common_factors_on_increment)
+fold_constants = same_step(lk.fold_constants)
+simplify_indices = same_step(lk.simplify_indices)

@@ -6,7 +6,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
 from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import to_text
 
@@ -23,12 +23,6 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: Any, parameters
 def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.expand_subst`."""
     return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
-
-
-@for_each_kernel
-def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    """:func:`loopkit.assume`."""
-    return kernel.with_core(lk.assume(kernel.core, assumptions))
 
 
 @for_each_kernel
@@ -66,3 +60,6 @@ def set_options(kernel: LoopKernel, /, *args: Any, **options: Any) -> LoopKernel
 
 def _id(match: Any) -> str:
     return str(match).removeprefix("id:")
+
+
+assume = same_step(lk.assume)

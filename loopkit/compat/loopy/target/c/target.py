@@ -37,7 +37,7 @@ class ExecutableCWithGNULibcTarget(ExecutableCTarget):
 def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = None) -> list[str]:
     """The declarations of the functions in the text of a program for its target.
 
-    Compilers of C and of C++ know its spelling of ``restrict``.
+    ``__restrict__`` is a word of compilers for C and for C++.
 
     >>> import loopkit.compat.loopy as lp
     >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", target=lp.CTarget())
