@@ -34,6 +34,7 @@ def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error:
 
 @pytest.mark.parametrize(("dropped", "message"), [
     (lambda: lp.add_dtypes(make(), {"z": np.float32}), "'z'"),
+    (lambda: lp.prioritize_loops(make(), "j,i,q"), "'q'"),
     (lambda: make(options="edit_code"), "edit_code"),
     (lambda: make(options={"trace_assignments": True}), "lk.interpret"),
 ])

@@ -94,6 +94,17 @@ def test_two_accesses_of_an_element_need_an_order(text: str, expected: bool) -> 
     assert is_ordered(text) is expected
 
 
+def test_functions_need_an_order_too() -> None:
+    callee = lp.make_function("{[i]: 0<=i<3}", "a[i] = x[i]\na[i+1] = 13", name="f")
+    caller = lp.make_kernel("{[j]: 0<=j<n}", "y[j, :] = f(x[j, :])", target=lp.ExecutableCTarget())
+    with pytest.raises(lp.diagnostic.VariableAccessNotOrdered, match="'a'"):
+        lp.merge([caller, callee])(x=np.ones((2, 3)), y=np.ones((2, 4)))
+    made = lp.make_kernel("{[i]: 0<=i<n}", [
+        lp.Assignment("a[i]", "1", id="f", no_sync_with=frozenset([("g", "any")])),
+        lp.Assignment("a[i+1]", "2", id="g", no_sync_with=frozenset([("f", "any")]))])
+    lp.generate_code_v2(made)
+
+
 def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
     text = "a[i] = 12 {id=f}\na[i+1] = 13 {id=g}"
     assert is_ordered(text, enforce_variable_access_ordered="no_check")

@@ -1,15 +1,12 @@
-"""loopy's checks of a kernel before its text is generated, and loopkit's kernel with loopy's dtypes."""
+"""loopy's checks of the order of statements, before a text is generated."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences
 from loopkit.compat.loopy.diagnostic import DependencyCycleFound, LoopyWarning, VariableAccessNotOrdered
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.order import Order
 from loopkit.errors import PreconditionError
@@ -17,8 +14,8 @@ from loopkit.kernel.statement import owner
 from loopkit.poly.limits import bounded
 
 
-def complete(kernel: LoopKernel, dtypes: Mapping[str, Any] | None = None) -> lk.LoopKernel:
-    """loopkit's kernel of *kernel* with loopy's dtypes, given those of further arguments.
+def check_order(kernel: LoopKernel) -> None:
+    """Require an order of the statements of *kernel*.
 
     :raises DependencyCycleFound: statements depend on each other in a circle.
     :raises VariableAccessNotOrdered: see :func:`check_variable_access_ordered`.
@@ -27,7 +24,6 @@ def complete(kernel: LoopKernel, dtypes: Mapping[str, Any] | None = None) -> lk.
         raise DependencyCycleFound(f"The statements {' -> '.join(circle)} depend on each other in a circle.",
                                    hint="'dep=*...' gives all dependences of a statement, and adds no others")
     check_variable_access_ordered(kernel)
-    return with_loopy_dtypes(lk.add_dtypes(kernel.core, dtypes) if dtypes else kernel.core)
 
 
 def check_variable_access_ordered(kernel: LoopKernel) -> None:

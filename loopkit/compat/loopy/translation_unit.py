@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 import loopkit as lk
+from loopkit.compat.loopy.check import check_order
 from loopkit.compat.loopy.kernel.definition import Again
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
@@ -91,12 +92,11 @@ class TranslationUnit:
             return replace(self, executors={}, **changes).mapped(lambda kernel: kernel.copy(target=target))
         return replace(self, executors={}, **changes)
 
-    def executor(self, *context: Any, entrypoint: str | None = None, **options: Any) -> Any:
+    def executor(self, *context: Any, entrypoint: str | None = None) -> Any:
         """A function that runs the program, for a context or queue of pyopencl, or for the host."""
         key = (entrypoint, *map(id, context))
         if key not in self.executors:
-            kernel = self.default_entrypoint if entrypoint is None else self[entrypoint]
-            self.executors[key] = self.target.executor(kernel, *context)
+            self.executors[key] = self.target.executor(runnable(self, entrypoint), *context)
         return self.executors[key]
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> Any:
@@ -200,6 +200,14 @@ def entered(program: Any) -> Sequence[LoopKernel]:
 def make_program(kernel: LoopKernel) -> TranslationUnit:
     """The program of one kernel."""
     return TranslationUnit({kernel.name: kernel}, frozenset([kernel.name]), kernel.target)
+
+
+def runnable(program: Any, entrypoint: str | None = None) -> LoopKernel:
+    """The kernel that a call of *program* enters, after :func:`check_order` of all of its kernels."""
+    for kernel in program.kernels.values() if isinstance(program, TranslationUnit) else [program]:
+        if kernel.made is not None:
+            check_order(kernel)
+    return program[entrypoint] if entrypoint else single_kernel(program)
 
 
 def core_of(program: Any) -> lk.LoopKernel:

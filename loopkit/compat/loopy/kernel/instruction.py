@@ -144,6 +144,8 @@ def line_of(statement: InstructionBase) -> str:
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
     options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
+    claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
+    options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
     if isinstance(statement, CallInstruction) and not statement.assignees:
         raise PreconditionError(f"The call {text_of(statement.expression)} has no assignees, so it has no effect.",
                                 subject=str(statement.id), hint="a function writes its results only")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.check import complete
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import CallError
 from loopkit.kernel.printing import integer_arguments
@@ -34,7 +34,7 @@ class ExecutorBase:
                       and core.argument_by_name[name].dtype is None)
         key = known, device
         if key not in self._compiled:
-            typed = complete(self.kernel, dict(known))
+            typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")

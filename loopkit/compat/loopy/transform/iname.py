@@ -1,6 +1,7 @@
 """loopy's steps for inames."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
@@ -79,9 +81,11 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have is left out."""
-    names = [x for x in name_list(loop_priority) if x in kernel.core.inames]
-    chain = [x for x in names if any(x in s.inames for s in kernel.core.statements)]
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning."""
+    chain = [x for x in name_list(loop_priority) if any(x in s.inames for s in kernel.core.statements)]
+    for name in name_list(loop_priority):
+        if name not in chain:
+            warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
     return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
 
 
