@@ -25,6 +25,7 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
     (lambda: make(target=lp.ExecutableCTarget(CCompiler(libraries=["m"])))(x=np.ones((2, 2))),
      PreconditionError, "libraries"),
     (lambda: make()(np.ones((2, 2))), CallError, "without names"),
+    (lambda: make().executor()(entrypoint="other"), CallError, "'other'"),
     (lambda: make(state=3), PreconditionError, "state"),
 ])
 def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error: type[Exception], message: str) -> None:

@@ -1,6 +1,8 @@
 """loopy's order: by dependences, with one loop for each iname."""
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,6 +112,11 @@ def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
     assert is_ordered(text, enforce_variable_access_ordered="no_check")
     with pytest.warns(lp.diagnostic.LoopyWarning, match="No chain of dependences"):
         assert is_ordered(text, enforce_variable_access_ordered=False)
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, silenced_warnings="variable_*", options={
+        "enforce_variable_access_ordered": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lp.generate_code_v2(unit)
     assert is_ordered(text, lambda unit: lp.add_dependency(unit, "id:g", "id:f"))
     assert is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g", bidirectional=True))
     assert not is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g"))

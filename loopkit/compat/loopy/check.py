@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences
@@ -54,7 +55,8 @@ def check_variable_access_ordered(kernel: LoopKernel) -> None:
         'enforce_variable_access_ordered="no_check" they run in the order of the text')
     if mode:
         raise error
-    warnings.warn(str(error), LoopyWarning, stacklevel=2)
+    if not any(fnmatchcase("variable_access_ordered", pattern) for pattern in kernel.silenced_warnings):
+        warnings.warn(str(error), LoopyWarning, stacklevel=2)
 
 
 def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:

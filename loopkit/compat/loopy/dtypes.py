@@ -120,7 +120,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             whole = of(aggregate)
             return whole if whole is None else field_dtype(whole, name)
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
-            return _of_function(expr, name, [of(c) for c in expr.parameters])
+            return _of_function(name, [of(c) for c in expr.parameters])
         case _ if isinstance(expr, _TRUTH):
             return BOOL
         case p.ExpressionNode():
@@ -129,7 +129,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             return _of_number(expr)
 
 
-def _of_function(call: p.Call, name: str, arguments: list[np.dtype | None]) -> np.dtype | None:
+def _of_function(name: str, arguments: list[np.dtype | None]) -> np.dtype | None:
     found = _combined_known(arguments)
     if found is None or FUNCTIONS[name].dtypes == "predicate":
         return found and BOOL

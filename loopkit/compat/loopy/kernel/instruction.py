@@ -171,6 +171,8 @@ def text_of(expr: Any) -> str:
 def _sized(expr: Any) -> Any:
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
+    if isinstance(expr, complex) and np.complex64(expr) == expr:
+        return TypeCast("complex64", expr)                 # in a text it would have the dtype complex128
     return map_children(expr, _sized)
 
 

@@ -24,6 +24,12 @@ class ExecutorBase:
         self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
 
+    def require_entrypoint(self, name: str | None) -> None:
+        """:raises CallError: *name* is another kernel than the one that this executor runs."""
+        if name not in (None, self.kernel.name):
+            raise CallError(f"This executor runs '{self.kernel.name}', and not '{name}'.", argument="entrypoint",
+                            hint=f"program.executor(..., entrypoint={name!r})")
+
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
         """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
         arguments = self.separated(arguments)
@@ -58,6 +64,7 @@ class HostExecutor(ExecutorBase):
     """Runs a kernel on the host: ``executor(a=..., n=...)``; :raises CallError: a value has no name."""
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
+        self.require_entrypoint(entrypoint)
         if args:
             raise CallError(f"A call on the host has {len(args)} values without names.", argument="args",
                             hint="pass each argument by its name")
@@ -77,6 +84,7 @@ class OpenCLExecutor(ExecutorBase):
         :returns: an event after the launch, and the outputs.
         :raises CallError: the first argument is not a queue of pyopencl.
         """
+        self.require_entrypoint(entrypoint)
         import pyopencl as cl
         from pyopencl import array
         if not isinstance(queue, cl.CommandQueue):

@@ -13,6 +13,7 @@ from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
@@ -202,8 +203,7 @@ def _with_inferred(kernel: LoopKernel) -> LoopKernel:
 
 
 def _listed(names: Any) -> tuple[str, ...] | None:
-    return None if names is None else name_list(names) if isinstance(names, str) else tuple(
-        names if isinstance(names, Sequence) else sorted(names))
+    return None if names is None else ordered_names(names)
 
 
 def _space(space: Any) -> str | None:

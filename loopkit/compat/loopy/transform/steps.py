@@ -7,6 +7,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError
 
@@ -56,7 +57,7 @@ def split_reduction_outward(kernel: LoopKernel, inames: Any, within: Any = None)
 
 
 def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopKernel:
-    own = [x.strip() for x in inames.split(",")] if isinstance(inames, str) else list(inames)
+    own = ordered_names(inames)
     if any({*own} < {*node.inames} for node in kernel.core.reductions.values()):
         return kernel.with_core(step(kernel.core, own, as_within(within)))
     return kernel
@@ -66,13 +67,11 @@ def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopK
 def unprivatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: Any, only_var_names: Any = None
                                         ) -> LoopKernel:
     """:func:`loopkit.contract` of each temporary."""
-    names = kernel.core.temporaries if only_var_names is None else \
-        [x.strip() for x in only_var_names.split(",")] if isinstance(only_var_names, str) else only_var_names
+    names = kernel.core.temporaries if only_var_names is None else ordered_names(only_var_names)
     core = kernel.core
     for name in sorted(names):
         try:
-            core = lk.contract(core, name, privatizing_inames if isinstance(privatizing_inames, str)
-                               else sorted(privatizing_inames))
+            core = lk.contract(core, name, ordered_names(privatizing_inames))
         except PreconditionError:
             if only_var_names is not None:
                 raise
