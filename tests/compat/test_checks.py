@@ -26,6 +26,9 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
      PreconditionError, "libraries"),
     (lambda: make()(np.ones((2, 2))), CallError, "without names"),
     (lambda: make().executor()(entrypoint="other"), CallError, "'other'"),
+    (lambda: lp.add_nosync(make(), "any", "id:insn", "id:other"), PreconditionError, "'id:other'"),
+    (lambda: make("y[i, j] = 2 {atomic=all}"), lp.LoopyError, "atomic"),
+    (lambda: lp.map_instructions(make(), None, lambda s: s.copy(atomicity=("y",))), PreconditionError, "atomic"),
     (lambda: make(state=3), PreconditionError, "state"),
 ])
 def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error: type[Exception], message: str) -> None:

@@ -128,6 +128,8 @@ def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
 def test_an_unknown_dependence_is_refused() -> None:
     with pytest.raises(lp.LoopyError, match="'other'"):
         lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=other}")
+    with pytest.raises(lp.LoopyError, match=r"'insn\*' is not a statement"):
+        lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=insn*}")
     assert order_of("a[i] = 1 {dep=other}", options={"check_dep_resolution": False}) == "for i | a[i] = 1 | end"
 
 

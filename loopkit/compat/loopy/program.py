@@ -155,7 +155,7 @@ class LoopyProgram:
         final = any(glob.startswith("*") for glob in globs)
         for glob in (glob.removeprefix("*") if final else glob for glob in globs):
             matches = self._matches(glob)
-            if glob and not matches and must_exist and not set("*?[") & set(glob):
+            if glob and must_exist and matches in (set(), {statement.id}) and glob != statement.id:
                 require_known("statement", [glob], sorted(self._ids))
             found |= matches
         for query in (t.text for t in statement.node.options.dep if t.kind == QUERY):

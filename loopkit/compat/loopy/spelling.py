@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
 _HINTS = frozenset({"priority", "groups", "conflicts", "mem_kind"})
 
-#: Options of statements that blocks and lines without effect do not have here.
-_OF_STATEMENTS = frozenset({"nosync", "nosync_query"})
+#: Options that have no meaning for a block, or for a line without effect.
+_NOT_OF_BLOCKS = _HINTS | {"nosync", "nosync_query"}
+_NOT_OF_MARKERS = _NOT_OF_BLOCKS | {"if"}
 
 _OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 
@@ -29,7 +30,8 @@ def _line(line: str) -> str:
     match = _OPTIONS.search(line)
     if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
         return line
-    left_out = _HINTS if re.match(r"\s*(with\b|\.\.\.)", line) is None else _HINTS | _OF_STATEMENTS
+    code = line.lstrip()
+    left_out = _NOT_OF_MARKERS if code.startswith("...") else _NOT_OF_BLOCKS if re.match(r"with\b", code) else _HINTS
     options = ", ".join(_options(match["options"], left_out))
     return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
 
@@ -43,7 +45,8 @@ def _options(text: str, left_out: frozenset[str]) -> Iterator[str]:
             found.setdefault(key, []).append(value)
     for key, values in found.items():
         value = ":".join(filter(None, values))
-        yield key if key == "atomic" or not (value or key in ("inames", "dep")) else f"{key}={value}"
+        plain = value in ("", "init") if key == "atomic" else not value and key not in ("inames", "dep")
+        yield key if plain else f"{key}={value}"
 
 
 #: The tag of a variable, a$tag, which has no meaning for values.

@@ -51,7 +51,7 @@ class TranslationUnit:
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
-        require_known("kernel", [name], self.kernels)
+        require_known("kernel", [name], self.kernels, where="the program")
         return self.kernels[name]
 
     @property
@@ -66,7 +66,7 @@ class TranslationUnit:
         """This program with other kernels that a call may enter."""
         names = frozenset(map(str.strip, entrypoints.split(","))) if isinstance(entrypoints, str) else frozenset(
             entrypoints)
-        require_known("kernel", sorted(names), self.kernels)
+        require_known("kernel", sorted(names), self.kernels, where="the program")
         return replace(self, entrypoints=names, executors={})
 
     def with_kernel(self, kernel: LoopKernel) -> TranslationUnit:

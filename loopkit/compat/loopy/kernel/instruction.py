@@ -195,10 +195,13 @@ def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]
 def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
     """loopkit's form of *new*, which takes the place of *old*.
 
-    :raises PreconditionError: *new* is not an assignment.
+    :raises PreconditionError: *new* is not an assignment, or has another atomicity.
     """
     if not isinstance(new, Assignment):
         raise PreconditionError(f"'{old.id}' becomes {new!r}, and not an assignment.", subject=str(old.id))
+    if new.atomicity:
+        raise PreconditionError(f"A step cannot make '{old.id}' atomic.", subject=str(old.id),
+                                hint="{atomic} in the text makes it atomic")
     same = frozenset(new.predicates) == frozenset(old.predicates)
     return old.copy(assignee=new.assignee, expression=new.expression, id=new.id, tags=new.tags,
                     within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))

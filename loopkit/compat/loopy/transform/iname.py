@@ -101,7 +101,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignor
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
-        wanted |= {x: _tag(tag) for x in found}
+        wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
     return kernel.with_core(lk.tag_inames(kernel.core, wanted, force=force) if wanted else kernel.core)
 
 

@@ -57,8 +57,13 @@ def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirecti
     """Claim that the statements *sink* need no order after *source*: code generation does not require one.
 
     Barriers do not change: lowering places exactly those that dependences need.
+
+    :raises PreconditionError: *source* or *sink* selects no statement, and *empty_ok* is false.
     """
     sources, sinks = _selected(kernel, source), _selected(kernel, sink)
+    if not (empty_ok or (sources and sinks)):
+        raise PreconditionError(f"add_nosync: {(sink if sources else source)!r} selects no statement.",
+                                subject="sink" if sources else "source", hint="empty_ok=True")
     sides = [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]
     for own, others in sides:
         order = kernel.origin.order
