@@ -21,7 +21,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition
+from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
@@ -57,7 +57,6 @@ class LoopKernel:
 
     :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
     :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
-    :ivar functions: those with which it was made.
     """
 
     made: lk.LoopKernel | None
@@ -67,11 +66,15 @@ class LoopKernel:
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
-    functions: tuple[Callee, ...] = field(default=(), compare=False, repr=False)
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     @property
     def core(self) -> lk.LoopKernel:
         """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
+        return self.require_made()
+
+    def require_made(self) -> lk.LoopKernel:
+        """:raises UnknownNameError: the text calls a function that is not known."""
         if self.made is None:
             assert self.definition is not None
             assert self.definition.fault is not None
@@ -82,13 +85,19 @@ class LoopKernel:
         """This kernel around another *core*."""
         return replace(self, made=core, definition=None)
 
+    def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
+                   claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
+        """This kernel with further entries in these fields of :class:`~loopkit.compat.loopy.order.Order`."""
+        own = self.origin.order
+        order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
+        return replace(self, origin=replace(self.origin, order=order))
+
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
         if self.definition is None:
             return step(self)
         new = self if self.made is None else step(self)
-        return replace(new, functions=self.functions,
-                       definition=replace(self.definition, steps=(*self.definition.steps, again)))
+        return replace(new, definition=replace(self.definition, steps=(*self.definition.steps, again)))
 
     @property
     def name(self) -> str:
@@ -215,10 +224,13 @@ class LoopKernel:
     def instructions(self) -> Sequence[Assignment]:
         after: dict[str, set[str]] = {}
         shown = self.core.instructions
-        writers = self.writer_map()
+        order = self.origin.order
+        writers, own = self.writer_map(), [str(s.id) for s in shown]
         for s in shown:
             read = instruction_of(s, {}).read_dependency_names()
-            after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
+            name = str(s.id)
+            after[name] = {*order.before(name, own)} if name in order.after else {
+                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {name}
         return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
 
     @property
@@ -288,6 +300,8 @@ class LoopKernel:
         return str(self.core)
 
     def __str__(self) -> str:
+        if self.made is None and self.definition is not None and self.definition.fault is not None:
+            return f"KERNEL {self.name}: {self.definition.fault.message}"
         return str(self.core)
 
     def __repr__(self) -> str:

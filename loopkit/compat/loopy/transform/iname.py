@@ -1,6 +1,7 @@
 """loopy's steps for inames."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import name_list
@@ -47,23 +49,17 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
 @for_each_kernel
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, existing_ok: bool = False, within: Any = None,
                  preserve_tags: bool = True, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """:func:`loopkit.rename_iname`; with *existing_ok* :func:`loopkit.fuse_loops` joins the loops of both inames."""
-    if existing_ok and new_iname in kernel.core.inames:
-        return kernel.with_core(lk.fuse_loops(kernel.core, [new_iname, old_iname], new_iname))
-    return kernel.with_core(lk.rename_iname(kernel.core, old_iname, new_iname, **_within(within)))
+    """:func:`loopkit.rename_inames` of one iname; with *existing_ok* the loops of both inames are joined."""
+    core = lk.rename_inames(kernel.core, [old_iname], new_iname, existing_ok, as_within(within))
+    return kernel.with_core(core if preserve_tags else lk.untag_inames(core, [new_iname]))
 
 
 @for_each_kernel
 def rename_inames(kernel: LoopKernel, old_inames: Collection[str], new_iname: str, existing_ok: bool = False,
                   within: Any = None, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """Give several inames one name: :func:`loopkit.fuse_loops` joins their loops."""
-    old = [x for x in old_inames if x != new_iname]
-    if len(old) == 1 and new_iname not in kernel.core.inames:
-        return kernel.with_core(lk.rename_iname(kernel.core, old[0], new_iname, **_within(within)))
-    if new_iname in kernel.core.inames and not existing_ok:
-        raise PreconditionError(f"The iname '{new_iname}' exists.", subject=new_iname, hint="existing_ok=True")
-    first = [new_iname] if new_iname in kernel.core.inames else []
-    return kernel.with_core(lk.fuse_loops(kernel.core, [*first, *old], new_iname))
+    """:func:`loopkit.rename_inames`, which joins the loops of inames that get one name."""
+    return kernel.with_core(lk.rename_inames(kernel.core, [x for x in old_inames if x != new_iname], new_iname,
+                                             existing_ok, as_within(within)))
 
 
 @for_each_kernel
@@ -78,12 +74,6 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
 
 
 @for_each_kernel
-def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
-    """:func:`loopkit.affine_map_inames`."""
-    return kernel.with_core(lk.affine_map_inames(kernel.core, old_inames, new_inames, equations))
-
-
-@for_each_kernel
 def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
     """loopkit keeps only inames that statements have."""
     return kernel
@@ -91,9 +81,11 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have is left out."""
-    names = [x for x in name_list(loop_priority) if x in kernel.core.inames]
-    chain = [x for x in names if any(x in s.inames for s in kernel.core.statements)]
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning."""
+    chain = [x for x in name_list(loop_priority) if any(x in s.inames for s in kernel.core.statements)]
+    for name in name_list(loop_priority):
+        if name not in chain:
+            warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
     return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
 
 
@@ -109,15 +101,14 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignor
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
-        wanted |= {x: _tag(tag) for x in found}
+        wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
     return kernel.with_core(lk.tag_inames(kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
 def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) -> LoopKernel:
     """:func:`loopkit.untag_inames`."""
-    names = [x for x in name_list(iname_to_untag) if x in kernel.core.tags]
-    return kernel.with_core(lk.untag_inames(kernel.core, names) if names else kernel.core)
+    return kernel.with_core(lk.untag_inames(kernel.core, name_list(iname_to_untag), tag_type))
 
 
 @for_each_kernel
@@ -160,3 +151,6 @@ def _tag(tag: Any) -> Any:
 def _within(within: Any) -> dict[str, Any]:
     text = as_within(within)
     return {} if text is None else {"within": text}
+
+
+affine_map_inames = same_step(lk.affine_map_inames)
