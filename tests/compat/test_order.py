@@ -34,7 +34,7 @@ def order_of(instructions: str, domains: str = "{[i,j]: 0<=i,j<n}", **options: o
      "for i | a[i] = 1 | end | s[0] = 3 | for i | b[i] = 1 | end"),
     # a barrier orders the statements around it
     ("b[i] = 1 {dep=bar}\n... gbarrier {id=bar, dep=a}\na[j] = 1 {id=a}",
-     "for j | a[j] = 1 | end | for i | b[i] = 1 | end"),
+     "for j | a[j] = 1 | end | ... gbarrier | for i | b[i] = 1 | end"),
     # the condition of a block is that of each statement in it
     ("if x[0] > 3\n  a[i] = 1\nelse\n  b[i] = 2\nend", "for i | a[i] = 1 | b[i] = 2 | end"),
 ])

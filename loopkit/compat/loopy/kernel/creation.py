@@ -14,6 +14,7 @@ from loopkit.compat.loopy.kernel.definition import Definition
 from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
+from loopkit.compat.loopy.order import Item
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
@@ -86,14 +87,15 @@ class _Text:
         calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
         definition = Definition(self.name, self.made, calls)
         try:
-            core = self._core(functions)
+            core, items = self._core(functions)
         except UnknownNameError as err:
             if err.kind != "function":
                 raise
             return replace(self.empty, definition=replace(definition, fault=err))
-        return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
+        return replace(self.empty, made=core, definition=replace(definition, items=items), functions=tuple(functions))
 
-    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
+    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> tuple[lk.LoopKernel, tuple[Item, ...]]:
+        """The kernel, and its statements with their dependences."""
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
@@ -106,17 +108,19 @@ class _Text:
         with bounded(f"making kernel '{self.name}'"):
             program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
                                    scalars, {name: signature_of(f) for name, f in kernels.items()})
-            text = program.text({}, in_sequence=self.in_sequence)
+            items = program.items({}, in_sequence=self.in_sequence)
+            text = program.text(items)
         functions = (*scalars.values(), *kernels.values())
         core = self._core_of(program, text, functions)
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
-            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
+            items = program.items(selected, in_sequence=self.in_sequence)
+            core = self._core_of(program, program.text(items), functions)
         core = lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
         for declared in self.empty.declared.values():
             if isinstance(declared, ArrayArg) and declared.separates:
                 core = tagged_axes(core, declared.name, declared.dim_tags)
-        return core
+        return core, items
 
     def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
                  ) -> lk.LoopKernel:

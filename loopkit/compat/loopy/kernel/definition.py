@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.order import Item
 from loopkit.errors import LoopkitError
 
 
@@ -17,6 +18,7 @@ class Definition:
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar steps: functions of a kernel of the layer.
     :ivar fault: the reason why the kernel cannot be made without further functions.
+    :ivar items: the statements of the text with their dependences.
     """
 
     name: str
@@ -24,6 +26,17 @@ class Definition:
     calls: Mapping[str, int]
     steps: tuple[Callable[[Any], Any], ...] = ()
     fault: LoopkitError | None = None
+    items: tuple[Item, ...] = ()
+
+    @property
+    def dependences(self) -> Mapping[str, frozenset[str]]:
+        """For each statement and marker of the text those that run before it."""
+        return {item.id: item.after for item in self.items}
+
+    @property
+    def barriers(self) -> frozenset[str]:
+        """The ids of the global barriers."""
+        return frozenset(item.id for item in self.items if item.text == "... gbarrier")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
@@ -24,6 +25,7 @@ from loopkit.compat.loopy.kernel.data import (
 from loopkit.compat.loopy.kernel.definition import Again, Definition
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
+from loopkit.compat.loopy.schedule import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
@@ -31,7 +33,7 @@ from loopkit.poly.domains import AnySet
 
 
 class KernelState(IntEnum):
-    """loopy's stages of a kernel; loopkit's kernels are always complete."""
+    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
 
     INITIAL = 0
     CALLS_RESOLVED = 1
@@ -80,7 +82,7 @@ class LoopKernel:
 
     def with_core(self, core: lk.LoopKernel) -> LoopKernel:
         """This kernel around another *core*."""
-        return replace(self, made=core, definition=None)
+        return replace(self, made=core, definition=None, state=KernelState.INITIAL)
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
@@ -273,6 +275,13 @@ class LoopKernel:
             taken.add(name)
             return name
         return fresh
+
+    @cached_property
+    def linearization(self) -> tuple[ScheduleItem, ...] | None:
+        """Its launches, loops, statements and barriers in sequence, once it is linearized; else ``None``."""
+        if self.state is not KernelState.LINEARIZED:
+            return None
+        return linear_form(with_loopy_dtypes(self.core), self.target.core)
 
     # Copies
 

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
-from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.errors import PreconditionError, UnknownNameError
@@ -81,7 +82,33 @@ def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> Lo
 @for_each_kernel
 def preprocess_program(kernel: LoopKernel) -> LoopKernel:
     """The dtypes that follow from the known ones; a kernel of loopkit needs no other preparation."""
-    return kernel.with_core(with_inferred(kernel.core))
+    return replace(kernel.with_core(with_inferred(kernel.core)), state=KernelState.PREPROCESSED)
 
 
 preprocess_kernel = preprocess_program
+
+
+@for_each_kernel
+def linearize(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with its :attr:`linearization`, until the next step.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i]: 0<=i<8}", "y[i] = i", target=lp.CTarget())
+    >>> for item in lp.linearize(knl)["loopy_kernel"].linearization:
+    ...     print(item)
+    CallKernel(kernel_name='loopy_kernel')
+    EnterLoop(iname='i')
+    RunInstruction(insn_id='insn')
+    LeaveLoop(iname='i')
+    ReturnFromKernel(kernel_name='loopy_kernel')
+    """
+    return replace(kernel, state=KernelState.LINEARIZED)
+
+
+def get_one_linearized_kernel(kernel: LoopKernel, callables_table: Any = None) -> LoopKernel:
+    """:func:`linearize`."""
+    linear: LoopKernel = linearize(kernel)
+    return linear
+
+
+get_one_scheduled_kernel = get_one_linearized_kernel
