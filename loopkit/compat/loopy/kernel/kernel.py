@@ -1,7 +1,7 @@
 """A kernel with loopy's attributes and queries, around one of loopkit."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -215,13 +215,14 @@ class LoopKernel:
 
     @cached_property
     def instructions(self) -> Sequence[Assignment]:
-        after: dict[str, set[str]] = {}
         shown = self.core.instructions
-        writers = self.writer_map()
+        own, writers, after = {str(s.id) for s in shown}, self.writer_map(), dict[str, frozenset[str]]()
+        given = {} if self.definition is None else self.definition.dependences
         for s in shown:
-            read = instruction_of(s, {}).read_dependency_names()
-            after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
-        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
+            name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
+            after[name] = _nearest(name, given, own) if name in given else frozenset(
+                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
+        return [instruction_of(s, after) for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:
@@ -304,6 +305,20 @@ class LoopKernel:
 
     def _repr_html_(self) -> str:
         return self.core._repr_html_()
+
+
+def _nearest(name: str, given: Mapping[str, frozenset[str]], own: Collection[str]) -> frozenset[str]:
+    """The statements among *own* on which *name* depends directly, or through others that are not among them."""
+    found, waiting = set[str](), [*given[name]]
+    seen = {name, *waiting}
+    while waiting:
+        other = waiting.pop()
+        if other in own:
+            found.add(other)
+        else:
+            waiting += (new := given.get(other, frozenset()) - seen)
+            seen |= new
+    return frozenset(found)
 
 
 def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) -> lk.LoopKernel:
