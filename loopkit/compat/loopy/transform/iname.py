@@ -9,6 +9,7 @@ from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.errors import PreconditionError, UnknownNameError
@@ -21,9 +22,13 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    return kernel.with_core(lk.split_iname(
-        kernel.core, split_iname, inner_length, outer_iname=outer_iname, inner_iname=inner_iname,
-        outer_tag=_tag(outer_tag), inner_tag=_tag(inner_tag), **_within(within)))
+    core = lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname, inner_iname=inner_iname,
+                          **_within(within))
+    made = [x for x in core.inames if x not in kernel.core.inames]
+    names = [next(x for x in made if x == given or x.startswith(f"{split_iname}_{part}"))
+             for given, part in ((outer_iname, "outer"), (inner_iname, "inner"))]
+    return kernel.with_core(_tagged(core, {x: _tag(tag) for x, tag in zip(names, (outer_tag, inner_tag), strict=True)
+                                           if tag is not None}))
 
 
 @for_each_kernel
@@ -110,7 +115,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignor
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
         wanted |= {x: _tag(tag) for x in found}
-    return kernel.with_core(lk.tag_inames(kernel.core, wanted, force=force) if wanted else kernel.core)
+    return kernel.with_core(_tagged(kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
@@ -134,6 +139,14 @@ def has_schedulable_iname_nesting(program: Any) -> bool:
 def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
     """Inames that must be duplicated before a kernel runs: none, as a kernel has an order from the start."""
     return ()
+
+
+def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
+    """*core* with *tags*, in loopy's order over parallel inames."""
+    given = {x: [TAGS.get(tag, tag) if isinstance(tag, str) else tag for tag in (own if isinstance(own, list) else [own])]
+             for x, own in tags.items()}
+    of_execution = {x: tag for x, own in given.items() for tag in own if isinstance(tag, InameTag)}
+    return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force) if tags else core
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
