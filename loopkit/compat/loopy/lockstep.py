@@ -51,7 +51,10 @@ def in_lockstep(kernel: lk.LoopKernel, tags: Mapping[str, InameTag]) -> lk.LoopK
         for array, accesses in accesses_by_array(kernel).items():
             if (memory := threads.memory_of(array, accesses)) is not AddressSpace.PRIVATE:
                 threads.separate(accesses, memory)
-    return lk.with_statements(kernel, threads.placed()) if threads.ends else kernel
+        crossing = threads.crossing() if threads.ends else {}
+    for name, inames in crossing.items():
+        kernel = lk.expand(kernel, name, inames)
+    return lk.with_statements(kernel, threads.placed(kernel.instructions)) if threads.ends else kernel
 
 
 @dataclass(frozen=True)
@@ -119,16 +122,32 @@ class _Threads:
         return any(b.kind == "global" and first <= self.number[b.first] and self.number[b.second] <= last
                    for b in self.kernel.barriers if {b.first, b.second} <= self.number.keys())
 
-    def placed(self) -> list[Assignment]:
-        """The instructions in their new loops: parallel ones that end somewhere are the innermost."""
+    def crossing(self) -> Mapping[str, tuple[str, ...]]:
+        """The private temporaries alive where parallel loops end: each with the inames whose values have one each."""
+        inner, found = self._inner_loops(), dict[str, tuple[str, ...]]()
+        for name, accesses in accesses_by_array(self.kernel).items():
+            around = {inner[self.number[owner(a.statement)]] for a in accesses if owner(a.statement) in self.number}
+            if name in self.kernel.temporaries and len(around) > 1 \
+                    and self.memory_of(name, accesses) is AddressSpace.PRIVATE:
+                common = set.intersection(*({x for x, _ in loops} for loops in around))
+                found |= {name: tuple(sorted(common))} if common else {}
+        return found
+
+    def placed(self, instructions: Sequence[Assignment]) -> list[Assignment]:
+        """*instructions* in their new loops: parallel ones that end somewhere are the innermost."""
+        ended = set[LoopPlace]().union(*self.ends.values())
+        return [insn if insn.place is None or not inner else insn.copy(place=replace(
+                    insn.place, loops=(*(loop for loop in insn.place.loops if loop not in ended), *inner)))
+                for insn, inner in zip(instructions, self._inner_loops(), strict=True)]
+
+    def _inner_loops(self) -> Sequence[tuple[LoopPlace, ...]]:
+        """For each instruction the new loops in place of those that end somewhere."""
         ended = set[LoopPlace]().union(*self.ends.values())
         begun: dict[LoopPlace, str] = {}
-        found = list[Assignment]()
+        found = list[tuple[LoopPlace, ...]]()
         for k, insn in enumerate(self.kernel.instructions):
             for loop in self.ends.get(k, ()):
                 begun.pop(loop, None)
-            inner = [(x, begun.setdefault((x, at), str(insn.id))) for x, at in self.loops[k] if (x, at) in ended]
-            outer = [loop for loop in self.loops[k] if loop not in ended]
-            found.append(insn if insn.place is None or not inner else
-                         insn.copy(place=replace(insn.place, loops=(*outer, *inner))))
+            found.append(tuple((loop[0], begun.setdefault(loop, str(insn.id))) for loop in self.loops[k]
+                               if loop in ended))
         return found
