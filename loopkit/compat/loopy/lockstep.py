@@ -1,9 +1,10 @@
 """The order over parallel inames: each statement runs for all of their values before the next one that needs it.
 
-loopkit runs all statements of one iteration before the next iteration, also if the iname is parallel. In loopy a barrier
-separates two statements that access one element of local memory, so that the first runs for all threads before the
-second; a global barrier in the text does the same for global memory. The orders differ if a statement accesses an
-element that an earlier statement of a later iteration accesses, too. The layer then ends the parallel loop between them.
+loopkit runs all statements of one iteration before the next iteration, also if the iname is parallel. In loopy a
+barrier separates two statements that access one element of local memory, so that all threads run the first one before
+any runs the second. A global barrier in the text does the same for global memory. The orders differ if a statement
+accesses an element that an earlier statement of a later iteration accesses, too. The layer then ends the parallel loop
+between the two statements.
 """
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from loopkit.compat.loopy.kernel.data import (
 from loopkit.compat.loopy.kernel.definition import Again, Definition
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
-from loopkit.compat.loopy.schedule import ScheduleItem, linear_form
+from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopkit.compat.loopy.schedule import CallKernel, ReturnFromKernel, RunInstruction, ScheduleItem
+from loopkit.compat.loopy.schedule.linear import CallKernel, ReturnFromKernel, RunInstruction, ScheduleItem
 from loopkit.errors import PreconditionError
 
 

@@ -22,13 +22,9 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    core = lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname, inner_iname=inner_iname,
-                          **_within(within))
-    made = [x for x in core.inames if x not in kernel.core.inames]
-    names = [next(x for x in made if x == given or x.startswith(f"{split_iname}_{part}"))
-             for given, part in ((outer_iname, "outer"), (inner_iname, "inner"))]
-    return kernel.with_core(_tagged(core, {x: _tag(tag) for x, tag in zip(names, (outer_tag, inner_tag), strict=True)
-                                           if tag is not None}))
+    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname,
+                                         inner_iname=inner_iname, **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -36,8 +32,9 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.chunk_iname`."""
-    return kernel.with_core(lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
-                                           _tag(outer_tag), _tag(inner_tag), **_within(within)))
+    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
+                                         **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -46,7 +43,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     """:func:`loopkit.join_inames`."""
     new = new_iname or kernel.core.fresh_name("_and_".join(name_list(inames)))
     core = lk.join_inames(kernel.core, inames, new, **_within(within))
-    return kernel.with_core(core if tag is None else lk.tag_inames(core, {new: _tag(tag)}))
+    return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
 @for_each_kernel
@@ -79,7 +76,7 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     core = lk.duplicate_inames(kernel.core, inames, as_within(within), new_inames, suffix)
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
-    return kernel.with_core(lk.tag_inames(core, own) if own else core)
+    return kernel.with_core(_tagged(core, own))
 
 
 @for_each_kernel
@@ -141,11 +138,17 @@ def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
     return ()
 
 
+def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
+    """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
+    made = [x for x in core.inames if x not in kernel.core.inames]
+    return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
+                                           for x in made if x == start or start not in made and x.startswith(start)}))
+
+
 def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
     """*core* with *tags*, in loopy's order over parallel inames."""
-    given = {x: [TAGS.get(tag, tag) if isinstance(tag, str) else tag for tag in (own if isinstance(own, list) else [own])]
-             for x, own in tags.items()}
-    of_execution = {x: tag for x, own in given.items() for tag in own if isinstance(tag, InameTag)}
+    of_execution = {x: TAGS.get(tag, tag) if isinstance(tag, str) else tag for x, own in tags.items()
+                    for tag in (own if isinstance(own, list) else [own]) if isinstance(tag, str | InameTag)}
     return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force) if tags else core
 
 
