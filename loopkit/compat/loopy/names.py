@@ -52,10 +52,10 @@ _BY_MODULE = {
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
     "tools": "CACHING_ENABLED CacheMode clear_in_mem_caches set_caching_enabled",
-    "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
-                        "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
-                        "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
-                        "untag_inames"),
+    "transform.iname": ("add_inames_for_unused_hw_axes affine_map_inames chunk_iname duplicate_inames "
+                        "get_iname_duplication_options has_schedulable_iname_nesting join_inames "
+                        "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
+                        "set_loop_priority split_iname tag_inames untag_inames"),
     "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "
                               "get_one_scheduled_kernel linearize map_instructions preprocess_kernel "
                               "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
@@ -98,7 +98,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "UniqueName": "lk.make_kernel, which makes ids unique",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
-    "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",

@@ -348,7 +348,8 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
-_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype"})
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype",
+                       "overridden_get_grid_sizes_for_insn_ids"})
 
 
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:

@@ -20,7 +20,8 @@ def get_global_barrier_order(kernel: Any) -> tuple[str, ...]:
     ('one', 'two')
     """
     before = _all_before(kernel)
-    barriers = sorted(kernel.definition.barriers, key=lambda x: len(before[x].intersection(kernel.definition.barriers)))
+    every = kernel.definition.barriers
+    barriers = sorted(every, key=lambda x: (len(before[x] & every), x))
     for first, second in pairwise(barriers):
         if first not in before[second]:
             raise ScheduleError(f"The dependences do not order the global barriers '{first}' and '{second}'.",

@@ -8,12 +8,13 @@ from typing import Any
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.errors import PreconditionError, UnknownNameError
-from loopkit.kernel.tags import TAGS, InameTag
+from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.language.names import name_list
 
 
@@ -120,6 +121,32 @@ def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) 
     """:func:`loopkit.untag_inames`."""
     names = [x for x in name_list(iname_to_untag) if x in kernel.core.tags]
     return kernel.with_core(lk.untag_inames(kernel.core, names) if names else kernel.core)
+
+
+@for_each_kernel
+def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
+
+    :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
+    """
+    core, on_axis = kernel.core, dict[str, list[str]]()
+    for x, tag in core.tags.items():
+        if isinstance(tag, AutoLocalTag):
+            raise PreconditionError(f"The axis of '{x}' is not known, as its tag is l.auto.", subject=x,
+                                    hint="tag it with an axis first")
+        if isinstance(tag, GroupTag | LocalTag):
+            on_axis.setdefault(str(tag), []).append(x)
+    chosen = None if within is None else matching(core, as_within(within))
+    for insn in kernel.core.instructions:
+        missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
+                   and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
+        for axis, names in missing.items():
+            if len(names) > 1:
+                raise PreconditionError(f"'{insn.id}' could get '{names[0]}' or '{names[1]}' for the axis {axis}.",
+                                        subject=axis, hint="lp.add_inames_to_insn names the iname")
+        if missing:
+            core = lk.add_inames_to_insn(core, [x for names in missing.values() for x in names], f"id:{insn.id}")
+    return kernel.with_core(core)
 
 
 @for_each_kernel
