@@ -136,7 +136,8 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
                                     hint="tag it with an axis first")
         if isinstance(tag, GroupTag | LocalTag):
             on_axis.setdefault(str(tag), []).append(x)
-    chosen = None if within is None else matching(core, as_within(within))
+    text = as_within(within)
+    chosen = None if text is None else matching(core, text)
     for insn in kernel.core.instructions:
         missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
                    and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
@@ -169,13 +170,14 @@ def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> 
     """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
     made = [x for x in core.inames if x not in kernel.core.inames]
     return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
-                                           for x in made if x == start or start not in made and x.startswith(start)}))
+                                           for x in made if x == start or (start not in made and x.startswith(start))}))
 
 
 def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
     """*core* with *tags*, in loopy's order over parallel inames."""
-    of_execution = {x: TAGS.get(tag, tag) if isinstance(tag, str) else tag for x, own in tags.items()
-                    for tag in (own if isinstance(own, list) else [own]) if isinstance(tag, str | InameTag)}
+    given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
+             for tag in (own if isinstance(own, list) else [own]))
+    of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
     return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force) if tags else core
 
 
