@@ -102,7 +102,7 @@ def test_the_order_of_global_barriers() -> None:
     with pytest.raises(ScheduleError, match="'one' and 'two'"):
         lp.get_global_barrier_order(two)
     with pytest.raises(PreconditionError, match="one text"):
-        lp.get_global_barrier_order(lp.fuse_kernels([knl, lp.make_kernel("{[j]: 0<=j<8}", "z[j] = 1")])[knl.name])
+        lp.get_global_barrier_order(lp.fuse_kernels([knl, two]).default_entrypoint)
 
 
 def test_a_removed_statement_leaves_its_dependences() -> None:
