@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopkit.compat.loopy as lp
+from loopkit.errors import IllegalTransformError
 from loopkit.interpreter.instances import reference_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.kernel.kernel import LoopKernel
@@ -29,11 +31,11 @@ STATEMENTS: dict[str, Callable[[dict[str, Any], Any], None]] = {
 }
 
 
-def y_of(core: LoopKernel) -> Any:
+def elements_of(core: LoopKernel, name: str) -> Any:
     core = infer_types(core)
     machine = Interpreter(core, {}, InitialData(0, {"x": X}, frozenset()))
     machine.run(reference_order(core, machine.instances()))
-    return np.array([[machine.cell("y", (t, i)) for i in range(WIDTH)] for t in range(3)])
+    return np.array([[machine.cell(name, (t, i)) for i in range(WIDTH)] for t in range(3)])
 
 
 @settings(max_examples=10)
@@ -51,4 +53,20 @@ def test_threads_run_in_lockstep(chosen: list[tuple[str, str]], loops: str) -> N
         for text, other in chosen:
             STATEMENTS[text](values, OTHERS[other])
         expected.append(values["p"] + values["s"][::-1])
-    assert y_of(unit.default_entrypoint.core).tolist() == np.array(expected).tolist()
+    assert elements_of(unit.default_entrypoint.core, "y").tolist() == np.array(expected).tolist()
+
+
+@pytest.mark.parametrize("text", ["y[t, 0] = s[t] + 1", "y[t, 0] = p", "y[t, 0] = y[t, 0] + s[t]"])
+def test_threads_that_store_in_one_element(text: str) -> None:
+    """If all of them store one value, one of them does it; else the tag is refused."""
+    lines = ["<> s[i] = x[t, i]", "<> p = 2*i", text, "z[t, i] = s[3 - i] + p"]
+    unit = lp.make_kernel("{[t, i]: 0<=t<3 and 0<=i<4}", "for t, i\n" + "\n".join(lines) + "\nend",
+                          seq_dependencies=True)
+    unit = lp.add_dtypes(unit, {"x": np.float64, "y": np.float64})
+    if text != "y[t, 0] = s[t] + 1":
+        with pytest.raises(IllegalTransformError):
+            lp.tag_inames(unit, {"i": "l.0"})
+        return
+    core = lp.tag_inames(unit, {"i": "l.0"}).default_entrypoint.core
+    assert elements_of(core, "z").tolist() == [[X[t, 3 - i] + 2*i for i in range(WIDTH)] for t in range(3)]
+    assert core.statement_by_id["insn_1"].inames == ("t",)

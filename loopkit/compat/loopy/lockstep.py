@@ -8,16 +8,16 @@ between the two statements.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 
 import loopkit as lk
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import called, subscripts_of, variables
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.instruction import Assignment
+from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.statement import owner
 from loopkit.kernel.tags import GroupTag, InameTag, is_parallel
 from loopkit.kernel.tree import LoopPlace
@@ -25,7 +25,7 @@ from loopkit.poly.limits import bounded
 from loopkit.poly.relations import by_first_difference, in_one_iteration, same_element, shared_dims
 
 
-def in_lockstep(kernel: lk.LoopKernel, tags: Mapping[str, InameTag]) -> lk.LoopKernel:
+def in_lockstep(kernel: lk.LoopKernel, tags: Mapping[str, InameTag], *, once: bool = False) -> lk.LoopKernel:
     """*kernel* with loopy's order of its statements for the *tags* that its inames are to have.
 
     Each thread reads the value of another one:
@@ -42,6 +42,7 @@ def in_lockstep(kernel: lk.LoopKernel, tags: Mapping[str, InameTag]) -> lk.LoopK
       end
     end
 
+    :arg once: a statement that stores one value in one element for all values of a parallel iname runs once.
     :raises PreconditionError: the order of *kernel* cannot be that of a definition.
     """
     every = {**kernel.tags, **tags}
@@ -52,6 +53,8 @@ def in_lockstep(kernel: lk.LoopKernel, tags: Mapping[str, InameTag]) -> lk.LoopK
         for array, accesses in accesses_by_array(kernel).items():
             if (memory := threads.memory_of(array, accesses)) is not AddressSpace.PRIVATE:
                 threads.separate(accesses, memory)
+        if once:
+            threads.find_repeated(tags)
         crossing = threads.crossing() if threads.ends else {}
     for name, inames in crossing.items():
         kernel = lk.expand(kernel, name, inames)
@@ -64,11 +67,13 @@ class _Threads:
 
     :ivar tags: those that the inames are to have.
     :ivar ends: for the number of an instruction, the parallel loops around it that begin anew there.
+    :ivar repeated: for the number of an instruction, the parallel loops all of whose threads would do the same.
     """
 
     kernel: lk.LoopKernel
     tags: Mapping[str, InameTag]
     ends: dict[int, set[LoopPlace]] = field(default_factory=dict)
+    repeated: dict[int, set[LoopPlace]] = field(default_factory=dict)
 
     @cached_property
     def loops(self) -> Sequence[tuple[LoopPlace, ...]]:
@@ -123,6 +128,27 @@ class _Threads:
         return any(b.kind == "global" and first <= self.number[b.first] and self.number[b.second] <= last
                    for b in self.kernel.barriers if {b.first, b.second} <= self.number.keys())
 
+    def find_repeated(self, new: Collection[str]) -> None:
+        """Find the instructions that store one value in one element for all values of a parallel iname among *new*.
+
+        They do not read what they write, or memory that belongs to one of these values, and need not run repeatedly.
+        """
+        accesses = accesses_by_array(self.kernel)
+        memory = {x: self.memory_of(x, accesses.get(x, ())) for x in self.kernel.data}
+        for k, insn in enumerate(self.kernel.instructions):
+            parts = [insn.expression, *insn.predicates, *subscripts_of(insn.assignee)]
+            names = frozenset[str]().union(*map(variables, parts))
+            used = {memory[x] for x in (*names, insn.written) if x in memory}
+            if insn.instructions or insn.written in names or AddressSpace.PRIVATE in used \
+                    or any(called(e) & self.kernel.substitutions.keys() for e in parts):
+                continue
+            same = {(x, at) for x, at in self.loops[k] if x in new and is_parallel(tag := self.tags[x])
+                    and x not in names and not (isinstance(tag, GroupTag) and AddressSpace.SHARED in used)}
+            if same:
+                self.repeated[k] = same
+                self.ends.setdefault(k, set()).update(same)
+                self.ends.setdefault(k + 1, set()).update(same)
+
     def crossing(self) -> Mapping[str, tuple[str, ...]]:
         """The private temporaries alive where parallel loops end: each with the inames whose values have one each."""
         inner, found = self._inner_loops(), dict[str, tuple[str, ...]]()
@@ -137,18 +163,26 @@ class _Threads:
     def placed(self, instructions: Sequence[Assignment]) -> list[Assignment]:
         """*instructions* in their new loops: parallel ones that end somewhere are the innermost."""
         ended = set[LoopPlace]().union(*self.ends.values())
-        return [insn if insn.place is None or not inner else insn.copy(place=replace(
-                    insn.place, loops=(*(loop for loop in insn.place.loops if loop not in ended), *inner)))
-                for insn, inner in zip(instructions, self._inner_loops(), strict=True)]
+        found = list[Assignment]()
+        for k, (insn, inner) in enumerate(zip(instructions, self._inner_loops(), strict=True)):
+            if insn.place is not None and ended.intersection(self.loops[k]):
+                once = {x for x, _ in self.repeated.get(k, ())}
+                domain = insn.place.domain.onto(tuple(x for x in insn.place.domain.inames if x not in once))
+                insn = insn.copy(within_inames=frozenset(domain.inames), place=StatementPlace(
+                    domain, (*(loop for loop in self.loops[k] if loop not in ended), *inner)))
+            found.append(insn)
+        return found
 
     def _inner_loops(self) -> Sequence[tuple[LoopPlace, ...]]:
         """For each instruction the new loops in place of those that end somewhere."""
         ended = set[LoopPlace]().union(*self.ends.values())
         begun: dict[LoopPlace, str] = {}
-        found = list[tuple[LoopPlace, ...]]()
+        found, before = list[tuple[LoopPlace, ...]](), tuple[LoopPlace, ...]()
         for k, insn in enumerate(self.kernel.instructions):
-            for loop in self.ends.get(k, ()):
-                begun.pop(loop, None)
+            outer = tuple(loop for loop in self.loops[k] if loop not in ended)
+            gone = begun.keys() if outer != before else self.ends.get(k, set())
+            begun = {loop: first for loop, first in begun.items() if loop not in gone}
+            before = outer
             found.append(tuple((loop[0], begun.setdefault(loop, str(insn.id))) for loop in self.loops[k]
-                               if loop in ended))
+                               if loop in ended and loop not in self.repeated.get(k, ())))
         return found

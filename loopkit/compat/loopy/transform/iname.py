@@ -13,7 +13,7 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.language.names import name_list
 
@@ -178,7 +178,15 @@ def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
     given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
              for tag in (own if isinstance(own, list) else [own]))
     of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
-    return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force) if tags else core
+    if not tags:
+        return core
+    try:
+        return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
+    except IllegalTransformError:
+        once = in_lockstep(core, of_execution, once=True)
+        if once is core:
+            raise
+        return lk.tag_inames(once, tags, force=force)
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
