@@ -9,7 +9,7 @@ between the two statements.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 
@@ -136,6 +136,7 @@ class _Threads:
         accesses = accesses_by_array(self.kernel)
         memory = {x: self.memory_of(x, accesses.get(x, ())) for x in self.kernel.data}
         for k, insn in enumerate(self.kernel.instructions):
+            assert not isinstance(insn.assignee, str)
             parts = [insn.expression, *insn.predicates, *subscripts_of(insn.assignee)]
             names = frozenset[str]().union(*map(variables, parts))
             used = {memory[x] for x in (*names, insn.written) if x in memory}
