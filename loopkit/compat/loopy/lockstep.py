@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 
+import pymbolic.primitives as p
+
 import loopkit as lk
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.expr.mappers import called, subscripts_of, variables
@@ -111,6 +113,9 @@ class _Threads:
         # each block has local memory of its own
         apart = [x for x in shared if is_parallel(tag := self.tags.get(x[0])) and not (
             memory is AddressSpace.SHARED and isinstance(tag, GroupTag))]
+        if late.array in self.kernel.temporaries:       # else every thread has a value of its own
+            apart = [x for x in apart if all(x[0] in variables(p.Call(p.Variable(late.array), a.subscripts))
+                                             for a in (early, late) if a.is_write)]
         if not apart or any(self.ends.get(k, set()).issuperset(apart) for k in range(first + 1, last + 1)) or (
                 memory is AddressSpace.GLOBAL and not self._global_barrier(first, last)):
             return
