@@ -36,7 +36,7 @@ def order_of(instructions: str, domains: object = ("{[i,j]: 0<=i,j<n}", "{[k]: 0
      "for i | a[i] = 1 | end | s[0] = 3 | for i | b[i] = 1 | end"),
     # a barrier orders the statements around it
     ("b[i] = 1 {dep=bar}\n... gbarrier {id=bar, dep=a}\na[j] = 1 {id=a}",
-     "for j | a[j] = 1 | end | for i | b[i] = 1 | end"),
+     "for j | a[j] = 1 | end | ... gbarrier | for i | b[i] = 1 | end"),
     # the bound of a sum is read, too
     ("y[i] = sum(k, 1)\n<> m = x[i]", "for i | <> m = x[i] | y[i] = sum(k, 1) | end"),
     # the condition of a block is that of each statement in it

@@ -43,11 +43,13 @@ class Order:
     :ivar after: for each statement, and each line that only orders others, the ids of those that run before it.
     :ivar claims: for each statement those against which ``nosync=`` claims that it needs no order.
     :ivar circle: statements that depend on each other in a circle; empty: there is none.
+    :ivar barriers: the global barriers of the text.
     """
 
     after: Mapping[str, frozenset[str]] = field(default_factory=dict)
     claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
     circle: tuple[str, ...] = ()
+    barriers: frozenset[str] = frozenset()
 
     def before(self, name: str, known: Collection[str] = ()) -> frozenset[str]:
         """All that runs before *name*; with *known* only the nearest of these.

@@ -27,6 +27,8 @@ from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
+    BARRIERS,
+    PREFIX,
     QUERY,
     ForBlock,
     FunctionCall,
@@ -93,8 +95,11 @@ class LoopyProgram:
     def text(self, items: Sequence[Item]) -> str:
         """loopkit's text of the program: in the order in which loopy runs *items*, with explicit loops.
 
-        If items depend on each other in a circle, the text keeps their dependences on items above them.
+        If items depend on each other in a circle, the text keeps their dependences on items above them. It is empty without
+        statements.
         """
+        if all(isinstance(s.node, Marker) for s in self.statements):
+            return "\n".join(self.rules)
         if circle_of(items):
             places = {item.id: item.place for item in items}
             items = [replace(item, after=frozenset(x for x in item.after if places.get(x, item.place) < item.place))
@@ -108,7 +113,9 @@ class LoopyProgram:
         claims = {s.id: frozenset([*self.multiple_assignments.get(s.id, ()), *(
             x for t in s.node.options.nosync for x in (*self._matches(t.text), *selected.get(t.text, ())))])
                   for s in self.statements}
-        return Order({item.id: item.after for item in items}, claims, circle_of(items))
+        barriers = frozenset(s.id for s in self.statements
+                             if isinstance(s.node, Marker) and BARRIERS.get(s.node.kind) == "global")
+        return Order({item.id: item.after for item in items}, claims, circle_of(items), barriers)
 
     def items(self, selected: Mapping[str, Collection[str]], *, in_sequence: bool = False,
               must_exist: bool = True) -> list[Item]:
@@ -133,7 +140,7 @@ class LoopyProgram:
                 named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
             own = whole.get(s.id, (s.id,))
             after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
-            line = "" if isinstance(s.node, Marker) else _line(s, s.node)
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node)
             yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
     @cached_property
@@ -192,8 +199,8 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
     >>> print(program.text(program.items({})))
     for i
-        a[i] = 2*x[i] {id=insn_0}
-        y[i] = a[i] {id=insn}
+        a[i] = 2*x[i] {id=insn_0, inames=}
+        y[i] = a[i] {id=insn, inames=}
     end
     """
     source = Source(respelled(instructions), "the instructions")
@@ -203,35 +210,54 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)
-    parsed = with_private_inames(parsed, rules)
+    parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
     ids = number_statements(parsed)
     inames = inames_of_parts(parsed, temporaries, rules)
     taken = {*ids.places}
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     statements = tuple(
-        LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node) if isinstance(node, Marker) else
+        LoopyStatement(_marker_id(node, taken), node, domains.ancestors(around)) if isinstance(node, Marker) else
         LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
                        if isinstance(node, FunctionCall) and node.function in packed else node,
                        domains.ancestors(inames[node.start]), conditions,
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
-        for node, conditions in _flat(parsed.body))
+        for node, conditions, around in _flat(parsed.body))
     return LoopyProgram(statements, lines, domains, groups or {})
 
 
-def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
-          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...]]]:
-    """The statements in *nodes* with the conditions of their blocks and their own."""
+def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
+    """*nodes* in which the statements *inside* of blocks inherit no inames: they read the last value of a loop."""
+    found = list[ProgramNode]()
     for node in nodes:
         match node:
             case ForBlock():
-                yield from _flat(node.body, conditions)
+                found.append(replace(node, body=_with_final_inames(node.body, inside=True)))
             case IfBlock():
-                yield from _flat(node.then, (*conditions, node.condition))
-                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)))
+                found.append(replace(node, then=_with_final_inames(node.then, inside=inside),
+                                     otherwise=_with_final_inames(node.otherwise, inside=inside)))
+            case _:
+                # {inames=+j} in a block adds an iname and inherits others
+                final = node.options.inames.alone or (inside and not node.options.inames.listed)
+                inames = replace(node.options.inames, alone=final)
+                found.append(replace(node, options=replace(node.options, inames=inames)))
+    return tuple(found)
+
+
+def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = (), around: frozenset[str] = _NOTHING
+          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...], frozenset[str]]]:
+    """The statements in *nodes*: with the conditions of their blocks and their own, and the inames given for them."""
+    for node in nodes:
+        match node:
+            case ForBlock():
+                yield from _flat(node.body, conditions, around.union(token.text for token in node.inames))
+            case IfBlock():
+                yield from _flat(node.then, (*conditions, node.condition), around)
+                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)), around)
             case _:
                 own = node.options.condition
-                yield node, conditions if own is None else (*conditions, own)
+                yield (node, conditions if own is None else (*conditions, own),
+                       around.union(token.text for token in node.options.inames.listed))
 
 
 def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expression], rules: Rules,
@@ -250,6 +276,16 @@ def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expressio
 
 # Text
 
+def _marker_id(node: Marker, taken: set[str]) -> str:
+    given = node.options.id
+    return given.text if given is not None and given.kind != PREFIX else fresh(node.kind, taken)
+
+
+def _marker_line(node: Marker) -> str:
+    """A barrier at its place; ``""`` for a line that only orders others."""
+    return f"... {node.kind}" if node.kind in BARRIERS else ""
+
+
 def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
     options = f"{{{', '.join(_options(statement))}}}"
     if isinstance(node, FunctionCall):
@@ -261,8 +297,7 @@ def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> s
 def _options(statement: LoopyStatement) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
-    if not statement.inames:
-        yield "inames="
+    yield "inames="                 # all loops are in the text
     if statement.conditions:
         yield f"if={to_text(_all_of(statement.conditions))}"
     if options.tags:

@@ -12,6 +12,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
@@ -24,6 +25,7 @@ from loopkit.compat.loopy.kernel.data import (
 from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
+from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
@@ -31,7 +33,7 @@ from loopkit.poly.domains import AnySet
 
 
 class KernelState(IntEnum):
-    """loopy's stages of a kernel; loopkit's kernels are always complete."""
+    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
 
     INITIAL = 0
     CALLS_RESOLVED = 1
@@ -83,7 +85,7 @@ class LoopKernel:
 
     def with_core(self, core: lk.LoopKernel) -> LoopKernel:
         """This kernel around another *core*."""
-        return replace(self, made=core, definition=None)
+        return replace(self, made=core, definition=None, state=KernelState.INITIAL)
 
     def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
                    claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
@@ -222,16 +224,14 @@ class LoopKernel:
 
     @cached_property
     def instructions(self) -> Sequence[Assignment]:
-        after: dict[str, set[str]] = {}
         shown = self.core.instructions
-        order = self.origin.order
+        order, after = self.origin.order, dict[str, frozenset[str]]()
         writers, own = self.writer_map(), [str(s.id) for s in shown]
         for s in shown:
-            read = instruction_of(s, {}).read_dependency_names()
-            name = str(s.id)
-            after[name] = {*order.before(name, own)} if name in order.after else {
-                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {name}
-        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
+            name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
+            after[name] = order.before(name, own) if name in order.after else frozenset(
+                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
+        return [instruction_of(s, after) for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:
@@ -286,6 +286,13 @@ class LoopKernel:
             return name
         return fresh
 
+    @cached_property
+    def linearization(self) -> tuple[ScheduleItem, ...] | None:
+        """Its launches, loops, statements and barriers in sequence, once it is linearized; else ``None``."""
+        if self.state is not KernelState.LINEARIZED:
+            return None
+        return linear_form(with_loopy_dtypes(self.core), self.target.core_target())
+
     # Copies
 
     def copy(self, **changes: Any) -> LoopKernel:
@@ -338,7 +345,8 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
-_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype"})
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype",
+                       "overridden_get_grid_sizes_for_insn_ids"})
 
 
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:

@@ -9,12 +9,14 @@ from typing import Any
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.analysis.match import matching
 from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
-from loopkit.errors import PreconditionError, UnknownNameError
-from loopkit.kernel.tags import TAGS, InameTag
+from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
+from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.language.names import name_list
 
 
@@ -23,9 +25,9 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    return kernel.with_core(lk.split_iname(
-        kernel.core, split_iname, inner_length, outer_iname=outer_iname, inner_iname=inner_iname,
-        outer_tag=_tag(outer_tag), inner_tag=_tag(inner_tag), **_within(within)))
+    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname,
+                                         inner_iname=inner_iname, **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -33,8 +35,9 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.chunk_iname`."""
-    return kernel.with_core(lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
-                                           _tag(outer_tag), _tag(inner_tag), **_within(within)))
+    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
+                                         **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -43,7 +46,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     """:func:`loopkit.join_inames`."""
     new = new_iname or kernel.core.fresh_name("_and_".join(name_list(inames)))
     core = lk.join_inames(kernel.core, inames, new, **_within(within))
-    return kernel.with_core(core if tag is None else lk.tag_inames(core, {new: _tag(tag)}))
+    return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
 @for_each_kernel
@@ -70,7 +73,7 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     core = lk.duplicate_inames(kernel.core, inames, as_within(within), new_inames, suffix)
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
-    return kernel.with_core(lk.tag_inames(core, own) if own else core)
+    return kernel.with_core(_tagged(core, own))
 
 
 @for_each_kernel
@@ -102,13 +105,40 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignor
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
         wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
-    return kernel.with_core(lk.tag_inames(kernel.core, wanted, force=force) if wanted else kernel.core)
+    return kernel.with_core(_tagged(kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
 def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) -> LoopKernel:
     """:func:`loopkit.untag_inames`."""
     return kernel.with_core(lk.untag_inames(kernel.core, name_list(iname_to_untag), tag_type))
+
+
+@for_each_kernel
+def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
+
+    :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
+    """
+    core, on_axis = kernel.core, dict[str, list[str]]()
+    for x, tag in core.tags.items():
+        if isinstance(tag, AutoLocalTag):
+            raise PreconditionError(f"The axis of '{x}' is not known, as its tag is l.auto.", subject=x,
+                                    hint="tag it with an axis first")
+        if isinstance(tag, GroupTag | LocalTag):
+            on_axis.setdefault(str(tag), []).append(x)
+    text = as_within(within)
+    chosen = None if text is None else matching(core, text)
+    for insn in kernel.core.instructions:
+        missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
+                   and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
+        for axis, names in missing.items():
+            if len(names) > 1:
+                raise PreconditionError(f"'{insn.id}' could get '{names[0]}' or '{names[1]}' for the axis {axis}.",
+                                        subject=axis, hint="lp.add_inames_to_insn names the iname")
+        if missing:
+            core = lk.add_inames_to_insn(core, [x for names in missing.values() for x in names], f"id:{insn.id}")
+    return kernel.with_core(core)
 
 
 @for_each_kernel
@@ -125,6 +155,29 @@ def has_schedulable_iname_nesting(program: Any) -> bool:
 def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
     """Inames that must be duplicated before a kernel runs: none, as a kernel has an order from the start."""
     return ()
+
+
+def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
+    """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
+    made = [x for x in core.inames if x not in kernel.core.inames]
+    return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
+                                           for x in made if x == start or (start not in made and x.startswith(start))}))
+
+
+def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
+    """*core* with *tags*, in loopy's order over parallel inames."""
+    given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
+             for tag in (own if isinstance(own, list) else [own]))
+    of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
+    if not tags:
+        return core
+    try:
+        return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
+    except IllegalTransformError:
+        once = in_lockstep(core, of_execution, once=True)
+        if once is core:
+            raise
+        return lk.tag_inames(once, tags, force=force)
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
-from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
@@ -110,11 +111,41 @@ def preprocess_program(program: Any) -> Any:
     """
     for kernel in entered(program):
         kernel.require_made()
-    return infer_unknown_types(program)
+    return _preprocessed(infer_unknown_types(program))
+
+
+@for_each_kernel
+def _preprocessed(kernel: LoopKernel) -> LoopKernel:
+    return replace(kernel, state=KernelState.PREPROCESSED)
 
 
 preprocess_kernel = preprocess_program
 
+
+@for_each_kernel
+def linearize(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with its :attr:`linearization`, until the next step.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i]: 0<=i<8}", "y[i] = i", target=lp.CTarget())
+    >>> for item in lp.linearize(knl)["loopy_kernel"].linearization:
+    ...     print(item)
+    CallKernel(kernel_name='loopy_kernel')
+    EnterLoop(iname='i')
+    RunInstruction(insn_id='insn')
+    LeaveLoop(iname='i')
+    ReturnFromKernel(kernel_name='loopy_kernel')
+    """
+    return replace(kernel, state=KernelState.LINEARIZED)
+
+
+def get_one_linearized_kernel(kernel: LoopKernel, callables_table: Any = None) -> LoopKernel:
+    """:func:`linearize`."""
+    linear: LoopKernel = linearize(kernel)
+    return linear
+
+
+get_one_scheduled_kernel = get_one_linearized_kernel
 
 replace_instruction_ids = same_step(lk.replace_instruction_ids)
 tag_instructions = same_step(lk.tag_instructions)
