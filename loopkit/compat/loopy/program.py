@@ -95,8 +95,8 @@ class LoopyProgram:
     def text(self, items: Sequence[Item]) -> str:
         """loopkit's text of the program: in the order in which loopy runs *items*, with explicit loops.
 
-        If items depend on each other in a circle, the text keeps their dependences on items above them. It is empty without
-        statements.
+        If items depend on each other in a circle, the text keeps their dependences on items above them. It is empty
+        without statements.
         """
         if all(isinstance(s.node, Marker) for s in self.statements):
             return "\n".join(self.rules)
