@@ -23,6 +23,7 @@ from loopkit.expr.functions import ScalarFunction, functions_in
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
+from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
@@ -190,6 +191,13 @@ class Layout:
     def index(self) -> np.dtype:
         """The dtype of indices."""
         return np.dtype(f"int{self.index_bits}")
+
+    @classmethod
+    def declared(cls, kernel: LoopKernel, **others: Any) -> Layout:
+        """The layout that the arguments of *kernel* declare, C order for those that declare none."""
+        return cls(strided=frozenset(
+            a.name for a in kernel.arguments if isinstance(a, GlobalArg)
+            and (a.strides is not None or a.order not in (None, "C"))), **others)
 
 
 @dataclass(frozen=True, repr=False)

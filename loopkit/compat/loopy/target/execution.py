@@ -1,6 +1,7 @@
 """Executors with loopy's calling convention: ``(event, outputs)``."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from loopkit.compat.loopy.bounds import ready
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import CallError
 from loopkit.kernel.printing import integer_arguments
+from loopkit.verification.checks import generate_code
 
 
 class ExecutorBase:
@@ -19,8 +21,14 @@ class ExecutorBase:
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel
         self.context = context
-        self._core_target = target.core
+        self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
+
+    def require_entrypoint(self, name: str | None) -> None:
+        """:raises CallError: *name* is another kernel than the one that this executor runs."""
+        if name not in (None, self.kernel.name):
+            raise CallError(f"This executor runs '{self.kernel.name}', and not '{name}'.", argument="entrypoint",
+                            hint=f"program.executor(..., entrypoint={name!r})")
 
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
         """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
@@ -34,6 +42,8 @@ class ExecutorBase:
         if key not in self._compiled:
             typed = ready(lk.add_dtypes(core, dict(known)) if known else core)
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            if self.kernel.options.write_code or self.kernel.options.write_wrapper:
+                sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         return self._compiled[key](**arguments).asdict()
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,9 +61,13 @@ class ExecutorBase:
 
 
 class HostExecutor(ExecutorBase):
-    """Runs a kernel on the host: ``executor(a=..., n=...)``."""
+    """Runs a kernel on the host: ``executor(a=..., n=...)``; :raises CallError: a value has no name."""
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
+        self.require_entrypoint(entrypoint)
+        if args:
+            raise CallError(f"A call on the host has {len(args)} values without names.", argument="args",
+                            hint="pass each argument by its name")
         given = {name: value for name, value in kwargs.items() if value is not None}
         return None, self.results(self.outputs_of(given))
 
@@ -70,6 +84,7 @@ class OpenCLExecutor(ExecutorBase):
         :returns: an event after the launch, and the outputs.
         :raises CallError: the first argument is not a queue of pyopencl.
         """
+        self.require_entrypoint(entrypoint)
         import pyopencl as cl
         from pyopencl import array
         if not isinstance(queue, cl.CommandQueue):
