@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -13,7 +15,8 @@ from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.expr.mappers import variables
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -34,11 +37,26 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
     if footprint_subscripts is not None:
         raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
-    return kernel.with_core(lk.add_prefetch(
-        kernel.core, _WHOLE.sub("", var_name), _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
-        default_tag=default_tag, fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
+    name, sweep = _WHOLE.sub("", var_name), _listed(sweep_inames) or ()
+    make = partial(
+        lk.add_prefetch, kernel.core, name, dim_arg_names=_listed(dim_arg_names), default_tag=default_tag,
+        fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
         temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
-        fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
+        fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE)
+    try:
+        return kernel.with_core(make(sweep))
+    except ScheduleError:
+        if (wider := _with_inames_of_all_uses(kernel.core, name, sweep)) == tuple(sweep):
+            raise
+    return kernel.with_core(make(wider))
+
+
+def _with_inames_of_all_uses(core: lk.LoopKernel, name: str, sweep: Sequence[str]) -> tuple[str, ...]:
+    """*sweep* with the inames that other reads of *name* have in its place: one copy serves all reads."""
+    reads = [a.subscripts for a in accesses_by_array(core).get(name, ()) if not a.is_write]
+    swept = {axis for subscripts in reads for axis, i in enumerate(subscripts) if not variables(i).isdisjoint(sweep)}
+    others = {x for subscripts in reads for axis, i in enumerate(subscripts) if axis in swept for x in variables(i)}
+    return (*sweep, *(x for x in core.inames if x in others and x not in sweep))
 
 
 @for_each_kernel
