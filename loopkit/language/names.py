@@ -64,8 +64,8 @@ _CODE = re.compile(r"[iufc]\d{1,2}")
 #: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
 _CALLED = frozenset({*BUILT_IN, "reduce", "simul_reduce", "cast", "make_tuple", "segmented"}) - {"min", "max"}
 
-RESERVED = frozenset([*(KEYWORDS - {"end"}), *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
-                      *_FUNCTIONS])
+RESERVED = frozenset([*(KEYWORDS - {"end"}), *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS,
+                      *_HALVES.split(), *_FUNCTIONS])
 
 
 def fault(name: str, *, called: bool = False) -> str | None:
