@@ -27,6 +27,7 @@ from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
+from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 
 
@@ -215,11 +216,15 @@ class LoopKernel:
     def instructions(self) -> Sequence[Assignment]:
         after: dict[str, set[str]] = {}
         shown = self.core.instructions
+        reduced: dict[str, frozenset[str]] = {}
+        for node in self.core.reductions.values():
+            reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
         writers = self.writer_map()
         for s in shown:
             read = instruction_of(s, {}).read_dependency_names()
             after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
-        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
+        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}, reduced.get(str(s.id), frozenset()))
+                for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:
