@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
 
@@ -174,8 +174,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     perfectly nested.
 
     :arg equations: texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
-        pairs of sides; affine in the inames and the parameters. The equations map the points of the old inames
-        one-to-one to points of the new ones.
+        pairs of sides; affine in the inames and the parameters. Other inames of all statements are parameters, too. The
+        equations map the points of the old inames one-to-one to points of the new ones.
     :arg within: ids (or globs) of the statements whose loops are replaced; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: an old iname does not exist.
@@ -197,7 +197,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     old, new = name_list(old_inames), name_list(new_inames)
     _require_sides(kernel, "affine_map_inames", old, new)
     chosen, owners = _chosen(kernel, old, within, "mapped")
-    relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new))])
+    around = frozenset.intersection(*(frozenset(s.inames) for s in owners)).difference(old)
+    relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new), around)])
     result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
@@ -328,8 +329,12 @@ def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> 
     return add(*(multiply(int(by[x]), p.Variable(x)) for x in outer)), outer
 
 
-def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...]) -> Iterator[Expression]:
-    """The difference of the sides of each of *equations*; :raises PreconditionError: one is not an affine equation."""
+def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...], around: Collection[str]
+           ) -> Iterator[Expression]:
+    """The difference of the sides of each of *equations*; :raises PreconditionError: one is not an affine equation.
+
+    :arg around: further inames that they may have.
+    """
     given = [equations] if isinstance(equations, str) else equations
     if not given:
         raise PreconditionError("affine_map_inames needs equations.", subject="equations",
@@ -346,7 +351,7 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
         left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                        for side in sides)
         # each side by itself: a non-affine term may cancel in the difference
-        if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
+        if not all(is_quasi_affine(side, (*inames, *around), kernel.value_params) for side in (left, right)):
             raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
                                     subject=shown)
         yield subtract(left, right)

@@ -14,7 +14,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import (
     TruncatedQuotient,
@@ -209,6 +209,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     """Join perfectly nested *inames* (outermost first) into one iname that runs through all their points.
 
     :arg new_iname: default: the names joined by ``_``.
+    :arg tag: its tag; default: ``l.auto`` if all of *inames* have this tag, else none.
     :raises UnknownNameError: there is no such iname.
     :raises NameConflictError: the new name is taken.
     :raises PreconditionError: an iname has a tag, or an iname other than the first has no constant range.
@@ -219,8 +220,12 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     [n] -> { [i_j] : 0 <= i_j < 8n }
     """
     inames = name_list(inames)
-    for x in inames:
-        require_untagged(kernel, x, "join")
+    auto = TAGS["l.auto"]
+    if inames and all(kernel.tags.get(x) == auto for x in inames):
+        tag = auto if tag is None else tag
+    else:
+        for x in inames:
+            require_untagged(kernel, x, "joined")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_name(kernel, new_iname, "_".join(inames))
