@@ -170,27 +170,28 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     inames = inames_of_parts(parsed, temporaries, rules)
     taken = {*ids.places}
     statements = tuple(
-        LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node) if isinstance(node, Marker) else
+        LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node, domains.ancestors(around))
+        if isinstance(node, Marker) else
         LoopyStatement(ids.of[node.start], node, domains.ancestors(inames[node.start]), conditions,
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
-        for node, conditions in _flat(parsed.body))
+        for node, conditions, around in _flat(parsed.body))
     return LoopyProgram(statements, lines, domains)
 
 
-def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
-          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...]]]:
-    """The statements in *nodes* with the conditions of their blocks and their own."""
+def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = (), around: frozenset[str] = _NOTHING
+          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...], frozenset[str]]]:
+    """The statements in *nodes* with the conditions of their blocks and their own, and the inames of their blocks."""
     for node in nodes:
         match node:
             case ForBlock():
-                yield from _flat(node.body, conditions)
+                yield from _flat(node.body, conditions, around.union(x.text for x in node.inames))
             case IfBlock():
-                yield from _flat(node.then, (*conditions, node.condition))
-                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)))
+                yield from _flat(node.then, (*conditions, node.condition), around)
+                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)), around)
             case _:
                 own = node.options.condition
-                yield node, conditions if own is None else (*conditions, own)
+                yield node, conditions if own is None else (*conditions, own), around
 
 
 def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expression], rules: Rules,
