@@ -34,10 +34,15 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
                  temporary_address_space: Any = None, temporary_scope: Any = None, footprint_subscripts: Any = None,
                  fetch_bounding_box: bool = False, fetch_outer_inames: Any = None,
                  prefetch_insn_id: str | None = None, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.add_prefetch`, which may reorder loops if the dependences allow it."""
+    """:func:`loopkit.add_prefetch`, which may reorder loops if the dependences allow it.
+
+    If *temporary_name* is a temporary already, the copy gets one of its own: several copies share none.
+    """
     if footprint_subscripts is not None:
         raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
+    if temporary_name in kernel.core.temporaries:
+        temporary_name = kernel.core.fresh_name(str(temporary_name))
     name, sweep = _WHOLE.sub("", var_name), _listed(sweep_inames) or ()
     make = partial(
         lk.add_prefetch, kernel.core, name, dim_arg_names=_listed(dim_arg_names), default_tag=default_tag,
