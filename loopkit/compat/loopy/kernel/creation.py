@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
+from loopkit.compat.loopy.transform.subst import about_arguments
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
@@ -124,20 +124,11 @@ class _Text:
         has_copies = len(program.domains.domains) > len(self.domains)
         return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
                               self.data, name=self.name,
-                              assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+                              assumptions=about_arguments(self.assumptions, program.written), functions=functions)
 
 
 #: The function of OpenCL that loopy's language has for all targets.
 _CLAMP = "clamp(x_, least_, most_) := min(max(x_, least_), most_)"
-
-
-def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
-    """*given* without the conditions on what the kernel computes itself, which are weaker."""
-    if not isinstance(given, str) or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", given)):
-        return given
-    parts = [part for part in re.split(r"\band\b", given) if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", part))]
-    return " and ".join(parts) or None
-
 
 #: A name and the parenthesis after it.
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)

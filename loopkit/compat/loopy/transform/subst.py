@@ -1,6 +1,8 @@
 """loopy's steps for substitution rules, parameters and assumptions."""
 from __future__ import annotations
 
+import re
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import loopkit as lk
@@ -26,8 +28,28 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    """:func:`loopkit.assume`."""
-    return kernel.with_core(lk.assume(kernel.core, assumptions))
+    """:func:`loopkit.assume`, without conditions on what the kernel computes itself."""
+    own = about_arguments(assumptions, kernel.core.written_names)
+    return kernel if own is None else kernel.with_core(lk.assume(kernel.core, own))
+
+
+#: The condition in a set of islpy, and what keeps a condition from being a list of others.
+_CONDITION = re.compile(r"[^{]*\{\s*(?:\[\s*\])?\s*:?(?P<condition>[^{}]*)\}\s*", re.DOTALL)
+_NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
+
+
+def about_arguments(given: Any, written: AbstractSet[str]) -> Any:
+    """The conditions *given* on other names than those *written*, which are weaker; ``None``: there are none.
+
+    >>> about_arguments("[n, t] -> { : n > 3 and t >= 0 }", {"t"})
+    'n > 3'
+    """
+    text = str(given)
+    if given is None or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", text)):
+        return given
+    text = whole["condition"] if (whole := _CONDITION.fullmatch(text)) is not None else text
+    parts = [] if _NO_LIST.search(text) else re.split(r"\band\b|&&", text)
+    return " and ".join(x.strip() for x in parts if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", x))) or None
 
 
 @for_each_kernel
