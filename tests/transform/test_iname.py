@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.kernel.tags import TAGS, GroupTag, LocalTag
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, triangle, twice, two_loops
 from tests.transform.same import assert_domain, assert_same, step
@@ -193,6 +193,15 @@ def test_join_takes_a_tag() -> None:
     knl = step(plain, lk.join_inames, ["i", "j"], "t", tag="l.0")
     assert dict(knl.tags) == {"t": LocalTag(0)}
     assert_same(plain, knl)
+
+
+def test_join_of_inames_for_any_threads() -> None:
+    plain = lk.fix_parameters(scaled_matrix(), n=5, m=7)
+    knl = lk.join_inames(lk.tag_inames(plain, "i:l.auto, j:l.auto"), "i, j", "t")
+    assert dict(knl.tags) == {"t": TAGS["l.auto"]}
+    assert_same(plain, knl)
+    with pytest.raises(lk.PreconditionError, match=r"'i' has the tag 'l\.auto' and cannot be joined"):
+        lk.join_inames(lk.tag_inames(plain, "i:l.auto"), "i, j")
 
 
 def test_join_of_reduction_inames() -> None:
