@@ -63,12 +63,14 @@ def test_inames_and_predicates_of_statements() -> None:
     assert "if=" not in "".join(text_of(lp.remove_predicates_from_insn(unit, frozenset(["x[i] > 0"]), "id:second")))
 
 
-def test_a_dependence_against_the_order_is_refused() -> None:
-    unit = make("y[i] = x[i] {id=a}\nz[i] = x[i] {id=b}")
+def test_a_dependence_may_reorder_instructions_that_share_no_data() -> None:
+    unit = make("y[i] = x[i] {id=a}\nz[i] = x[i] {id=b}\nw[i] = y[i] {id=c}")
     assert "dep=a" in text_of(lp.add_dependency(unit, "id:b", "id:a"))[2]
     assert text_of(lp.add_dependency(unit, "id:b", "id:nothing")) == text_of(unit)
+    turned = lp.add_dependency(unit, "id:a", "id:b")
+    assert [i.id for i in turned.default_entrypoint.instructions] == ["b", "a", "c"]
     with pytest.raises(IllegalTransformError):
-        lp.add_dependency(unit, "id:a", "id:b")
+        lp.add_dependency(unit, "id:a", "id:c")
 
 
 def test_a_derivative() -> None:

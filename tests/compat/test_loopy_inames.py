@@ -123,6 +123,13 @@ def test_a_line_that_only_orders_others_is_in_its_loops() -> None:
     assert lines_of(unit).count("for i") == 1
 
 
+def test_uses_of_one_rule_are_expanded() -> None:
+    unit = make("{[i]: 0<=i<4}", "f(s) := 2*x[s]\ng(s) := f(s) + 1\ny[i] = g(i) {id=y}\nz[i] = f(i) + g(i) {id=z}")
+    assert "z[i] = 2*x[i] + g(i)  {id=z}" in lines_of(lp.expand_subst(unit, "... > id:f"))
+    part = lines_of(lp.expand_subst(unit, "id:z > id:g"))
+    assert {"y[i] = g(i)  {id=y}", "z[i] = f(i) + (f(i) + 1)  {id=z}"} <= {*part}
+
+
 def test_assumptions_about_computed_values() -> None:
     unit = make("{[i]: 0<=i<n}", "<> t = 3\ny[i] = t")
     assert "n > 7" in str(lp.assume(unit, "n > 7 and t >= 0").default_entrypoint.assumptions).replace("n >= 8", "n > 7")

@@ -32,10 +32,11 @@ def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
 
 @for_each_kernel
 def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> LoopKernel:
-    """:func:`loopkit.add_dependency`; nothing changes if a match selects nothing."""
+    """:func:`loopkit.add_dependency`, which may reorder instructions; nothing changes if a match selects nothing."""
     if not (_selected(kernel, insn_match) and _selected(kernel, depends_on)):
         return kernel
-    return kernel.with_core(lk.add_dependency(kernel.core, as_within(insn_match), as_within(depends_on)))
+    return kernel.with_core(lk.add_dependency(kernel.core, as_within(insn_match), as_within(depends_on),
+                                              allow_reordering=True))
 
 
 @for_each_kernel

@@ -20,9 +20,16 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: Any, parameters
     return kernel.with_core(lk.extract_subst(kernel.core, subst_name, text, parameters, within=as_within(within)))
 
 
+#: The uses of a rule in any statement, or in those that a match expression selects.
+_OF_RULE = re.compile(r"(?P<outer>[^>]+?)\s*>\s*id:(?P<rule>\w+)")
+
+
 @for_each_kernel
 def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.expand_subst`."""
+    """:func:`loopkit.expand_subst`; ``within="... > id:f"`` selects the rule ``f``."""
+    if (found := _OF_RULE.fullmatch(as_within(within) or "")) is not None:
+        outer = None if found["outer"] == "..." else found["outer"]
+        return kernel.with_core(lk.expand_subst(kernel.core, found["rule"], within=outer))
     return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
 
 
