@@ -182,8 +182,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
-    :arg dtype: of the temporary; default: that of the rule's values. A rule of only inames, sizes and literals needs
-        it.
+    :arg dtype: dtype of the temporary; default: that of the rule's values. A rule of only inames, sizes and literals
+        needs it.
     :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import loopkit as lk
@@ -44,17 +43,18 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
     if temporary_name in kernel.core.temporaries:
         temporary_name = kernel.core.fresh_name(str(temporary_name))
     name, sweep = _WHOLE.sub("", var_name), _listed(sweep_inames) or ()
-    make = partial(
-        lk.add_prefetch, kernel.core, name, dim_arg_names=_listed(dim_arg_names), default_tag=default_tag,
-        fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
-        temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
-        fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE)
+    options: dict[str, Any] = {
+        "dim_arg_names": _listed(dim_arg_names), "default_tag": default_tag,
+        "fetch_outer_inames": _listed(fetch_outer_inames), "temporary_name": temporary_name,
+        "temporary_address_space": _space(temporary_address_space if temporary_scope is None else temporary_scope),
+        "fetch_bounding_box": fetch_bounding_box, "prefetch_insn_id": prefetch_insn_id, "within": as_within(within),
+        **_FREE}
     try:
-        return kernel.with_core(make(sweep))
+        return kernel.with_core(lk.add_prefetch(kernel.core, name, sweep, **options))
     except ScheduleError:
         if (wider := _with_inames_of_all_uses(kernel.core, name, sweep)) == tuple(sweep):
             raise
-    return kernel.with_core(make(wider))
+    return kernel.with_core(lk.add_prefetch(kernel.core, name, wider, **options))
 
 
 def _with_inames_of_all_uses(core: lk.LoopKernel, name: str, sweep: Sequence[str]) -> tuple[str, ...]:
@@ -111,9 +111,10 @@ def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given
 def _value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
     """The dtype of a rule of inames, sizes and literals in loopy; ``None``: loopkit infers it."""
     rule = core.substitutions.get(rule_name)
-    expr = None if rule is None else expand_rules(rule.expr, core.substitutions)
-    known = expr is None or has_reduction(expr) or not variables(expr) <= {
-        *rule.arguments, *core.inames, *core.value_params}
+    if rule is None:
+        return None
+    expr = expand_rules(rule.expr, core.substitutions)
+    known = has_reduction(expr) or not variables(expr) <= {*rule.arguments, *core.inames, *core.value_params}
     return None if known else dtype_of(substitute(expr, dict.fromkeys(rule.arguments, 1)), core)
 
 

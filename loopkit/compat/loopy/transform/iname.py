@@ -130,7 +130,7 @@ def make_reduction_inames_unique(kernel: LoopKernel, inames: Any = None, within:
     """Give each reduction its own inames: the first one with an iname keeps it."""
     core = kernel.core
     chosen = None if inames is None else name_list(inames)
-    selected = None if within is None else matching(core, as_within(within))
+    selected = None if within is None else matching(core, as_within(within) or "*")
     for x in core.inames:
         loops = [loop for loop in loops_in(core.tree) if loop.iname == x]
         for loop in loops[1:]:
