@@ -14,7 +14,8 @@ class ASTBuilderBase:
 class TargetBase:
     """A target: the text of a program, and the function that runs it.
 
-    The fields other than *device* are those of loopy's targets; loopkit decides by itself what they choose.
+    The fields other than *device* and *compiler* are those of loopy's targets; loopkit decides by itself what they
+    choose.
 
     :cvar core: loopkit's target, which generates the text.
     :cvar make_executor: makes the function that runs a kernel; ``None``: nothing runs it.
@@ -29,6 +30,11 @@ class TargetBase:
     compiler: Any = field(default=None, compare=False)
     core: ClassVar[str] = "c"
     make_executor: ClassVar[Callable[..., Any] | None] = None
+
+    @property
+    def command(self) -> str | None:
+        """The command of the C compiler that the user chose; ``None``: the one that loopkit finds."""
+        return None if self.compiler is None else self.compiler.command
 
     def executor(self, kernel: Any, *context: Any) -> Any:
         """A function that runs *kernel*."""

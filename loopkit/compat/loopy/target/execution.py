@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
+from loopkit.compat.loopy.diagnostic import NoExecutable
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.errors import CallError
+from loopkit.errors import CallError, CompilerError
 from loopkit.kernel.printing import integer_arguments
 
 
@@ -19,7 +20,7 @@ class ExecutorBase:
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel
         self.context = context
-        self._core_target = target.core
+        self._core_target = target.core if target.command is None else lk.CTarget(compiler=target.command)
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
 
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
@@ -33,7 +34,10 @@ class ExecutorBase:
         key = known, device
         if key not in self._compiled:
             typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
-            self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            try:
+                self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            except CompilerError as err:
+                raise NoExecutable(err.message, log=err.log, hint=err.hint) from err
         return self._compiled[key](**arguments).asdict()
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,9 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CCompiler:
-    """A C compiler with its options."""
+    """A C compiler with its options.
 
-    cc: str = "cc"
+    :ivar cc: its command; default: the compiler that loopkit finds. loopkit chooses the flags by itself.
+    """
+
+    cc: str | None = None
     cflags: Any = ()
     ldflags: Any = ()
     libraries: Any = ()
@@ -17,3 +20,8 @@ class CCompiler:
     library_dirs: Any = ()
     defines: Any = ()
     requires_separate_linkage: bool = False
+
+    @property
+    def command(self) -> str | None:
+        """The command that the user chose."""
+        return self.cc
