@@ -107,7 +107,7 @@ def test_reductions() -> None:
     with pytest.raises(lk.NameConflictError, match="is inside the one over 'j'"):
         lk.rename_inames(nested, "j, k", "q")
     with pytest.raises(lk.PreconditionError, match="'q' would have the different tags of j, k"):
-        lk.rename_inames(lk.tag_inames(chained, "k:unr"), "j, k", "q")
+        lk.rename_inames(lk.tag_inames(lk.fix_parameters(chained, m=4), "k:unr"), "j, k", "q")
 
 
 def test_rename_inames() -> None:
