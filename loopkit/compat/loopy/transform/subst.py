@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel
@@ -35,13 +36,14 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    """:func:`loopkit.assume`, without conditions on what the kernel computes itself."""
+    """:func:`loopkit.assume`, in the kernels that have the parameters, without conditions on computed values."""
     own = about_arguments(assumptions, kernel.core.written_names)
-    return kernel if own is None else kernel.with_core(lk.assume(kernel.core, own))
+    if own is None or {*re.findall(r"[A-Za-z_]\w*", condition_of(own))}.isdisjoint(kernel.core.value_params):
+        return kernel
+    return kernel.with_core(lk.assume(kernel.core, own))
 
 
-#: The condition in a set of islpy, and what keeps a condition from being a list of others.
-_CONDITION = re.compile(r"[^{]*\{\s*(?:\[\s*\])?\s*:?(?P<condition>[^{}]*)\}\s*", re.DOTALL)
+#: What keeps a condition from being a list of others.
 _NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
 
 
@@ -51,10 +53,9 @@ def about_arguments(given: Any, written: AbstractSet[str]) -> Any:
     >>> about_arguments("[n, t] -> { : n > 3 and t >= 0 }", {"t"})
     'n > 3'
     """
-    text = str(given)
+    text = condition_of(given)
     if given is None or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", text)):
         return given
-    text = whole["condition"] if (whole := _CONDITION.fullmatch(text)) is not None else text
     parts = [] if _NO_LIST.search(text) else re.split(r"\band\b|&&", text)
     return " and ".join(x.strip() for x in parts if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", x))) or None
 
