@@ -138,7 +138,7 @@ class _StatementParser(ObjectParser, SliceParser):
                     raise self.error("'end' after it", at=opened_at,
                                      message=f"This '{self.tokens[opened_at].text}' has no 'end'.")
                 return tuple(nodes)
-            if self.text in _BLOCK_ENDS and self.kind == "name":
+            if self.text in _BLOCK_ENDS and self.at_keyword:
                 if opened_at is None:
                     raise self.error("a statement", message=f"'{self.text}' ends no block.")
                 return tuple(nodes)

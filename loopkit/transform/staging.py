@@ -132,20 +132,23 @@ class StagingBuffer:
     def box(self) -> Box:
         axes: list[tuple[BoxAxis, str | None]] = [(v, None) for v in _intervals(self)]
         spanned = [axis for axis, (v, _) in enumerate(axes) if v.extent > 1]
-        for axis, name, multiple in zip(spanned, self._dim_names(spanned), self._multiples(len(spanned)), strict=True):
+        names = self._dim_names(spanned, len(axes))
+        for axis, name, multiple in zip(spanned, names, self._multiples(len(spanned)), strict=True):
             interval, _ = axes[axis]
             axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
         return Box(tuple(axes))
 
-    def _dim_names(self, axes: Sequence[int]) -> list[str]:
+    def _dim_names(self, axes: Sequence[int], rank: int) -> list[str]:
         if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
         given = list(name_list(self.request.dim_names))
         if len(given) < len(axes):
             raise PreconditionError(f"{self.step} needs a name for each axis, and has only {given}.", subject=self.name)
-        for name in given[:len(axes)]:
-            require_fresh(self.kernel, name)
-        return given[:len(axes)]
+        # names of all axes, or of those with more than one element
+        own = [given[axis] for axis in axes] if len(given) == rank else given[:len(axes)]
+        for name in own:
+            require_fresh(self.kernel, name, in_rules=False)
+        return own
 
     def _multiples(self, axes: int) -> tuple[int, ...]:
         given = self.request.multiples

@@ -262,6 +262,11 @@ def test_precompute_takes_names() -> None:
     assert knl.statement("fill").inames == ("q",)
     assert knl.temporaries["table"].shape == (18,)
     assert_same(with_rule(), knl, m=5)
+    # one for each argument, which may share the name of the rule's own argument
+    two = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<4}", "f(s, t) := x[s,t]\ny[i,j] = f(i, j)")
+    assert lk.precompute(two, "f", "j", precompute_inames="s, t").statements[0].inames == ("i", "t")
+    with pytest.raises(lk.NameConflictError, match="'j' is taken"):
+        lk.precompute(two, "f", "j", precompute_inames="s, j")
 
 
 def test_precompute_of_a_rule_without_arguments() -> None:
@@ -429,6 +434,10 @@ def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
         lk.precompute(lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data), "f", "i")
     knl = lk.make_kernel("{[i]: 0<=i<8}", text.format("cast(int64, s)*100000"), data)
     assert_same(knl, lk.precompute(knl, "f", "i"))
+    weak = lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data)
+    assert_same(knl, lk.precompute(weak, "f", "i", dtype="int64"))
+    with pytest.raises(lk.PreconditionError, match="The rule 'f' cannot have the dtype 'integer'"):
+        lk.precompute(weak, "f", "i", dtype="integer")
 
 
 @pytest.mark.deep

@@ -9,8 +9,9 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.diagnostic import NoExecutable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.errors import CallError
+from loopkit.errors import CallError, CompilerError
 from loopkit.kernel.printing import integer_arguments
 from loopkit.verification.checks import generate_code
 
@@ -41,7 +42,10 @@ class ExecutorBase:
         key = known, device
         if key not in self._compiled:
             typed = ready(lk.add_dtypes(core, dict(known)) if known else core)
-            self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            try:
+                self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            except CompilerError as err:
+                raise NoExecutable(err.message, log=err.log, hint=err.hint) from err
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         return self._compiled[key](**arguments).asdict()
