@@ -49,7 +49,7 @@ _BY_MODULE = {
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
-    "tools": "CACHING_ENABLED CacheMode clear_in_mem_caches set_caching_enabled",
+    "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches set_caching_enabled",
     "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
@@ -70,7 +70,7 @@ PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names i
 
 #: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
 _MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "statistics", "symbolic", "target",
-            "transform", "translation_unit", "types", "typing", "version")
+            "tools", "transform", "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 
 #: Advice for the names of loopy that the layer does not have.
@@ -88,7 +88,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "MemoryOrdering": "the option {atomic} of a statement",
     "MemoryScope": "the option {atomic} of a statement",
     "NoOpInstruction": "'... nop' in the text",
-    "Optional": "None",
     "OrderedAtomic": "the option {atomic} of a statement",
     "ScalarCallable": "a function of the kernel language",
     "TaggedVariable": "a variable without a tag",

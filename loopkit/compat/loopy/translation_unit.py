@@ -101,12 +101,23 @@ class TranslationUnit:
         """Run the program: ``(event, outputs)``."""
         return self.executor(*args[:1], entrypoint=entrypoint)(*args, **kwargs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: without executors."""
+        return {**self.__dict__, "executors": {}}
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk."""
+        key_builder.rec(key_hash, (tuple(self.kernels.items()), self.entrypoints, self.target,
+                                   tuple(self.functions.items())))
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.kernels.values()))
 
 
 def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
-    """The kernels among *known* that the text of *kernel* calls."""
+    """The kernels among *known* that the text of *kernel* calls, or may call when it is made."""
+    if kernel.parts is not None:
+        return [name for name, other in known.items() if other.parts is None]
     if kernel.definition is None:
         return [f.name for f in kernel.functions if isinstance(f, lk.LoopKernel) and f.name in known]
     return sorted(kernel.definition.calls.keys() & known.keys() - {kernel.name})
@@ -132,6 +143,9 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         kernel = kernels[name]
         functions: list[lk.ScalarFunction | lk.LoopKernel] = [
             kernels[x].core for x in _callees(kernel, kernels) if kernels[x].made is not None]
+        if kernel.parts is not None:
+            kernels[name] = replace(kernel, functions=(*functions, *program.functions.values()))
+            continue
         if kernel.definition is None:
             changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
             if changed:

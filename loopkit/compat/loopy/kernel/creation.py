@@ -10,13 +10,14 @@ from typing import Any
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Definition
+from loopkit.compat.loopy.kernel.definition import Definition, Parts
 from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
+from loopkit.compat.loopy.transform.iname import tag_inames
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
@@ -52,16 +53,13 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     _require_known_arguments(others)
-    data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
-    declared = {d.name: d for d in data if not isinstance(d, str)}
-    core_data = tuple(d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data)
-    rules = list(map(_rule_text, (substitutions or {}).values()))
     silenced = others.get("silenced_warnings") or ()
-    empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), declared, frozenset(
+    empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), {}, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
-    text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
-                 seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
-    made = text.made()
+    text = _Text(name, (), (), (), assumptions or None, seq_dependencies, tuple((fixed_parameters or {}).items()),
+                 empty)
+    parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
+    made = text.of(parts, empty).made()
     return make_program(made.tagged(tags) if tags else made)
 
 
@@ -81,10 +79,33 @@ class _Text:
     fixed: tuple[tuple[str, Any], ...]
     empty: LoopKernel
 
+    def of(self, parts: Parts, empty: LoopKernel) -> _Text:
+        """The text of other *parts*."""
+        data = [*parts.args, *_temporaries(parts.temporary_variables)]
+        declared = {d.name: d for d in data if not isinstance(d, str)}
+        core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
+        rules = list(map(_rule_text, parts.substitutions.values()))
+        return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
+                       instructions=(*rules, *_texts(parts.instructions)), data=core_data,
+                       empty=replace(empty, declared=declared))
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """The names before parentheses, each with the number of values in them."""
+        return {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
+
+    def grown(self, kernel: LoopKernel) -> LoopKernel:
+        """The kernel of the parts of *kernel*."""
+        assert kernel.parts is not None
+        text = self.of(kernel.parts, replace(kernel, made=None, definition=None, functions=()))
+        made = text.made([f for f in kernel.functions if f.name in text.calls])
+        for iname, tag in kernel.parts.iname_tags:
+            made = tag_inames(made, {iname: tag})
+        return made
+
     def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = ()) -> LoopKernel:
         """The kernel; without one of loopkit if *functions* lacks one that the text calls."""
-        calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
-        definition = Definition(self.name, self.made, calls)
+        definition = Definition(self.name, self.made, self.calls, grow=self.grown)
         try:
             core = self._core(functions)
         except UnknownNameError as err:

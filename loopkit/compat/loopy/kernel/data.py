@@ -89,7 +89,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class _Array(KernelArgument):
+class ArrayBase(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
@@ -167,7 +167,7 @@ def _layout_of(dim_tags: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ArrayArg(_Array):
+class ArrayArg(ArrayBase):
     """An array that a call passes."""
 
     address_space: Any = AddressSpace.GLOBAL
@@ -202,7 +202,7 @@ class ImageArg(ArrayArg):
 
 
 @dataclass(frozen=True)
-class TemporaryVariable(_Array):
+class TemporaryVariable(ArrayBase):
     """An array or a number of the kernel itself; ``lp.tag_array_axes`` sets the order of its axes."""
 
     address_space: Any = auto

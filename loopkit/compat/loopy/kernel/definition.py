@@ -10,6 +10,22 @@ from loopkit.errors import LoopkitError
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The parts of a kernel that a program builds step by step; they need to make sense when the kernel is used.
+
+    :ivar iname_tags: tags of inames, as pairs.
+    """
+
+    name: str
+    domains: Sequence[Any]
+    instructions: Sequence[Any]
+    args: Sequence[Any]
+    temporary_variables: Mapping[str, Any]
+    substitutions: Mapping[str, Any]
+    iname_tags: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Definition:
     """The text of a kernel, and the steps since it was made.
 
@@ -17,6 +33,7 @@ class Definition:
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar steps: functions of a kernel of the layer.
     :ivar fault: the reason why the kernel cannot be made without further functions.
+    :ivar grow: makes the kernel of the layer from *parts*, which replace those of the text.
     """
 
     name: str
@@ -24,6 +41,8 @@ class Definition:
     calls: Mapping[str, int]
     steps: tuple[Callable[[Any], Any], ...] = ()
     fault: LoopkitError | None = None
+    grow: Callable[[Any], Any] | None = None
+    parts: Parts | None = None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
+from loopkit.compat.loopy.symbolic import SubArrayRef
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
@@ -103,6 +105,18 @@ class CallInstruction(MultiAssignmentBase):
         return line_of(self)
 
 
+def make_assignment(assignees: tuple[Any, ...], expression: Any, temp_var_types: Any = None, **kwargs: Any
+                    ) -> Assignment | CallInstruction:
+    """The statement that writes *expression* to *assignees*: a call if there are several, or slices.
+
+    >>> print(make_assignment(("y[i]",), "2*x[i]"))
+    y[i] = 2*x[i]
+    """
+    if len(assignees) == 1 and not isinstance(assignees[0], SubArrayRef):
+        return Assignment(*assignees, expression, temp_var_type=temp_var_types and temp_var_types[0], **kwargs)
+    return CallInstruction(assignees, expression, **kwargs)
+
+
 @dataclass(frozen=True)
 class NoOpInstruction(InstructionBase):
     """A statement without effect, which others may name in ``depends_on``."""
@@ -163,7 +177,17 @@ def _dtype_name(dtype: Any) -> str:
 
 def text_of(expr: Any) -> str:
     """*expr*, a text or an expression, as text; numbers of numpy keep their dtypes."""
-    return expr if isinstance(expr, str) else to_text(_sized(expr))
+    match expr:
+        case str():
+            return expr
+        case SubArrayRef(swept_inames=swept, subscript=part) if swept:
+            return f"[{', '.join(x.name for x in swept)}]: {text_of(part)}"
+        case SubArrayRef(subscript=part):
+            return array_of(part)
+        case p.Call(function=function, parameters=given) if any(isinstance(x, SubArrayRef) for x in given):
+            return f"{text_of(function)}({', '.join(map(text_of, given))})"
+        case _:
+            return to_text(_sized(expr))
 
 
 def _sized(expr: Any) -> Any:
