@@ -54,7 +54,7 @@ _BY_MODULE = {
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
                         "untag_inames"),
-    "transform.instruction": ("add_dependency add_nosync find_instructions map_instructions preprocess_kernel "
+    "transform.instruction": ("add_dependency add_nosync find_instructions infer_arg_descr map_instructions preprocess_kernel "
                               "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
                               "tag_instructions"),
     "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
@@ -104,7 +104,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "get_one_scheduled_kernel": "lk.lower(knl, stop='ast')",
     "get_subkernel_to_insn_id_map": "lk.lower(knl, stop='launches')",
     "get_subkernels": "lk.lower(knl, stop='launches')",
-    "infer_arg_descr": "nothing: a kernel needs no preparation",
     "inline_callable_kernel": "one text for both kernels",
     "map_instructions": "lk.make_kernel of the new statements",
     "memoize_on_disk": "functools.cache",

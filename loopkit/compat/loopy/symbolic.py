@@ -12,6 +12,7 @@ from pymbolic.primitives import Variable
 from pymbolic.typing import Expression
 
 from loopkit.compat.loopy.types import as_numpy
+from loopkit.compat.loopy.typing import is_integer
 from loopkit.errors import UndecidedError
 from loopkit.expr import nodes
 from loopkit.expr.mappers import children, map_children, variables
@@ -142,13 +143,17 @@ def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()
 
     :raises UndecidedError: *expr* is no quasi-affine form of these names.
     """
-    zero = dict.fromkeys(vars_to_zero, 0)
+    zero = frozenset(vars_to_zero)
+
+    def plain(e: Expression) -> Expression:
+        if is_integer(e):
+            return int(e)
+        return 0 if isinstance(e, Variable) and e.name in zero else map_children(e, plain)
     with bounded("the form of an expression"):
-        form = affine.if_affine(lambda: affine.aff_in(space, SubstitutionMapper(
-            lambda e: zero.get(getattr(e, "name", "")))(expr) if zero else expr))
+        form = affine.if_affine(lambda: affine.aff_in(space, plain(expr)))
     if form is None:
-        raise UndecidedError(f"{nodes.to_text(expr)} is no quasi-affine form of the names of {space}.",
-                             subject=nodes.to_text(expr))
+        raise UndecidedError(f"{nodes.to_text(expr)} has no form of isl.",
+                             f"it is no quasi-affine form of the names of {space}")
     return form
 
 

@@ -94,7 +94,8 @@ class TranslationUnit:
         key = (entrypoint, *map(id, context))
         if key not in self.executors:
             kernel = self.default_entrypoint if entrypoint is None else self[entrypoint]
-            self.executors[key] = self.target.executor(kernel, *context)
+            made = self.executors[key] = self.target.executor(kernel, *context)
+            made.t_unit = self
         return self.executors[key]
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> Any:

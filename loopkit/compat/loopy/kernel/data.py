@@ -59,6 +59,10 @@ class KernelArgument:
     def copy(self, **changes: Any) -> Self:
         return replace(self, **changes)
 
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """The user tags of a class."""
+        return frozenset(tag for tag in getattr(self, "tags", ()) if isinstance(tag, tag_type))
+
     @property
     def is_integral(self) -> bool:
         return self.dtype is not None and bool(self.dtype.is_integral())

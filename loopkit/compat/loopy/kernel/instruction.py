@@ -191,6 +191,9 @@ def text_of(expr: Any) -> str:
 
 
 def _sized(expr: Any) -> Any:
+    if isinstance(expr, p.NaN):
+        nothing = p.Quotient(0.0, 0.0)                         # the language has no name for it
+        return nothing if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, nothing)
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
     return map_children(expr, _sized)

@@ -14,7 +14,12 @@ from loopkit.kernel.printing import integer_arguments
 
 
 class ExecutorBase:
-    """A kernel, compiled for each combination of the dtypes of its arguments."""
+    """A kernel, compiled for each combination of the dtypes of its arguments.
+
+    :ivar t_unit: the program of the kernel.
+    """
+
+    t_unit: Any = None
 
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel

@@ -84,4 +84,4 @@ def preprocess_program(kernel: LoopKernel) -> LoopKernel:
     return kernel.with_core(with_inferred(kernel.core))
 
 
-preprocess_kernel = preprocess_program
+preprocess_kernel = infer_arg_descr = preprocess_program
