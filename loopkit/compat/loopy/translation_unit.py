@@ -95,7 +95,7 @@ class TranslationUnit:
         if key not in self.executors:
             kernel = self.default_entrypoint if entrypoint is None else self[entrypoint]
             made = self.executors[key] = self.target.executor(kernel, *context)
-            made.t_unit = self
+            made.t_unit, made.entrypoint = self, kernel.name
         return self.executors[key]
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> Any:
