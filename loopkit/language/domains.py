@@ -332,6 +332,12 @@ class _DomainParser(Cursor):
             self.at += 1
             if self.kind == "name":
                 raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
+        if what == "an iname" and self.at > first and self.accept("="):
+            # isl's notation for an iname with one value: { [i = n - 1] }
+            depth = 0
+            while self.text and (depth or self.text not in (",", "]", "}", ":")):
+                depth += (self.text in ("(", "[")) - (self.text in (")", "]"))
+                self.at += 1
         if self.text in (":", "}", ""):
             raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):

@@ -12,14 +12,15 @@ _PACKAGE = "loopkit.compat.loopy"
 #: The names by the module that has them.
 _BY_MODULE = {
     "auto_test": "auto_test_vs_ref",
-    "codegen": "CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2",
+    "codegen": ("CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2 "
+                "t_unit_to_python"),
     "diagnostic": "LoopyError LoopyWarning",
     "kernel.creation": "make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
     "kernel.instruction": ("Assignment BarrierInstruction CallInstruction InstructionBase MultiAssignmentBase "
-                           "NoOpInstruction"),
+                           "NoOpInstruction UniqueName"),
     "kernel.kernel": "KernelState LoopKernel",
     "options": "Options",
     "target.base": "ASTBuilderBase TargetBase",
@@ -49,7 +50,7 @@ _BY_MODULE = {
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
-    "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches set_caching_enabled",
+    "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
     "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
@@ -91,7 +92,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "OrderedAtomic": "the option {atomic} of a statement",
     "ScalarCallable": "a function of the kernel language",
     "TaggedVariable": "a variable without a tag",
-    "UniqueName": "lk.make_kernel, which makes ids unique",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
     "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
@@ -106,7 +106,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "get_subkernels": "lk.lower(knl, stop='launches')",
     "inline_callable_kernel": "one text for both kernels",
     "map_instructions": "lk.make_kernel of the new statements",
-    "memoize_on_disk": "functools.cache",
     "merge": "one text for both kernels",
     "pack_and_unpack_args_for_call": "one text for both kernels",
     "parse_transformed_fortran": "the kernel language",
@@ -116,7 +115,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",
-    "t_unit_to_python": "str(knl.core.history)",
     "tag_instructions": "tags= in the text",
 }.items() if name not in PLACES.addresses}
 

@@ -129,13 +129,22 @@ def aff_to_expr(aff: Any) -> Expression:
     n + 2*(i // 4)
     """
     with bounded("the expression of a form of isl"):
-        return affine.from_aff(aff, affine.names_of(aff.get_domain_space()))
+        return _in_order(affine.from_aff(aff, affine.names_of(aff.get_domain_space())))
 
 
 def pw_aff_to_expr(pw_aff: Any, int_ok: bool = True) -> Expression:
     """The piecewise form *pw_aff* of isl as an expression with a condition for each piece but one."""
     with bounded("the expression of a form of isl"):
-        return affine.from_pw_aff(pw_aff)
+        return _in_order(affine.from_pw_aff(pw_aff))
+
+
+def _in_order(expr: Expression) -> Expression:
+    """*expr* with the terms of its sums in loopy's order: the number, names, and quotients."""
+    def rank(term: Expression) -> int:
+        parts = term.children if isinstance(term, p.Product) else (term,)
+        return max(0 if is_integer(x) else 1 if isinstance(x, Variable) else 2 for x in parts)
+    new = map_children(expr, _in_order)
+    return p.Sum(tuple(sorted(new.children, key=rank))) if isinstance(new, p.Sum) else new
 
 
 def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()) -> Any:
@@ -160,8 +169,8 @@ def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()
 def simplify_via_aff(expr: Expression) -> Expression:
     """The quasi-affine *expr* as isl simplifies it; others stay as they are.
 
-    >>> print(simplify_via_aff(parse("(4*i + 3) // 4 + j - i")))
-    j
+    >>> print(simplify_via_aff(parse("(4*i + 8*j) // 4 + j - i")))
+    3*j
     """
     with bounded("the form of an expression"):
         form = affine.if_affine(lambda: affine.to_aff(expr, ()))

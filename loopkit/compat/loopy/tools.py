@@ -4,10 +4,15 @@ loopkit keeps compiled code on disk, and ``LOOPKIT_CACHE_DIR`` is its place.
 """
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from pytools.persistent_dict import Hash, KeyBuilder
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: loopkit's cache needs no switch.
 CACHING_ENABLED = True
@@ -69,3 +74,25 @@ class Optional:
         if not self.given:
             raise AttributeError("The value is missing.")
         return self.given[0]
+
+
+def memoize_on_disk(func: Callable[P, R], key_builder_t: type[KeyBuilder] = LoopyKeyBuilder) -> Callable[P, R]:
+    """*func* that keeps its results while the process runs: loopkit has no pickled objects on disk.
+
+    >>> @memoize_on_disk
+    ... def twice(n):
+    ...     print("computed")
+    ...     return 2*n
+    >>> twice(4), twice(4)
+    computed
+    (8, 8)
+    """
+    builder, results = key_builder_t(), dict[str, R]()
+
+    @functools.wraps(func)
+    def remembered(*args: P.args, **kwargs: P.kwargs) -> R:
+        key = builder((args, tuple(sorted(kwargs.items()))))
+        if key not in results:
+            results[key] = func(*args, **kwargs)
+        return results[key]
+    return remembered

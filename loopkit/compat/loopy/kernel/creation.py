@@ -71,7 +71,7 @@ class _Text:
     """
 
     name: str
-    domains: tuple[str, ...]
+    domains: tuple[Any, ...]
     instructions: tuple[str, ...]
     data: tuple[Any, ...]
     assumptions: Any
@@ -97,7 +97,9 @@ class _Text:
     def grown(self, kernel: LoopKernel) -> LoopKernel:
         """The kernel of the parts of *kernel*."""
         assert kernel.parts is not None
-        text = self.of(kernel.parts, replace(kernel, made=None, definition=None, functions=()))
+        others = ["..."] if "..." in self.data else []                  # the text may have further arguments
+        parts = replace(kernel.parts, args=[*kernel.parts.args, *others])
+        text = self.of(parts, replace(kernel, made=None, definition=None, functions=()))
         made = text.made([f for f in kernel.functions if f.name in text.calls])
         for iname, tag in kernel.parts.iname_tags:
             made = tag_inames(made, {iname: tag})
@@ -201,10 +203,11 @@ _NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
 _SURPLUS = re.compile(r"\}\s*\}\s*$")
 
 
-def _domains(domains: Any) -> list[str]:
+def _domains(domains: Any) -> list[Any]:
+    """The domains with inames, as texts and sets of isl."""
     given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
-    texts = [_SURPLUS.sub("}", str(d)) for d in given]
-    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
+    found = [_SURPLUS.sub("}", d) if isinstance(d, str) else d for d in given]
+    return [d for d in found if not _NO_INAMES.fullmatch(str(d).strip())]
 
 
 def _texts(instructions: Any) -> list[str]:

@@ -19,6 +19,13 @@ from loopkit.expr.mappers import array_of, map_children, subscripts_of, variable
 from loopkit.expr.nodes import TypeCast, to_text
 
 
+@dataclass(frozen=True)
+class UniqueName:
+    """An id that a statement gets when its kernel is made: *name*, or *name* with a number."""
+
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionBase:
     """A statement of a kernel.
@@ -27,7 +34,7 @@ class InstructionBase:
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
     """
 
-    id: str | None = None
+    id: str | UniqueName | None = None
     depends_on: Any = frozenset()
     depends_on_is_final: bool = False
     no_sync_with: frozenset[Any] = frozenset()
@@ -142,7 +149,8 @@ def line_of(statement: InstructionBase) -> str:
     >>> line_of(Assignment("y[i]", "2*x[i]", id="twice", depends_on="load", within_inames=frozenset("j")))
     'y[i] = 2*x[i] {id=twice, dep=load, inames=+j}'
     """
-    options = [f"id={statement.id}"] if isinstance(statement.id, str) else []
+    options = [] if statement.id is None else [
+        f"id_prefix={statement.id.name}" if isinstance(statement.id, UniqueName) else f"id={statement.id}"]
     if statement.depends_on or statement.depends_on_is_final:
         final = "*" if statement.depends_on_is_final else ""
         options.append(f"dep={final}{':'.join(sorted(statement.depends_on))}")

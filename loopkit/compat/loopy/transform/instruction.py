@@ -84,4 +84,10 @@ def preprocess_program(kernel: LoopKernel) -> LoopKernel:
     return kernel.with_core(with_inferred(kernel.core))
 
 
+@for_each_kernel
+def uniquify_instruction_ids(kernel: LoopKernel) -> LoopKernel:
+    """Nothing changes: statements get different ids when their kernel is made."""
+    return kernel
+
+
 preprocess_kernel = infer_arg_descr = preprocess_program
