@@ -275,8 +275,7 @@ class _DomainParser(Cursor):
 
     def piece(self) -> str:
         """Step over one piece of a union, whatever its condition; its text, with the brackets of no inames."""
-        start = self.tokens[self.at].start
-        missing = "[] " if self.text == ":" else ""
+        start, missing = self.tokens[self.at].start, "[] " if self.text == ":" else ""
         if not missing:
             self.tuple_of_inames()
         else:
@@ -328,16 +327,11 @@ class _DomainParser(Cursor):
 
     def one_of_bracket(self, what: str) -> str:
         first, name = self.at, self.text
-        if self.kind == "name":
-            self.at += 1
-            if self.kind == "name":
-                raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
-        if what == "an iname" and self.at > first and self.accept("="):
-            # isl's notation for an iname with one value: { [i = n - 1] }
-            depth = 0
-            while self.text and (depth or self.text not in (",", "]", "}", ":")):
-                depth += (self.text in ("(", "[")) - (self.text in (")", "]"))
-                self.at += 1
+        self.at += self.kind == "name"
+        if self.at > first and self.kind == "name":
+            raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
+        if what == "an iname" and self.at > first and self.accept("="):      # { [i = n - 1] }, as isl prints it
+            self.at += sum(1 for _ in takewhile(lambda t: t.text not in (",", "]", "}", ":", ""), self.tokens[self.at:]))
         if self.text in (":", "}", ""):
             raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):

@@ -1,4 +1,4 @@
-"""Kernels that programs build from objects, step by step; keys, pickles and source text of programs; loopy's mappers."""
+"""Kernels that grow from objects; keys, pickles and source text of programs; loopy's mappers and forms."""
 from __future__ import annotations
 
 import pickle
@@ -23,7 +23,7 @@ from loopkit.compat.loopy.transform.instruction import uniquify_instruction_ids
 from loopkit.errors import PreconditionError, UndecidedError, UnknownNameError
 
 HOST = lp.ExecutableCTarget()
-I, J = p.variables("i j")
+ROW, J = p.variables("i j")
 A, B, X, Y = p.variables("a b x y")
 
 
@@ -43,7 +43,7 @@ def arrays(*names: str, **fields: Any) -> list[lp.GlobalArg]:
 
 def test_a_kernel_grows_in_any_order() -> None:
     unit = empty(options="return_dict")
-    knl = unit["loopy_kernel"].copy(instructions=[lp.Assignment(Y[I], "2*t[i]", depends_on="first")])
+    knl = unit["loopy_kernel"].copy(instructions=[lp.Assignment(Y[ROW], "2*t[i]", depends_on="first")])
     unit = unit.with_kernel(lp.tag_inames(knl, {"i": Rows()}))       # it has no domain of i yet
     knl = unit["loopy_kernel"]
     knl = knl.copy(domains=[*knl.domains, isl.BasicSet("{ [i] : 0 <= i < 8 }")], args=arrays("x", "y"))
@@ -60,7 +60,7 @@ def test_a_kernel_grows_in_any_order() -> None:
 
 def test_a_growing_kernel_gets_steps() -> None:
     knl = empty()["loopy_kernel"].copy(domains=["{[i]: 0<=i<8}"], args=arrays("x", "y"), instructions=[
-        lp.Assignment(Y[I], 2*X[I], id=lp.UniqueName("twice"))])
+        lp.Assignment(Y[ROW], 2*X[ROW], id=lp.UniqueName("twice"))])
     unit = uniquify_instruction_ids(lp.split_iname(lp.make_program(knl), "i", 4))
     assert sorted(unit["loopy_kernel"].inames) == ["i_inner", "i_outer"]
     assert [i.id for i in unit["loopy_kernel"].instructions] == ["twice"]
@@ -70,7 +70,7 @@ def test_a_growing_kernel_gets_steps() -> None:
 
 def test_faults_of_a_growing_kernel_appear_when_it_is_used() -> None:
     knl = lp.make_kernel("{:}", [], [], target=HOST)["loopy_kernel"]
-    unit = lp.make_program(knl.copy(instructions=[lp.Assignment(Y[I], 2*X[J])]))
+    unit = lp.make_program(knl.copy(instructions=[lp.Assignment(Y[ROW], 2*X[J])]))
     with pytest.raises(UnknownNameError, match="is not an argument"):
         unit(x=np.arange(8.))
 
@@ -78,7 +78,7 @@ def test_faults_of_a_growing_kernel_appear_when_it_is_used() -> None:
 def test_a_growing_kernel_calls_functions() -> None:
     twice = lp.make_function("{[i]: 0<=i<8}", "b[i] = 2*a[i]", arrays("a", "b"), name="twice", target=HOST)
     unit = lp.merge([empty(), twice])
-    call = make_assignment((SubArrayRef((I,), Y[I]),), p.Variable("twice")(SubArrayRef((J,), X[J])))
+    call = make_assignment((SubArrayRef((ROW,), Y[ROW]),), p.Variable("twice")(SubArrayRef((J,), X[J])))
     assert isinstance(call, CallInstruction)
     unit = unit.with_kernel(unit["loopy_kernel"].copy(
         domains=["{[i]: 0<=i<8}", "{[j]: 0<=j<8}"], args=arrays("x", "y"), instructions=[call]))
@@ -86,8 +86,9 @@ def test_a_growing_kernel_calls_functions() -> None:
 
 
 def test_numbers_that_are_not_numbers() -> None:
-    unit = lp.make_kernel("{[i]: 0<=i<8}", [lp.Assignment(Y[I], p.If(p.Comparison(I, "<", 4), p.NaN(np.float32), 1.0))],
-                          [lp.GlobalArg("y", np.float32, shape=8)], target=HOST)
+    value = p.If(p.Comparison(ROW, "<", 4), p.NaN(np.float32), 1.0)
+    unit = lp.make_kernel("{[i]: 0<=i<8}", [lp.Assignment(Y[ROW], value)], [lp.GlobalArg("y", np.float32, shape=8)],
+                          target=HOST)
     assert np.isnan(unit()[1][0]).tolist() == [True]*4 + [False]*4
 
 
@@ -116,7 +117,7 @@ def test_pickles() -> None:
     assert LoopyKeyBuilder()(again) == LoopyKeyBuilder()(unit)
     assert not pickle.loads(pickle.dumps(lp.Optional())).has_value
     with pytest.raises(AttributeError, match="missing"):
-        lp.Optional().value
+        assert lp.Optional().value
 
 
 def test_the_source_of_a_program() -> None:
@@ -143,7 +144,7 @@ def test_a_memo_of_the_process() -> None:
 
 # Expressions
 
-NAMES = {"i": I, "j": J, "m": p.Variable("m"), "n": p.Variable("n")}
+NAMES = {"i": ROW, "j": J, "m": p.Variable("m"), "n": p.Variable("n")}
 FORMS = st.recursive(st.one_of(st.integers(-9, 9), st.sampled_from(list(NAMES.values()))), lambda e: st.one_of(
     st.builds(lambda a, b: a + b, e, e), st.builds(lambda a, c: c*a, e, st.integers(-4, 4)),
     st.builds(lambda a, d: p.FloorDiv(a, d), e, st.integers(1, 5)),
@@ -164,29 +165,29 @@ def test_forms_of_isl(expr: Any, values: list[int]) -> None:
     assert eval(str(zero), at.copy()) == eval(str(expr), {**at, "i": 0})
 
 
-@pytest.mark.parametrize("expr", [I*J, p.Variable("k"), p.Quotient(I, 2), X[I]])
+@pytest.mark.parametrize("expr", [ROW*J, p.Variable("k"), p.Quotient(ROW, 2), X[ROW]])
 def test_others_have_no_form_of_isl(expr: Any) -> None:
     space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=["i", "j"])
     with pytest.raises(UndecidedError, match="no form of isl"):
         symbolic.aff_from_expr(space, expr)
-    assert symbolic.simplify_via_aff(I*J) == I*J
+    assert symbolic.simplify_via_aff(ROW*J) == ROW*J
 
 
 def test_equal_expressions() -> None:
-    for a, b in ((X + 2, 2 + X), ((X + Y)**2, X**2 + 2*X*Y + Y**2), (A[I + 1], A[I + 1])):
+    for a, b in ((X + 2, 2 + X), ((X + Y)**2, X**2 + 2*X*Y + Y**2), (A[ROW + 1], A[ROW + 1])):
         assert symbolic.is_expression_equal(a, b)
     assert not symbolic.is_expression_equal((X + 2)**2, X**2 + 4)
-    assert not symbolic.is_expression_equal(A[I], A[J])
+    assert not symbolic.is_expression_equal(A[ROW], A[J])
 
 
 def test_mappers_know_the_nodes() -> None:
-    expr = lp.Reduction("sum", "j", lp.TypeCast(np.float32, A[I, J])) + p.Variable("f")(SubArrayRef((J,), B[J, I]))
-    found = symbolic.SubstitutionMapper(lambda e: X if e == I else None)(expr)
+    expr = lp.Reduction("sum", "j", lp.TypeCast(np.float32, A[ROW, J])) + p.Variable("f")(SubArrayRef((J,), B[J, ROW]))
+    found = symbolic.SubstitutionMapper(lambda e: X if e == ROW else None)(expr)
     assert str(found.children[0]) == "sum(j, cast(float32, a[x, j]))"
     assert found.children[1].parameters[0].subscript == B[J, X]
     assert symbolic.IdentityMapper()(expr) == expr
     names = symbolic.DependencyMapper(composite_leaves=False)
-    assert names(expr.children[0]) == {A, I}
+    assert names(expr.children[0]) == {A, ROW}
 
     class Names(symbolic.WalkMapper):
         def __init__(self) -> None:

@@ -55,9 +55,9 @@ _BY_MODULE = {
                         "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
                         "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
                         "untag_inames"),
-    "transform.instruction": ("add_dependency add_nosync find_instructions infer_arg_descr map_instructions preprocess_kernel "
-                              "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
-                              "tag_instructions"),
+    "transform.instruction": ("add_dependency add_nosync find_instructions infer_arg_descr map_instructions "
+                              "preprocess_kernel preprocess_program remove_instructions replace_instruction_ids "
+                              "set_instruction_priority tag_instructions"),
     "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
     "translation_unit": "CallableKernel TranslationUnit for_each_kernel make_program",
     "types": "LoopyType NumpyType ToLoopyTypeConvertible to_loopy_type",

@@ -150,11 +150,11 @@ def _in_order(expr: Expression) -> Expression:
 def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()) -> Any:
     """*expr* as a form of isl of the dimensions and parameters of *space*, with *vars_to_zero* equal to 0.
 
-    :raises UndecidedError: *expr* is no quasi-affine form of these names.
+    :raises UndecidedError: *expr* is not a quasi-affine form of these names.
     """
     zero = frozenset(vars_to_zero)
 
-    def plain(e: Expression) -> Expression:
+    def plain(e: Any) -> Any:
         if is_integer(e):
             return int(e)
         return 0 if isinstance(e, Variable) and e.name in zero else map_children(e, plain)
@@ -162,7 +162,7 @@ def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()
         form = affine.if_affine(lambda: affine.aff_in(space, plain(expr)))
     if form is None:
         raise UndecidedError(f"{nodes.to_text(expr)} has no form of isl.",
-                             f"it is no quasi-affine form of the names of {space}")
+                             f"it is not a quasi-affine form of the names of {space}")
     return form
 
 

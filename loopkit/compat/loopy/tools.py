@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from pytools.persistent_dict import Hash, KeyBuilder
+from pytools.persistent_dict import KeyBuilder
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +48,7 @@ class LoopyKeyBuilder(KeyBuilder):
     update_for_dict = KeyBuilder.update_for_constantdict
     update_for_mappingproxy = KeyBuilder.update_for_constantdict
 
-    def update_for_BasicSet(self, key_hash: Hash, key: Any) -> None:    # noqa: N802  # the name of the class
+    def update_for_BasicSet(self, key_hash: Any, key: Any) -> None:    # noqa: N802  # the name of the class
         """A set or a relation of isl, by its text."""
         key_hash.update(str(key).encode())
 

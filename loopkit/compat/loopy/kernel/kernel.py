@@ -232,7 +232,7 @@ class LoopKernel:
 
     def iname_to_insns(self) -> Mapping[str, frozenset[str]]:
         """For each iname the statements in its loops."""
-        return {x: frozenset(i.id for i in self.instructions if i.id and x in i.within_inames)
+        return {x: frozenset(i.id for i in self.instructions if isinstance(i.id, str) and x in i.within_inames)
                 for x in self.core.inames}
 
     # Statements
