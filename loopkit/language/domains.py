@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate, takewhile
+from itertools import accumulate, count, takewhile
 
 from pymbolic.typing import Expression
 
@@ -331,7 +331,7 @@ class _DomainParser(Cursor):
         if self.at > first and self.kind == "name":
             raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
         if what == "an iname" and self.at > first and self.accept("="):      # { [i = n - 1] }, as isl prints it
-            self.at += sum(1 for _ in takewhile(lambda t: t.text not in (",", "]", "}", ":", ""), self.tokens[self.at:]))
+            self.at = next(k for k in count(self.at) if self.tokens[k].text in (",", "]", "}", ":", ""))
         if self.text in (":", "}", ""):
             raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):

@@ -71,7 +71,7 @@ class _Text:
     """
 
     name: str
-    domains: tuple[Any, ...]
+    domains: tuple[str, ...]
     instructions: tuple[str, ...]
     data: tuple[Any, ...]
     assumptions: Any
@@ -203,11 +203,10 @@ _NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
 _SURPLUS = re.compile(r"\}\s*\}\s*$")
 
 
-def _domains(domains: Any) -> list[Any]:
-    """The domains with inames, as texts and sets of isl."""
+def _domains(domains: Any) -> list[str]:
     given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
-    found = [_SURPLUS.sub("}", d) if isinstance(d, str) else d for d in given]
-    return [d for d in found if not _NO_INAMES.fullmatch(str(d).strip())]
+    texts = [_SURPLUS.sub("}", str(d)) for d in given]
+    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
 def _texts(instructions: Any) -> list[str]:
