@@ -43,16 +43,18 @@ def arrays(*names: str, **fields: Any) -> list[lp.GlobalArg]:
 
 def test_a_kernel_grows_in_any_order() -> None:
     unit = empty(options="return_dict")
-    knl = unit["loopy_kernel"].copy(instructions=[lp.Assignment(Y[ROW], "2*t[i]", depends_on="first")])
+    knl = unit["loopy_kernel"].copy(instructions=[lp.Assignment(
+        Y[ROW], 2*p.Variable("t")[ROW] + lp.Reduction("sum", "j", X[J]), depends_on="first")])
     unit = unit.with_kernel(lp.tag_inames(knl, {"i": Rows()}))       # it has no domain of i yet
     knl = unit["loopy_kernel"]
-    knl = knl.copy(domains=[*knl.domains, isl.BasicSet("{ [i] : 0 <= i < 8 }")], args=arrays("x", "y"))
+    knl = knl.copy(domains=[*knl.domains, isl.BasicSet("{ [i] : 0 <= i < 8 }"), isl.Set("{ [j] : j = 3 }")],
+                   args=[lp.GlobalArg(x, float, shape=(np.int64(8),)) for x in "xy"])
     knl = knl.copy(instructions=[*knl.instructions, lp.Assignment("t[i]", "f(i)", id="first")], temporary_variables={
         "t": lp.TemporaryVariable("t", np.float64, shape=8)})
     knl = knl.copy(substitutions={"f": lp.SubstitutionRule("f", ("k",), X[p.Variable("k")] + 1)}, name="grown")
     assert [a.name for a in knl.args] == ["x", "y"]
     assert knl.name == "grown"
-    assert lp.make_program(knl)(x=np.arange(8.))[1]["y"].tolist() == [2*k + 2 for k in range(8)]
+    assert lp.make_program(knl)(x=np.arange(8.))[1]["y"].tolist() == [2*k + 5 for k in range(8)]
     assert knl.inames["i"].tags_of_type(Rows)
     assert "first" in knl.get_instruction_id_generator().existing_names
     assert knl.get_var_name_generator()("x") != "x"

@@ -15,7 +15,7 @@ from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
 from loopkit.errors import UndecidedError
 from loopkit.expr import nodes
-from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.language.names import name_list
 from loopkit.poly import affine
@@ -104,6 +104,11 @@ class DependencyMapper(_Visiting, PymbolicDependencies):  # type: ignore[type-ar
 
 # Texts and names
 
+def with_plain_integers(expr: Any) -> Any:
+    """*expr* with Python's integers in place of numpy's."""
+    return int(expr) if is_integer(expr) else map_children(expr, with_plain_integers)
+
+
 def parse(expr_str: str) -> Expression:
     """*expr_str* as an expression.
 
@@ -152,14 +157,9 @@ def aff_from_expr(space: Any, expr: Expression, vars_to_zero: Iterable[str] = ()
 
     :raises UndecidedError: *expr* is not a quasi-affine form of these names.
     """
-    zero = frozenset(vars_to_zero)
-
-    def plain(e: Any) -> Any:
-        if is_integer(e):
-            return int(e)
-        return 0 if isinstance(e, Variable) and e.name in zero else map_children(e, plain)
+    expr = substitute(with_plain_integers(expr), dict.fromkeys(vars_to_zero, 0))
     with bounded("the form of an expression"):
-        form = affine.if_affine(lambda: affine.aff_in(space, plain(expr)))
+        form = affine.if_affine(lambda: affine.aff_in(space, expr))
     if form is None:
         raise UndecidedError(f"{nodes.to_text(expr)} has no form of isl.",
                              f"it is not a quasi-affine form of the names of {space}")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 import loopkit as lk
+from loopkit.compat.loopy.symbolic import with_plain_integers
 from loopkit.compat.loopy.types import as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import PreconditionError
@@ -128,8 +129,7 @@ class ArrayBase(KernelArgument):
         if isinstance(shape, str):
             return shape.strip().removeprefix("(").removesuffix(")") if shape.strip()[:1] == "(" else shape
         if isinstance(shape, tuple | list):
-            return None if None in shape else tuple(
-                x if isinstance(x, str | int) or not hasattr(x, "__index__") else int(x) for x in shape)
+            return None if None in shape else tuple(x if isinstance(x, str) else with_plain_integers(x) for x in shape)
         return shape
 
     @property
