@@ -22,7 +22,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition, Parts
+from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Parts
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
@@ -68,7 +68,7 @@ class LoopKernel:
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
-    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+    functions: tuple[Callee, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def parts(self) -> Parts | None:
@@ -79,8 +79,7 @@ class LoopKernel:
     def _grown(self) -> LoopKernel:
         """The kernel, made from its parts."""
         assert self.definition is not None
-        assert self.definition.grow is not None
-        made: LoopKernel = self.definition.grow(self)
+        made: LoopKernel = self.definition.text.grown(self)
         return made
 
     @property
@@ -340,7 +339,7 @@ class LoopKernel:
         return str(self.core)
 
     def __repr__(self) -> str:
-        return repr(self.core)
+        return f"<LoopKernel '{self.name}', which cannot be made yet>" if self.made is None else repr(self.core)
 
     def _repr_html_(self) -> str:
         return self.core._repr_html_()
