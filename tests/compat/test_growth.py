@@ -88,7 +88,7 @@ def test_a_growing_kernel_calls_functions() -> None:
 
 
 def test_numbers_that_are_not_numbers() -> None:
-    value = p.If(p.Comparison(ROW, "<", 4), p.NaN(np.float32), 1.0)
+    value = p.CommonSubexpression(p.If(p.Comparison(ROW, "<", 4), p.NaN(np.float32), 1.0))
     unit = lp.make_kernel("{[i]: 0<=i<8}", [lp.Assignment(Y[ROW], value)], [lp.GlobalArg("y", np.float32, shape=8)],
                           target=HOST)
     assert np.isnan(unit()[1][0]).tolist() == [True]*4 + [False]*4

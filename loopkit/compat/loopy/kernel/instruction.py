@@ -228,6 +228,8 @@ def text_of(expr: Any) -> str:
 
 
 def _sized(expr: Any) -> Any:
+    if isinstance(expr, p.CommonSubexpression):
+        return _sized(expr.child)                              # as cse(...) in a text
     if isinstance(expr, p.NaN):
         nothing = p.Quotient(0.0, 0.0)                         # the language has no name for it
         return nothing if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, nothing)
