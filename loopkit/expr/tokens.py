@@ -91,7 +91,7 @@ def tokenize(source: Source) -> list[Token]:
     for found in _TOKEN.finditer(source.text):
         kind = found.lastgroup or "other"
         start = found.start(kind)
-        token = Token("object" if start in source.objects else kind, found[kind], start)
+        token = Token("object" if kind == "other" and start in source.objects else kind, found[kind], start)
         if kind == "end":
             break
         if kind == "newline":

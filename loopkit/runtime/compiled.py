@@ -165,7 +165,7 @@ class CompiledKernel(Shown):
             raise TypeInferenceError(
                 f"the dtypes of {', '.join(map(repr, kernels.unknown))} are open until kernel '{self.kernel.name}' is "
                 "called.", subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        return kernels.of({}).text(self._runner.text_target, Layout())
+        return kernels.of({}).text(self._runner.text_target, Layout.declared(self.kernel))
 
     def _by_name(self, args: tuple[object, ...]) -> CallError:
         shown = [f"{a.name}={a.name}" for a in self.kernel.arguments[:len(args)]]

@@ -154,7 +154,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     reference = _reference(knl)
     code = generate_code(knl, "cuda")
     if not _holds(code.assumed, own, values):
-        code = generate_code(knl, "cuda", layout=Layout(vectors=False))
+        code = generate_code(knl, "cuda", layout=Layout.declared(knl, vectors=False))
     program = _Program(own, code, reference, generate_code(reference, "c"), values)
     return "\n".join(program.lines(name or knl.name)) + "\n"
 

@@ -262,7 +262,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
     """Generate the source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
 
     :arg target: ``"cuda"``, ``"opencl"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
-    :arg layout: the memory layout of the arrays; default: C order, 32-bit indices.
+    :arg layout: the memory layout of the arrays; default: the declared one, else C order; 32-bit indices.
     :arg verify: ``False`` (or ``"off"``): no checks; ``True`` (or ``"on"``): the checks; ``"full"``: also translation
         validation; ``None``: as set in the options of the kernel. The head of a CUDA text lists the claims that are
         proven, and those that are not.
@@ -289,7 +289,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
         report = report_of(subject_of(knl, chosen.machine), full=extent == "full").raise_if_refuted()
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
-        code = write_code(lowered, chosen, layout if layout is not None else Layout(), head)
+        code = write_code(lowered, chosen, layout if layout is not None else Layout.declared(lowered.kernel), head)
         # a step may have lowered its result before it was in the history
         return replace(code, kernel=lowered.kernel.with_history(knl.history, lowered.kernel.given_pairs))
 

@@ -263,8 +263,8 @@ def test_fields_of_structs_are_assigned() -> None:
             r[i].at = i % 2 {id=first}
             r[i].low = x[i]/4 {id=second, nosync_query=writes:r}
             r[i].high = 2.5 {id=third}
-            p[i].low = p[i].low + 1
-            p[i].high = p[i].low {id=own, dep=third}
+            p[i].low = p[i].low + 1 {id=low}
+            p[i].high = p[i].low {id=own, dep=third:low}
         end
         """, [lp.GlobalArg("r", box, shape=("n",)), lp.GlobalArg("p", box, shape=("n",)), "..."], target=HOST)
     assert sum("make_tuple" in line for line in statements(unit)) == 3

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pymbolic import parse
 
 import loopkit as lk
 import loopkit.compat.loopy as lp
@@ -98,3 +99,12 @@ def test_calls_compute_in_loopys_dtypes() -> None:
     unit = lp.make_kernel("{[i]: 0<=i<m}", "y[i] = n8[i] + 100\nz[i] = n32[i] + 0.5", target=lp.ExecutableCTarget())
     _, (y, z) = unit(n8=np.array([100, -100], np.int8), n32=np.array([1, 2], np.int32))
     assert (y.dtype, y.tolist(), z.dtype, z.tolist()) == (np.int32, [200, 0], np.float32, [1.5, 2.5])
+
+
+def test_a_complex_literal_of_a_text_is_wide_and_one_of_an_object_as_narrow_as_its_value() -> None:
+    x = np.ones(2, np.float32)
+    for value, dtype in (("x[i] + 1j", np.complex128), (parse("x")[parse("i")] + 1j, np.complex64),
+                         (parse("x")[parse("i")] + np.complex128(1j), np.complex128)):
+        unit = lp.make_kernel("{[i]: 0<=i<2}", [lp.Assignment("y[i]", value)])
+        unit = lp.add_and_infer_dtypes(unit, {"x": x.dtype})
+        assert unit["loopy_kernel"].arg_dict["y"].dtype.numpy_dtype == np.dtype(dtype)

@@ -1,6 +1,8 @@
 """loopy's order: by dependences, with one loop for each iname."""
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ import loopkit.compat.loopy as lp
 from loopkit.compat.loopy.order import Item, Loop, ordered
 
 
-def order_of(instructions: str, domains: str = "{[i,j]: 0<=i,j<n}", **options: object) -> str:
+def order_of(instructions: str, domains: object = ("{[i,j]: 0<=i,j<n}", "{[k]: 0<=k<m}"), **options: object) -> str:
     unit = lp.make_kernel(domains, instructions, **options)
     return " | ".join(line.strip().partition("  {")[0] for line in
                       unit.default_entrypoint.core.statements_text.splitlines())
@@ -34,7 +36,9 @@ def order_of(instructions: str, domains: str = "{[i,j]: 0<=i,j<n}", **options: o
      "for i | a[i] = 1 | end | s[0] = 3 | for i | b[i] = 1 | end"),
     # a barrier orders the statements around it
     ("b[i] = 1 {dep=bar}\n... gbarrier {id=bar, dep=a}\na[j] = 1 {id=a}",
-     "for j | a[j] = 1 | end | for i | b[i] = 1 | end"),
+     "for j | a[j] = 1 | end | ... gbarrier | for i | b[i] = 1 | end"),
+    # the bound of a sum is read, too
+    ("y[i] = sum(k, 1)\n<> m = x[i]", "for i | <> m = x[i] | y[i] = sum(k, 1) | end"),
     # the condition of a block is that of each statement in it
     ("if x[0] > 3\n  a[i] = 1\nelse\n  b[i] = 2\nend", "for i | a[i] = 1 | b[i] = 2 | end"),
 ])
@@ -49,14 +53,84 @@ def test_a_sequence_is_kept() -> None:
         "for i | a[i] = 1 | end | for j | b[j] = 2 | end | for i | c[i] = 3 | end"
 
 
-def test_statements_that_depend_on_each_other_are_refused() -> None:
-    with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn -> insn_0 -> insn"):
-        lp.make_kernel("{[i]: 0<=i<n}", "a[i] = b[i]\nb[i] = a[i]")
+def test_statements_that_depend_on_each_other_have_no_code() -> None:
+    """As in loopy a kernel with a circle exists, and a query shows its dependences."""
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "a[i] = b[i]\nb[i] = a[i]", target=lp.ExecutableCTarget())
+    assert {k: set(s.depends_on) for k, s in unit["loopy_kernel"].id_to_insn.items()} == {
+        "insn": {"insn_0"}, "insn_0": {"insn"}}
+    for use in (lp.generate_code_v2, lambda u: u(a=np.ones(2), b=np.ones(2)), lambda u: lp.auto_test_vs_ref(u, None)):
+        with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn -> insn_0 -> insn"):
+            use(lp.split_iname(unit, "i", 4))
+
+
+def is_ordered(text: str, step: object = None, **options: object) -> bool:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, options=options)
+    unit = lp.add_dtypes(unit, {a.name: np.float32 for a in unit["loopy_kernel"].args if isinstance(a, lp.GlobalArg)})
+    try:
+        lp.generate_code_v2(unit if step is None else step(unit))  # type: ignore[operator]
+    except lp.diagnostic.VariableAccessNotOrdered:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("a[i] = 12 {id=first}\na[i+1] = 13", False),
+    ("a[i] = 12 {id=first}\na[i+1] = 13 {dep=first}", True),
+    ("a[i] = 12 {id=first}\nb[i] = 1 {dep=first, id=b}\na[i+1] = 13 {dep=b}", True),
+    ("a[i] = 12 {id=first}\n... gbarrier {id=bar, dep=first}\na[i+1] = 13 {dep=bar}", True),
+    # no element is common
+    ("a[2*i] = 12\na[2*i+1] = 13", True),
+    # the claim that no order is needed counts if both make it
+    ("a[i] = 12 {id=f, nosync=g}\na[i+1] = 13 {id=g, nosync=f@global}", True),
+    ("a[i] = 12 {id=f, nosync_query=writes:a@any}\na[i+1] = 13 {id=g, nosync=f}", True),
+    ("a[i] = 12 {id=f}\na[i+1] = 13 {id=g, nosync=f}", False),
+    # loopy compares no accesses of scalars
+    ("<> t = 12\nt = 13\ny[i] = t", True),
+    # a star leaves the writer of what is read out
+    ("a[i] = x[i]\ny[i] = a[i]", True),
+    ("a[i] = x[i]\ny[i] = a[i] {dep=*}", False),
+    # all parts of a multiple assignment run before a reader of one of them
+    ("u[i], v[i] = x[i], y[i]\nv[i+1] = u[i]", True),
+])
+def test_two_accesses_of_an_element_need_an_order(text: str, expected: bool) -> None:
+    assert is_ordered(text) is expected
+
+
+def test_functions_need_an_order_too() -> None:
+    callee = lp.make_function("{[i]: 0<=i<3}", "a[i] = x[i]\na[i+1] = 13", name="f")
+    caller = lp.make_kernel("{[j]: 0<=j<n}", "y[j, :] = f(x[j, :])", target=lp.ExecutableCTarget())
+    with pytest.raises(lp.diagnostic.VariableAccessNotOrdered, match="'a'"):
+        lp.merge([caller, callee])(x=np.ones((2, 3)), y=np.ones((2, 4)))
+    made = lp.make_kernel("{[i]: 0<=i<n}", [
+        lp.Assignment("a[i]", "1", id="f", no_sync_with=frozenset([("g", "any")])),
+        lp.Assignment("a[i+1]", "2", id="g", no_sync_with=frozenset([("f", "any")]))])
+    lp.generate_code_v2(made)
+
+
+def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
+    text = "a[i] = 12 {id=f}\na[i+1] = 13 {id=g}"
+    assert is_ordered(text, enforce_variable_access_ordered="no_check")
+    with pytest.warns(lp.diagnostic.LoopyWarning, match="No chain of dependences"):
+        assert is_ordered(text, enforce_variable_access_ordered=False)
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, silenced_warnings="variable_*", options={
+        "enforce_variable_access_ordered": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lp.generate_code_v2(unit)
+    assert is_ordered(text, lambda unit: lp.add_dependency(unit, "id:g", "id:f"))
+    assert is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g", bidirectional=True))
+    assert not is_ordered(text, lambda unit: lp.add_nosync(unit, "any", "id:f", "id:g"))
+    assert is_ordered(text, lambda unit: lp.add_barrier(unit, "id:f", "id:g"))
+    with pytest.raises(lp.LoopyError, match="enforce_variable_access_ordered"):
+        is_ordered(text, enforce_variable_access_ordered="yes")
 
 
 def test_an_unknown_dependence_is_refused() -> None:
     with pytest.raises(lp.LoopyError, match="'other'"):
         lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=other}")
+    with pytest.raises(lp.LoopyError, match=r"'insn\*' is not a statement"):
+        lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=insn*}")
+    assert order_of("a[i] = 1 {dep=other}", options={"check_dep_resolution": False}) == "for i | a[i] = 1 | end"
 
 
 @st.composite

@@ -440,3 +440,13 @@ def test_as_many_blocks_as_there_are_threads_for(arch: str, length: int, blocks:
 def test_a_number_of_blocks_that_cannot_be(blocks: object) -> None:
     with pytest.raises(lk.PreconditionError, match=rf"min_blocks.* .?{re.escape(str(blocks))}"):
         lk.set_options(swapped(64), min_blocks=blocks)
+
+
+@pytest.mark.parametrize("layout", [{"order": "F"}, {"order": (1, 0)}, {"strides": "ldx, 1"}, {"order": "C"}, {}])
+def test_a_text_has_the_layout_that_an_argument_declares(layout: dict[str, Any]) -> None:
+    """Another program that calls it passes arrays of this layout."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", [
+        lk.GlobalArg("x", np.float32, **layout), "..."])
+    for target in ("cuda", "c"):
+        strides = "x_stride_0" in lk.generate_code(knl, target=target).source
+        assert strides is (layout not in ({"order": "C"}, {}))

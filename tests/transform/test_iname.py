@@ -128,7 +128,6 @@ def test_levels_are_splits_of_splits() -> None:
     ({"a": None, "b": 0}, {}, lk.PreconditionError, "not 0"),
     ({"a": None, "y": 4}, {}, lk.NameConflictError, "'y' is taken"),
     ({"a": None, "b": 4}, {"c": "unr"}, lk.UnknownNameError, "'c'"),
-    ({"a": None, "b": 4}, {"a": "l.0"}, lk.PreconditionError, "no constant range"),
 ])
 def test_levels_that_cannot_be(factors: Mapping[str, int | None], tags: Mapping[str, str],
                                error: type[lk.LoopkitError], message: str) -> None:
@@ -261,8 +260,6 @@ ERRORS: Mapping[str, tuple[object, type[lk.LoopkitError], dict[str, object]]] = 
                        {"subject": "1q"}),
     "split: unknown statement": (lambda: lk.split_iname(twice(), "i", 4, within="nothing"), lk.UnknownNameError,
                                  {"kind": "statement", "name": "nothing"}),
-    "split: parametric thread axis": (lambda: lk.split_iname(twice(), "i", 4, outer_tag="l.0"), lk.PreconditionError,
-                                      {"subject": "i_outer"}),
     "join: one": (lambda: lk.join_inames(scaled_matrix(), ["i"]), lk.PreconditionError, {"subject": "i"}),
     "join: the same": (lambda: lk.join_inames(scaled_matrix(), ["i", "i"]), lk.PreconditionError, {"subject": "i, i"}),
     "join: parametric inner": (lambda: lk.join_inames(scaled_matrix(), ["i", "j"]), lk.PreconditionError,

@@ -501,3 +501,14 @@ def test_a_copy_of_elements_read_by_index_from_a_written_array() -> None:
                          [lk.GlobalArg("q", np.int32), "..."])
     staged = lk.precompute(knl, "f", "i")
     assert [s.id for s in staged.statements] == ["insn", "f_0_rule", "insn_0"]
+
+
+def test_uses_that_a_fixed_iname_moves_apart_are_in_one_box() -> None:
+    knl = lk.make_kernel("{[c, i, j]: 0<=c<n and 1<=i<6 and 0<=j<5}", "f(s) := x[c, s]*2\ny[c, i, j] = f(i)*f(j + 2)",
+                         [lk.GlobalArg("x", F32), "..."])
+    staged = step(knl, lk.precompute, "f", "j", default_tag=None)
+    assert staged.temporaries["f_0"].shape == (6,)          # 1 to 6, for all values of i
+    assert_same(knl, staged, n=3)
+    with pytest.raises(lk.PreconditionError, match="along axis 0 of 'f' have no box of constant size"):
+        lk.precompute(lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<5}", "f(s) := x[s]*2\ny[i, j] = f(i)*f(j)",
+                                     [lk.GlobalArg("x", F32), "..."]), "f", "j")

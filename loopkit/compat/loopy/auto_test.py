@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.bounds import ready
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.compat.loopy.translation_unit import single_kernel
+from loopkit.compat.loopy.translation_unit import runnable
 from loopkit.errors import PreconditionError
 from loopkit.language.names import name_list
 
@@ -30,11 +30,10 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     if check_result is not None:
         raise PreconditionError("auto_test_vs_ref: loopkit has nothing for check_result=.", subject="check_result",
                                 hint="lk.check_equivalent(ref, knl, ..., rtol=) sets the error bound")
-    reference = ref_prog[ref_entrypoint] if ref_entrypoint else single_kernel(ref_prog)
-    tested = reference if test_prog is None else test_prog[test_entrypoint] if test_entrypoint else \
-        single_kernel(test_prog)
+    reference = runnable(ref_prog, ref_entrypoint)
+    tested = reference if test_prog is None else runnable(test_prog, test_entrypoint)
     if do_check:
-        lk.check_equivalent(with_loopy_dtypes(reference.core), with_loopy_dtypes(tested.core),
+        lk.check_equivalent(ready(reference.core), ready(tested.core),
                             _values(reference, parameters or {}), target="c")
     return {}
 

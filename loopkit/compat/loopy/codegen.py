@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
-from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.compat.loopy.translation_unit import TranslationUnit, single_kernel
+from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.translation_unit import TranslationUnit, runnable, single_kernel
 from loopkit.kernel.literals import modules_of_tags
 from loopkit.target.code import GeneratedCode
 from loopkit.verification.checks import generate_code as generate
@@ -68,9 +67,9 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     >>> "y[i] = 2.0f*x[i];" in code
     True
     """
-    kernel: LoopKernel = single_kernel(t_unit)
+    kernel = runnable(t_unit)
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
-    return CodeGenerationResult(generate(with_loopy_dtypes(kernel.core), target=target.core))
+    return CodeGenerationResult(generate(ready(kernel.core), target=target.core_target()))
 
 
 #: The modules that the source of a program may name.

@@ -16,7 +16,19 @@ from pymbolic.typing import Expression
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real_dtype, resolve, signature, weak
+from loopkit.expr.dtypes import (
+    BOOL,
+    COMPLEX128,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    join,
+    real_dtype,
+    resolve,
+    signature,
+    weak,
+)
 from loopkit.expr.functions import FUNCTIONS, UNKNOWN, FunctionName
 from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
@@ -123,7 +135,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
         case p.Call(function=p.Variable(name=name)) if name in RANDOM:
             return np.dtype(RANDOM[name][0])
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
-            return _of_function(expr, name, [of(c) for c in expr.parameters])
+            return _of_function(name, [of(c) for c in expr.parameters])
         case p.Call(function=FunctionName(function=function)):
             given = [dtype for c in expr.parameters if (dtype := of(c)) is not None]
             known_all = len(given) == len(expr.parameters)
@@ -136,7 +148,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             return _of_number(expr)
 
 
-def _of_function(call: p.Call, name: str, arguments: list[np.dtype | None]) -> np.dtype | None:
+def _of_function(name: str, arguments: list[np.dtype | None]) -> np.dtype | None:
     found = _combined_known(arguments)
     if found is None or FUNCTIONS[name].dtypes == "predicate":
         return found and BOOL
@@ -151,8 +163,10 @@ def _of_number(value: object) -> np.dtype:
     if isinstance(value, int):
         return INT32 if -2**31 <= value < 2**31 else INT64
     wide = np.asarray(value)
+    if wide.dtype.kind == "c":
+        return wide.dtype                                  # 1j has the dtype complex128 in loopy's texts
     with np.errstate(over="ignore"):
-        narrow = wide.astype(np.float32 if wide.dtype.kind == "f" else np.complex64)
+        narrow = wide.astype(np.float32)
     return narrow.dtype if narrow == wide else wide.dtype
 
 
@@ -371,7 +385,9 @@ class _Types:
         if isinstance(number, float) and not number.is_integer() and context is not None and context.kind in "iu":
             raise TypeInferenceError(f"loopy cuts off the fraction of {number} where it computes a value of dtype "
                                      f"{context}.", subject=str(number), hint=f"write cast({context}, ...)")
-        takes = context in (FLOAT32, FLOAT64) and not isinstance(number, complex | np.generic | bool)
+        if isinstance(number, complex):
+            return number, COMPLEX128
+        takes = context in (FLOAT32, FLOAT64) and not isinstance(number, np.generic | bool)
         return number, context if takes else None
 
     def plain(self, expr: Expression) -> bool:

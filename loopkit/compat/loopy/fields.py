@@ -81,10 +81,11 @@ def _read(line: str, declared: Declared) -> FieldWrites | None:
 def _is_continued(first: FieldWrites, second: FieldWrites) -> bool:
     """May both be one assignment?"""
     array = re.compile(rf"\b{first.place.partition('[')[0]}\b")
-    same = [{x for x in w.options if not x.startswith("id=")} for w in (first, second)]
+    own = [{x for x in w.options if not x.startswith(("id=", "dep=", "nosync"))} for w in (first, second)]
     ids = {x.removeprefix("id=") for x in first.options if x.startswith("id=")}
-    after = {name for x in same[1] if x.startswith("dep=") for name in x.removeprefix("dep=").split(":")}
+    after = {name for x in second.options if x.startswith("dep=") for name in x.removeprefix("dep=").split(":")}
+    # an option has one query
+    queries = {x for x in (*first.options, *second.options) if x.startswith("nosync_query=")}
     return first.place == second.place and first.values.keys().isdisjoint(second.values) and not any(
-        array.search(value) for value in (*first.values.values(), *second.values.values())) and {
-            x for x in same[0] if not x.startswith("dep=")} == {
-            x for x in same[1] if not x.startswith("dep=")} and not after & ids
+        array.search(value) for value in (*first.values.values(), *second.values.values())
+        ) and own[0] == own[1] and not after & ids and len(queries) < 2

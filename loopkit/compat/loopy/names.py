@@ -22,7 +22,9 @@ _BY_MODULE = {
     "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
                            "MultiAssignmentBase NoOpInstruction UniqueName"),
     "kernel.kernel": "KernelState LoopKernel",
+    "kernel.tools": "find_most_recent_global_barrier get_global_barrier_order",
     "options": "Options",
+    "schedule.tools": "get_subkernel_to_insn_id_map get_subkernels",
     "target.base": "ASTBuilderBase TargetBase",
     "target.c.target": ("CFamilyTarget CTarget CWithGNULibcTarget ExecutableCTarget ExecutableCWithGNULibcTarget "
                         "generate_header"),
@@ -52,13 +54,14 @@ _BY_MODULE = {
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
     "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
-    "transform.iname": ("affine_map_inames chunk_iname duplicate_inames get_iname_duplication_options "
-                        "has_schedulable_iname_nesting join_inames make_reduction_inames_unique prioritize_loops "
-                        "remove_unused_inames rename_iname rename_inames set_loop_priority split_iname tag_inames "
-                        "untag_inames"),
-    "transform.instruction": ("add_dependency add_nosync find_instructions infer_arg_descr map_instructions "
-                              "preprocess_kernel preprocess_program remove_instructions replace_instruction_ids "
-                              "set_instruction_priority tag_instructions"),
+    "transform.iname": ("add_inames_for_unused_hw_axes affine_map_inames chunk_iname duplicate_inames "
+                        "get_iname_duplication_options has_schedulable_iname_nesting join_inames "
+                        "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
+                        "set_loop_priority split_iname tag_inames untag_inames"),
+    "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "
+                              "get_one_scheduled_kernel infer_arg_descr linearize map_instructions preprocess_kernel "
+                              "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
+                              "tag_instructions"),
     "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
     "translation_unit": "CallableKernel TranslationUnit for_each_kernel make_program",
     "types": "LoopyType NumpyType ToLoopyTypeConvertible to_loopy_type",
@@ -71,8 +74,8 @@ PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names i
                          for name in names.split()})
 
 #: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
-_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "statistics", "symbolic", "target",
-            "tools", "transform", "translation_unit", "types", "typing", "version")
+_MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "schedule", "statistics", "symbolic",
+            "target", "tools", "transform", "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 
 #: Advice for the names of loopy that the layer does not have.
@@ -95,16 +98,9 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "TaggedVariable": "a variable without a tag",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
-    "add_inames_for_unused_hw_axes": "nothing: a statement outside of an axis runs on coordinate 0 of it",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
-    "find_most_recent_global_barrier": "lk.lower(knl, stop='launches')",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
-    "get_global_barrier_order": "lk.lower(knl, stop='launches')",
-    "get_one_linearized_kernel": "lk.lower(knl, stop='ast')",
-    "get_one_scheduled_kernel": "lk.lower(knl, stop='ast')",
-    "get_subkernel_to_insn_id_map": "lk.lower(knl, stop='launches')",
-    "get_subkernels": "lk.lower(knl, stop='launches')",
     "inline_callable_kernel": "one text for both kernels",
     "map_instructions": "lk.make_kernel of the new statements",
     "merge": "one text for both kernels",

@@ -1,10 +1,12 @@
 """loopy's options of a kernel; loopkit's own options are in :class:`loopkit.Options`."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.errors import require_known
 
 
@@ -14,6 +16,11 @@ class Options:
 
     :ivar return_dict: a call returns its outputs by name.
     :ivar no_numpy: a call takes and returns arrays of the device only.
+    :ivar write_code: the first call with arguments of a kind prints the text; so does *write_wrapper*.
+    :ivar check_dep_resolution: ``dep=`` names statements of the kernel only.
+    :ivar enforce_variable_access_ordered: two accesses of an element need an order; ``False``: a warning where they
+        have none; ``"no_check"``: they run in the order of the text.
+    :ivar build_options: options for the compiler.
     """
 
     return_dict: bool = False
@@ -35,12 +42,26 @@ class Options:
     allow_fp_reordering: bool = True
     annotate_inames: bool = False
 
+    def __post_init__(self) -> None:
+        if isinstance(self.build_options, str):
+            object.__setattr__(self, "build_options", tuple(self.build_options.split()))
+        for name, hint in _WITHOUT_EFFECT.items():
+            if getattr(self, name):
+                warnings.warn(f"loopkit has nothing for the option {name}=: {hint}", LoopyWarning, stacklevel=2)
+
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """These options with *changes*; :raises UnknownNameError: there is no such option."""
         named = {_LEGACY.get(name, name): value for name, value in changes.items()}
         require_known("option", named, [f.name for f in fields(self)])
         return replace(self, **named)
 
+
+#: Options that show more than loopkit does, each with another way.
+_WITHOUT_EFFECT = {
+    "trace_assignments": "lk.interpret runs a kernel statement by statement",
+    "trace_assignment_values": "lk.interpret runs a kernel statement by statement",
+    "edit_code": "lp.generate_code_v2(knl).device_code() is a text to change and to compile",
+}
 
 _LEGACY = {"write_cl": "write_code", "highlight_cl": "allow_terminal_colors", "edit_cl": "edit_code",
            "cl_build_options": "build_options", "cl_exec_manage_array_events": "no_numpy"}

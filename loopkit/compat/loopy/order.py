@@ -6,8 +6,8 @@ runs before them, and all of its loops that they do not share end before them.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from loopkit.compat.loopy.diagnostic import DependencyCycleFound
 
@@ -36,13 +36,45 @@ class Loop:
     body: tuple[Loop | Item, ...]
 
 
+@dataclass(frozen=True)
+class Order:
+    """loopy's relation between the statements of a text.
+
+    :ivar after: for each statement, and each line that only orders others, the ids of those that run before it.
+    :ivar claims: for each statement those against which ``nosync=`` claims that it needs no order.
+    :ivar circle: statements that depend on each other in a circle; empty: there is none.
+    :ivar barriers: the global barriers of the text.
+    """
+
+    after: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    circle: tuple[str, ...] = ()
+    barriers: frozenset[str] = frozenset()
+
+    def before(self, name: str, known: Collection[str] = ()) -> frozenset[str]:
+        """All that runs before *name*; with *known* only the nearest of these.
+
+        >>> order = Order({"c": frozenset({"bar"}), "bar": frozenset({"b"}), "b": frozenset({"a"})})
+        >>> sorted(order.before("c")), sorted(order.before("c", ["a", "b", "c"]))
+        (['a', 'b', 'bar'], ['b'])
+        """
+        found: set[str] = set()
+        waiting = [*self.after.get(name, ())]
+        while waiting:
+            other = waiting.pop()
+            if other not in found:
+                found.add(other)
+                waiting += self.after.get(other, ()) if other not in known else ()
+        return frozenset(found if not known else found & {*known}) - {name}
+
+
 def ordered(items: Sequence[Item], inames: Sequence[str]) -> tuple[Loop | Item, ...]:
     """*items* in their loops, in an order that their dependences allow.
 
     The order of the text decides between statements that the dependences leave free, and the order of *inames* between
     loops around the same statements. A loop is split if statements outside of it must run between those inside.
 
-    :raises DependencyCycleFound: items depend on each other.
+    :raises DependencyCycleFound: items depend on each other in a circle, see :func:`circle_of`.
 
     >>> def item(id, inames, *after):
     ...     return Item(id, ord(id), frozenset(inames), frozenset(after), id)
@@ -55,7 +87,6 @@ def ordered(items: Sequence[Item], inames: Sequence[str]) -> tuple[Loop | Item, 
         end
     end
     """
-    _require_no_cycle(items)
     return tuple(_arranged(tuple(items), tuple(inames)))
 
 
@@ -71,7 +102,8 @@ def text_of(nodes: Iterable[Loop | Item]) -> list[str]:
     return lines
 
 
-def _require_no_cycle(items: Sequence[Item]) -> None:
+def circle_of(items: Sequence[Item]) -> tuple[str, ...]:
+    """Items that depend on each other in a circle, the first one also at the end; empty: there are none."""
     known = {item.id: item for item in items}
     done: set[str] = set()
     for item in items:
@@ -82,13 +114,12 @@ def _require_no_cycle(items: Sequence[Item]) -> None:
             if leave:
                 done.add(path.pop())
             elif name in path:
-                cycle = [*path[path.index(name):], name]
-                raise DependencyCycleFound(f"The statements {' -> '.join(cycle)} depend on each other in a circle.",
-                                           hint="'dep=*...' gives all dependences of a statement, and adds no others")
+                return *path[path.index(name):], name
             elif name not in done:
                 path.append(name)
                 stack.append((name, True))
                 stack += [(other, False) for other in sorted(known[name].after) if other in known and other not in done]
+    return ()
 
 
 def _arranged(items: tuple[Item, ...], inames: tuple[str, ...]) -> list[Loop | Item]:

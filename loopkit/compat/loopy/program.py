@@ -4,17 +4,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.compat.loopy.order import Item, ordered, text_of
+from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, update_of, variables
-from loopkit.expr.nodes import to_text
+from loopkit.expr.mappers import called, subexpressions, update_of, variables
+from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
@@ -26,6 +27,8 @@ from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
+    BARRIERS,
+    PREFIX,
     QUERY,
     ForBlock,
     FunctionCall,
@@ -58,11 +61,6 @@ class LoopyStatement:
     reads: frozenset[str] = _NOTHING
     writes: frozenset[str] = _NOTHING
 
-    @property
-    def is_part(self) -> bool:
-        """Whether it is one of the statements of a multiple assignment."""
-        return isinstance(self.node, ParsedAssignment) and bool(self.node.beside)
-
 
 @dataclass(frozen=True)
 class LoopyProgram:
@@ -89,45 +87,77 @@ class LoopyProgram:
 
     @property
     def queries(self) -> frozenset[str]:
-        """The match expressions of ``dep_query=``."""
-        return frozenset(t.text for s in self.statements for t in s.node.options.dep if t.kind == QUERY)
+        """The match expressions of ``dep_query=`` and ``nosync_query=``."""
+        # a query with the scope @global has another kind, and the colon of writes:a
+        return frozenset(t.text for s in self.statements for t in (*s.node.options.dep, *s.node.options.nosync)
+                         if t.kind == QUERY or ":" in t.text)
 
-    def text(self, selected: Mapping[str, Collection[str]], *, in_sequence: bool = False) -> str:
-        """loopkit's text of the program: in the order in which loopy runs its statements, with explicit loops.
+    def text(self, items: Sequence[Item]) -> str:
+        """loopkit's text of the program: in the order in which loopy runs *items*, with explicit loops.
 
-        :arg selected: the statements that each match expression selects.
-        :arg in_sequence: each statement depends on the one above it.
+        If items depend on each other in a circle, the text keeps their dependences on items above them. It is empty
+        without statements.
         """
-        items = list(self._items(selected))
-        items = list(_in_sequence(items)) if in_sequence else items
+        if all(isinstance(s.node, Marker) for s in self.statements):
+            return "\n".join(self.rules)
+        if circle_of(items):
+            places = {item.id: item.place for item in items}
+            items = [replace(item, after=frozenset(x for x in item.after if places.get(x, item.place) < item.place))
+                     for item in items]
         return "\n".join([*self.rules, *text_of(ordered(items, self.domains.sorted(self.domains.parents)))])
 
     # Dependences
 
-    def _items(self, selected: Mapping[str, Collection[str]]) -> Iterator[Item]:
-        """The statements with loopy's dependences: given ones, and on the only writer of a name that they read."""
+    def order(self, items: Sequence[Item], selected: Mapping[str, Collection[str]]) -> Order:
+        """The relation between the statements that *items* have, and the claims of ``nosync=``."""
+        claims = {s.id: frozenset([*self.multiple_assignments.get(s.id, ()), *(
+            x for t in s.node.options.nosync for x in (*self._matches(t.text), *selected.get(t.text, ())))])
+                  for s in self.statements}
+        barriers = frozenset(s.id for s in self.statements
+                             if isinstance(s.node, Marker) and BARRIERS.get(s.node.kind) == "global")
+        return Order({item.id: item.after for item in items}, claims, circle_of(items), barriers)
+
+    def items(self, selected: Mapping[str, Collection[str]], *, in_sequence: bool = False,
+              must_exist: bool = True) -> list[Item]:
+        """The statements with loopy's dependences: given ones, and on the only writer of a name that they read.
+
+        :arg selected: the statements that each match expression selects.
+        :arg in_sequence: each statement depends on the one above it.
+        :arg must_exist: ``dep=`` names statements of the program only.
+        """
+        items = list(self._items(selected, must_exist=must_exist))
+        return list(_in_sequence(items)) if in_sequence else items
+
+    def _items(self, selected: Mapping[str, Collection[str]], *, must_exist: bool) -> Iterator[Item]:
         writers: dict[str, list[LoopyStatement]] = {}
         for s in self.statements:
             for name in s.writes:
                 writers.setdefault(name, []).append(s)
-        # the statements of each multiple assignment, by the first
-        whole: dict[str, set[str]] = {}
+        whole = self.multiple_assignments
         for s in self.statements:
-            only = [found[0] for name in s.reads if len(found := writers.get(name, [])) == 1]
-            for first in only if s.is_part else ():
-                if first.is_part:
-                    whole.setdefault(first.id, set()).add(s.id)
-        for s in self.statements:
-            final, named = self._named(s, selected)
-            after = {x for name in named for x in (name, *whole.get(name, ())) if s.id not in whole.get(name, ())}
-            for name in s.reads:
-                if len(found := writers.get(name, [])) == 1 and (
-                        not final or s.id in whole.get(found[0].id, ())):
-                    after.add(found[0].id)
-            line = "" if isinstance(s.node, Marker) else _line(s, s.node)
-            yield Item(s.id, s.node.start, s.inames, frozenset(after - {s.id} - whole.get(s.id, set())), line)
+            final, named = self._named(s, selected, must_exist=must_exist)
+            if not final:
+                named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
+            own = whole.get(s.id, (s.id,))
+            after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node)
+            yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
-    def _named(self, statement: LoopyStatement, selected: Mapping[str, Collection[str]]) -> tuple[bool, set[str]]:
+    @cached_property
+    def multiple_assignments(self) -> Mapping[str, tuple[str, ...]]:
+        """For each statement of a multiple assignment all of its statements; the first one holds the values."""
+        first = {name: s.id for s in self.statements for name in s.writes}
+        groups: dict[str, tuple[str, ...]] = {}
+        for s in self.statements:
+            match s.node:
+                case ParsedAssignment(expression=p.Lookup(aggregate=p.Variable(name=held)),
+                                      beside=(_, *_)) if held in first:
+                    own = (*groups.get(first[held], (first[held],)), s.id)
+                    groups |= dict.fromkeys(own, own)
+        return groups
+
+    def _named(self, statement: LoopyStatement, selected: Mapping[str, Collection[str]], *, must_exist: bool
+               ) -> tuple[bool, set[str]]:
         """Whether the statement has no other dependences, and the statements that ``dep=`` names.
 
         :raises UnknownNameError: one does not exist.
@@ -136,13 +166,16 @@ class LoopyProgram:
         globs = [t.text for t in statement.node.options.dep if t.kind != QUERY]
         final = any(glob.startswith("*") for glob in globs)
         for glob in (glob.removeprefix("*") if final else glob for glob in globs):
-            matches = {name for name in self._ids if fnmatchcase(name, glob)} | self.groups.get(glob, _NOTHING)
-            if glob and not matches and not set("*?[") & set(glob):
+            matches = self._matches(glob)
+            if glob and must_exist and matches in (set(), {statement.id}) and glob != statement.id:
                 require_known("statement", [glob], sorted(self._ids))
             found |= matches
         for query in (t.text for t in statement.node.options.dep if t.kind == QUERY):
             found |= {*selected.get(query, ())}
         return final, found - {statement.id}
+
+    def _matches(self, glob: str) -> set[str]:
+        return {name for name in self._ids if fnmatchcase(name, glob)} | self.groups.get(glob, _NOTHING)
 
 
 def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
@@ -163,10 +196,11 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     :arg operations: further reductions; *groups*: ids that name several statements.
 
     >>> from loopkit.language.domains import read_domains
-    >>> print(read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {}).text({}))
+    >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
+    >>> print(program.text(program.items({})))
     for i
-        a[i] = 2*x[i] {id=insn_0}
-        y[i] = a[i] {id=insn}
+        a[i] = 2*x[i] {id=insn_0, inames=}
+        y[i] = a[i] {id=insn, inames=}
     end
     """
     source = Source(respelled(instructions), "the instructions")
@@ -176,35 +210,54 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)
-    parsed = with_private_inames(parsed, rules)
+    parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
     ids = number_statements(parsed)
     inames = inames_of_parts(parsed, temporaries, rules)
     taken = {*ids.places}
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     statements = tuple(
-        LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node) if isinstance(node, Marker) else
+        LoopyStatement(_marker_id(node, taken), node, domains.ancestors(around)) if isinstance(node, Marker) else
         LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
                        if isinstance(node, FunctionCall) and node.function in packed else node,
                        domains.ancestors(inames[node.start]), conditions,
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
-        for node, conditions in _flat(parsed.body))
+        for node, conditions, around in _flat(parsed.body))
     return LoopyProgram(statements, lines, domains, groups or {})
 
 
-def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()
-          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...]]]:
-    """The statements in *nodes* with the conditions of their blocks and their own."""
+def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
+    """*nodes* in which the statements *inside* of blocks inherit no inames: they read the last value of a loop."""
+    found = list[ProgramNode]()
     for node in nodes:
         match node:
             case ForBlock():
-                yield from _flat(node.body, conditions)
+                found.append(replace(node, body=_with_final_inames(node.body, inside=True)))
             case IfBlock():
-                yield from _flat(node.then, (*conditions, node.condition))
-                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)))
+                found.append(replace(node, then=_with_final_inames(node.then, inside=inside),
+                                     otherwise=_with_final_inames(node.otherwise, inside=inside)))
+            case _:
+                # {inames=+j} in a block adds an iname and inherits others
+                final = node.options.inames.alone or (inside and not node.options.inames.listed)
+                inames = replace(node.options.inames, alone=final)
+                found.append(replace(node, options=replace(node.options, inames=inames)))
+    return tuple(found)
+
+
+def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = (), around: frozenset[str] = _NOTHING
+          ) -> Iterator[tuple[ParsedAssignment | FunctionCall | Marker, tuple[Expression, ...], frozenset[str]]]:
+    """The statements in *nodes*: with the conditions of their blocks and their own, and the inames given for them."""
+    for node in nodes:
+        match node:
+            case ForBlock():
+                yield from _flat(node.body, conditions, around.union(token.text for token in node.inames))
+            case IfBlock():
+                yield from _flat(node.then, (*conditions, node.condition), around)
+                yield from _flat(node.otherwise, (*conditions, p.LogicalNot(node.condition)), around)
             case _:
                 own = node.options.condition
-                yield node, conditions if own is None else (*conditions, own)
+                yield (node, conditions if own is None else (*conditions, own),
+                       around.union(token.text for token in node.options.inames.listed))
 
 
 def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expression], rules: Rules,
@@ -216,12 +269,22 @@ def _reads(node: ParsedAssignment | FunctionCall, conditions: Iterable[Expressio
         expr = waiting.pop()
         found |= variables(expr)
         waiting += [rules.known[name].expr for name in called(expr) if name in rules.known]
-        found |= {x for name in rules.domains.parents if name in variables(expr)
-                  for x in rules.domains.bounds([name])}
+        used = {*variables(expr), *(x for e in subexpressions(expr) if isinstance(e, Reduction) for x in e.inames)}
+        found |= rules.domains.bounds(used & rules.domains.parents.keys())
     return frozenset(found)
 
 
 # Text
+
+def _marker_id(node: Marker, taken: set[str]) -> str:
+    given = node.options.id
+    return given.text if given is not None and given.kind != PREFIX else fresh(node.kind, taken)
+
+
+def _marker_line(node: Marker) -> str:
+    """A barrier at its place; ``""`` for a line that only orders others."""
+    return f"... {node.kind}" if node.kind in BARRIERS else ""
+
 
 def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
     options = f"{{{', '.join(_options(statement))}}}"
@@ -234,8 +297,7 @@ def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> s
 def _options(statement: LoopyStatement) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
-    if not statement.inames:
-        yield "inames="
+    yield "inames="                 # all loops are in the text
     if statement.conditions:
         yield f"if={to_text(_all_of(statement.conditions))}"
     if options.tags:

@@ -5,7 +5,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
-_HINTS = frozenset({"priority", "groups", "conflicts", "nosync", "nosync_query", "mem_kind"})
+_HINTS = frozenset({"priority", "groups", "conflicts", "mem_kind"})
+
+#: Options that have no meaning for a block, or for a line without effect.
+_NOT_OF_BLOCKS = _HINTS | {"nosync", "nosync_query"}
+_NOT_OF_MARKERS = _NOT_OF_BLOCKS | {"if"}
 
 _OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 
@@ -26,20 +30,23 @@ def _line(line: str) -> str:
     match = _OPTIONS.search(line)
     if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
         return line
-    options = ", ".join(options_of(match["options"]))
+    code = line.lstrip()
+    left_out = _NOT_OF_MARKERS if code.startswith("...") else _NOT_OF_BLOCKS if re.match(r"with\b", code) else _HINTS
+    options = ", ".join(options_of(match["options"], left_out))
     return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
 
 
-def options_of(text: str) -> Iterator[str]:
-    """The options that loopkit has, each once."""
+def options_of(text: str, left_out: frozenset[str] = _HINTS) -> Iterator[str]:
+    """The options of *text* but those *left_out*, each once."""
     found: dict[str, list[str]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         key, _, value = map(str.strip, part.partition("="))
-        if key not in _HINTS:
+        if key not in left_out:
             found.setdefault(key, []).append(value)
     for key, values in found.items():
         value = ":".join(filter(None, values))
-        yield key if key == "atomic" or not (value or key in ("inames", "dep")) else f"{key}={value}"
+        plain = value in ("", "init") if key == "atomic" else not value and key not in ("inames", "dep")
+        yield key if plain else f"{key}={value}"
 
 
 #: The tag of a variable, a$tag, which has no meaning for values.

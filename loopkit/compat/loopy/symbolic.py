@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.compat.loopy.spelling import counted_calls
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
-from loopkit.errors import UndecidedError
+from loopkit.errors import TypeInferenceError, UndecidedError
 from loopkit.expr import nodes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import DTYPE_NAMES
@@ -52,24 +52,28 @@ class _OfNodes(type):
 
 
 class Reduction(metaclass=_OfNodes):
-    """``sum([i, j], expr)``: *operation* over *inames* of *expr*; a node of loopkit."""
+    """``sum([i, j], expr)``: *operation* over *inames* of *expr*; one iname may stand alone. A node of loopkit."""
 
     node = nodes.Reduction
 
     def __new__(cls, operation: Any, inames: Any, expr: Expression,                             # type: ignore[misc]
                 allow_simultaneous: bool = False) -> nodes.Reduction:
-        names = [x.name if isinstance(x, Variable) else x
-                 for x in (name_list(inames) if isinstance(inames, str) else inames)]
+        listed = [inames] if isinstance(inames, Variable) else name_list(inames) if isinstance(inames, str) else inames
+        names = [x.name if isinstance(x, Variable) else x for x in listed]
         return nodes.Reduction(str(operation), tuple(names), expr)
 
 
 class TypeCast(metaclass=_OfNodes):
-    """*child* converted to a dtype; a node of loopkit."""
+    """*child* converted to a dtype; a node of loopkit. :raises TypeInferenceError: a number has no such dtype."""
 
     node = nodes.TypeCast
 
     def __new__(cls, typename: Any, child: Expression) -> nodes.TypeCast:                       # type: ignore[misc]
-        return nodes.TypeCast(as_numpy(typename).name, child)
+        dtype = as_numpy(typename)
+        if dtype.kind not in "biufc":
+            raise TypeInferenceError(f"A number cannot be converted to the dtype {dtype}.", subject=str(dtype),
+                                     hint="cast each field of a structured value")
+        return nodes.TypeCast(dtype.name, child)
 
 
 # Mappers

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 import loopkit as lk
+from loopkit.compat.loopy.check import check_order
 from loopkit.compat.loopy.kernel.definition import Again, Callee
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -49,7 +52,7 @@ class TranslationUnit:
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
-        require_known("kernel", [name], self.kernels)
+        require_known("kernel", [name], self.kernels, where="the program")
         return self.kernels[name]
 
     @property
@@ -64,7 +67,7 @@ class TranslationUnit:
         """This program with other kernels that a call may enter."""
         names = frozenset(map(str.strip, entrypoints.split(","))) if isinstance(entrypoints, str) else frozenset(
             entrypoints)
-        require_known("kernel", sorted(names), self.kernels)
+        require_known("kernel", sorted(names), self.kernels, where="the program")
         return replace(self, entrypoints=names, executors={})
 
     def with_kernel(self, kernel: LoopKernel) -> TranslationUnit:
@@ -90,11 +93,11 @@ class TranslationUnit:
             return replace(self, executors={}, **changes).mapped(lambda kernel: kernel.copy(target=target))
         return replace(self, executors={}, **changes)
 
-    def executor(self, *context: Any, entrypoint: str | None = None, **options: Any) -> Any:
+    def executor(self, *context: Any, entrypoint: str | None = None) -> Any:
         """A function that runs the program, for a context or queue of pyopencl, or for the host."""
         key = (entrypoint, *map(id, context))
         if key not in self.executors:
-            kernel = self.default_entrypoint if entrypoint is None else self[entrypoint]
+            kernel = runnable(self, entrypoint)
             made = self.executors[key] = self.target.executor(kernel, *context)
             made.t_unit, made.entrypoint = self, kernel.name
         return self.executors[key]
@@ -121,7 +124,7 @@ def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
     if kernel.parts is not None:
         return [name for name, other in known.items() if other.parts is None]
     if kernel.definition is None:
-        return [f.name for f in kernel.functions if isinstance(f, lk.LoopKernel) and f.name in known]
+        return [f.name for f in kernel.origin.functions if isinstance(f, lk.LoopKernel) and f.name in known]
     return sorted(kernel.definition.calls.keys() & known.keys() - {kernel.name})
 
 
@@ -146,18 +149,19 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         callees = [kernels[x] for x in _callees(kernel, kernels)]
         functions: list[Callee] = [k.core for k in callees if k.made is not None]
         if kernel.parts is not None:
-            kernels[name] = replace(kernel, functions=(*functions, *program.functions.values()))
+            own = (*functions, *program.functions.values())
+            kernels[name] = replace(kernel, origin=replace(kernel.origin, functions=own))
             continue
         if kernel.definition is None:
-            changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
+            changed = [f.name for f in functions if not any(f is own for own in kernel.origin.functions)]
             if changed:
                 raise PreconditionError(
                     f"The function '{changed[0]}' changed, and '{name}' has a step that cannot be applied again.",
                     subject=changed[0], hint="apply the steps of functions before those of their callers")
             continue
         functions += [f for x, f in program.functions.items() if x in kernel.definition.calls]
-        if kernel.made is None or len(functions) != len(kernel.functions) or any(
-                a is not b for a, b in zip(functions, kernel.functions, strict=True)):
+        if kernel.made is None or len(functions) != len(kernel.origin.functions) or any(
+                a is not b for a, b in zip(functions, kernel.origin.functions, strict=True)):
             new = kernel.definition.make(functions)
             fault = next((k.definition.fault for k in callees if k.made is None and k.definition is not None), None)
             if fault is not None:
@@ -189,14 +193,42 @@ def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> C
     return apply
 
 
+def same_step(step: Callable[..., lk.LoopKernel]) -> Callable[..., Any]:
+    """loopkit's *step* as a step of a program; a set of names gets the order of the alphabet."""
+    @functools.wraps(step)
+    def apply(kernel: LoopKernel, /, *args: Any, **kwargs: Any) -> LoopKernel:
+        return kernel.with_core(step(kernel.core, *map(_plain, args), **{k: _plain(x) for k, x in kwargs.items()}))
+    return for_each_kernel(apply)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(sorted(value)) if isinstance(value, set | frozenset) else \
+        int(value) if isinstance(value, np.integer) else value
+
+
 def single_kernel(program: Any) -> LoopKernel:
     """The kernel that *program* is, or that a call of it enters."""
     return program.default_entrypoint if isinstance(program, TranslationUnit) else program
 
 
+def entered(program: Any) -> Sequence[LoopKernel]:
+    """The kernels of *program* that a call may enter; *program* itself if it is a kernel."""
+    if isinstance(program, TranslationUnit):
+        return [program[name] for name in sorted(program.entrypoints)]
+    return [program]
+
+
 def make_program(kernel: LoopKernel) -> TranslationUnit:
     """The program of one kernel."""
     return TranslationUnit({kernel.name: kernel}, frozenset([kernel.name]), kernel.target)
+
+
+def runnable(program: Any, entrypoint: str | None = None) -> LoopKernel:
+    """The kernel that a call of *program* enters, after :func:`check_order` of all of its kernels."""
+    for kernel in program.kernels.values() if isinstance(program, TranslationUnit) else [program]:
+        if kernel.made is not None:
+            check_order(kernel)
+    return program[entrypoint] if entrypoint else single_kernel(program)
 
 
 def core_of(program: Any) -> lk.LoopKernel:

@@ -14,19 +14,21 @@ from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
 from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Callee, Definition, Parts, condition_of
+from loopkit.compat.loopy.kernel.definition import Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
+from loopkit.compat.loopy.order import Item, Order
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
-from loopkit.compat.loopy.transform.iname import tag_inames
-from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
 from loopkit.compat.loopy.types import as_numpy
+from loopkit.compat.loopy.typing import auto
 from loopkit.errors import LoopkitError, NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -36,8 +38,7 @@ from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype", "default_order", "default_offset",
-                     "seq_dependencies", "loop_priority", "iname_slab_increments", "cache_manager", "state"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "default_offset", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -45,11 +46,15 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                **others: Any) -> TranslationUnit:
+                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, **others: Any
+                ) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
     entered once. The kernel has this order as its text.
+
+    :arg default_order: the order of the axes of arguments that declare none, ``"C"`` or ``"F"``.
+    :arg loop_priority: for each group of loops their inames, the outermost first.
 
     >>> import loopkit.compat.loopy as lp
     >>> print(lp.make_kernel("{[i]: 0<=i<n}", "y[i] = a[i]\\na[i] = 2*x[i]")["loopy_kernel"].core.statements_text)
@@ -69,7 +74,23 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                  Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
+    if default_order not in ("C", auto):
+        made = _with_order_of_axes(made, default_order)
+    for inames in loop_priority or ():
+        made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
+
+
+@for_each_kernel
+def _with_order_of_axes(kernel: LoopKernel, order: str) -> LoopKernel:
+    """*kernel* with *order* for the axes of the arguments that declare no layout."""
+    given = {name for name, d in kernel.declared.items()
+             if isinstance(d, ArrayArg) and (d.order or d.dim_tags or d.strides)}
+    core = kernel.core
+    for argument in core.arguments:
+        if isinstance(argument, lk.GlobalArg) and argument.name not in given:
+            core = tagged_axes(core, argument.name, order)
+    return kernel.with_core(core)
 
 
 @dataclass(frozen=True)
@@ -129,8 +150,8 @@ class _Text:
         assert kernel.parts is not None
         others = ["..."] if "..." in self.data else []                  # the text may have further arguments
         parts = replace(kernel.parts, args=[*kernel.parts.args, *others])
-        text = self.of(parts, replace(kernel, made=None, definition=None, functions=()))
-        made = text.made([f for f in kernel.functions if f.name in text.calls])
+        text = self.of(parts, replace(kernel, made=None, definition=None, origin=Origin()))
+        made = text.made([f for f in kernel.origin.functions if f.name in text.calls])
         for iname, tag in kernel.parts.iname_tags:
             made = tag_inames(made, {iname: tag})
         return made
@@ -148,7 +169,7 @@ class _Text:
         """
         definition = Definition(self, packed=packed)
         try:
-            core = self._with_facts(facts).core_with(functions, packed)
+            core, order = self._with_facts(facts).core_with(functions, packed)
         except LoopkitError as err:
             if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
                 return self.made(functions, (), packed)             # they are about another kernel's names
@@ -157,13 +178,13 @@ class _Text:
                 lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
                          for x in self.instructions)
                 made = replace(self, instructions=tuple(lines)).made([*functions, symbol], facts, packed)
-                return replace(made, definition=definition, functions=tuple(functions))
+                return replace(made, definition=definition, origin=replace(made.origin, functions=tuple(functions)))
             # a later step may add what a call lacks: assumptions, values of parameters
             if not any(isinstance(f, lk.LoopKernel) for f in functions) and not (
                     isinstance(err, UnknownNameError) and err.kind in ("function", "argument")):
                 raise
-            return replace(self.empty, definition=replace(definition, fault=err), functions=tuple(functions))
-        return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
+            return replace(self.empty, definition=replace(definition, fault=err), origin=Origin(tuple(functions)))
+        return replace(self.empty, made=core, definition=definition, origin=Origin(tuple(functions), order))
 
     def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> _Text:
         """The text with further preambles and symbol manglers."""
@@ -185,8 +206,9 @@ class _Text:
         given = [] if self.assumptions is None else [condition_of(self.assumptions)]
         return replace(self, assumptions=" and ".join(f"({x})" if " or " in x else x for x in (*given, *own)))
 
-    def core_with(self, functions: Sequence[Callee], packed: frozenset[str]) -> lk.LoopKernel:
-        """loopkit's kernel."""
+    def core_with(self, functions: Sequence[Callee], packed: frozenset[str]
+                  ) -> tuple[lk.LoopKernel, Order]:
+        """loopkit's kernel, and loopy's relation between its statements."""
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
@@ -213,18 +235,23 @@ class _Text:
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups)
-            text = program.text({}, in_sequence=self.in_sequence)
+            items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
-        core = self._core_of(program, text, called, c_code.own)
+        core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
-            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), called, c_code.own)
+            items = self._items(program, selected)
+            core = self._core_of(program, program.text(items), called, c_code.own)
         c_code.require_declared(core)
         core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
         for given in self.empty.declared.values():
             if isinstance(given, ArrayArg) and given.separates:
                 core = tagged_axes(core, given.name, given.dim_tags)
-        return core
+        return core, program.order(items, selected)
+
+    def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
+        return program.items(selected, in_sequence=self.in_sequence,
+                             must_exist=bool(self.empty.options.check_dep_resolution))
 
     def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel],
                  own: WrittenOut) -> lk.LoopKernel:

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Protocol, Self
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
+from loopkit.compat.loopy.order import Order
 from loopkit.errors import LoopkitError
 
 #: The functions that statements call: those of numbers, those without results, and kernels.
@@ -96,7 +97,7 @@ class Definition:
             name = step.apply.__name__ if isinstance(step, Again) else ""
             if name == "rename_argument":
                 return
-            if isinstance(step, Again) and name == "assume":
+            if isinstance(step, Again) and name == "_assumed":
                 yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
             if isinstance(step, Again) and name == "fix_parameters":
                 yield from (f"{x} = {value}" for x, value in step.kwargs.items() if isinstance(value, Integral))
@@ -115,6 +116,18 @@ def condition_of(assumptions: Any) -> str:
     text = str(assumptions).strip()
     whole = _PARAMETERS.fullmatch(text)
     return text if whole is None else whole["condition"].strip()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The facts about the text of a kernel that outlive its steps.
+
+    :ivar functions: those with which the kernel was made.
+    :ivar order: loopy's relation between the statements.
+    """
+
+    functions: tuple[Callee, ...] = ()
+    order: Order = field(default_factory=Order)
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,8 @@ def line_of(statement: InstructionBase) -> str:
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
     options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
+    claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
+    options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
     written = statement.assignees if isinstance(statement, CallInstruction) else (statement.assignee,)
     declared = "" if statement.temp_var_type is None else f"<{_dtype_name(statement.temp_var_type)}> "
     results = f"{declared}{', '.join(map(text_of, written))} = " if written else ""
@@ -235,6 +237,8 @@ def _sized(expr: Any) -> Any:
         return nothing if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, nothing)
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
+    if isinstance(expr, complex) and np.complex64(expr) == expr:
+        return TypeCast("complex64", expr)                 # in a text it would have the dtype complex128
     return map_children(expr, _sized)
 
 
@@ -257,10 +261,13 @@ def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]
 def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
     """loopkit's form of *new*, which takes the place of *old*.
 
-    :raises PreconditionError: *new* is not an assignment.
+    :raises PreconditionError: *new* is not an assignment, or has another atomicity.
     """
     if not isinstance(new, Assignment):
         raise PreconditionError(f"'{old.id}' becomes {new!r}, and not an assignment.", subject=str(old.id))
+    if new.atomicity:
+        raise PreconditionError(f"A step cannot make '{old.id}' atomic.", subject=str(old.id),
+                                hint="{atomic} in the text makes it atomic")
     same = frozenset(new.predicates) == frozenset(old.predicates)
     return old.copy(assignee=new.assignee, expression=new.expression, id=new.id, tags=new.tags,
                     within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))

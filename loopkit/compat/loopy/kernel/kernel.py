@@ -13,6 +13,7 @@ from pytools import UniqueNameGenerator
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
@@ -22,9 +23,10 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Parts
+from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
 from loopkit.compat.loopy.options import Options
+from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
@@ -32,7 +34,7 @@ from loopkit.poly.domains import AnySet
 
 
 class KernelState(IntEnum):
-    """loopy's stages of a kernel; loopkit's kernels are always complete."""
+    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
 
     INITIAL = 0
     CALLS_RESOLVED = 1
@@ -58,7 +60,6 @@ class LoopKernel:
 
     :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
     :ivar declared: arguments and temporaries as declared, for the fields that loopkit does not have.
-    :ivar functions: those with which it was made.
     """
 
     made: lk.LoopKernel | None
@@ -68,7 +69,7 @@ class LoopKernel:
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
-    functions: tuple[Callee, ...] = field(default=(), compare=False, repr=False)
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     @property
     def parts(self) -> Parts | None:
@@ -85,6 +86,10 @@ class LoopKernel:
     @property
     def core(self) -> lk.LoopKernel:
         """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
+        return self.require_made()
+
+    def require_made(self) -> lk.LoopKernel:
+        """:raises UnknownNameError: the text calls a function that is not known."""
         if self.parts is not None:
             return self._grown.core
         if self.made is None:
@@ -95,7 +100,14 @@ class LoopKernel:
 
     def with_core(self, core: lk.LoopKernel) -> LoopKernel:
         """This kernel around another *core*."""
-        return replace(self, made=core, definition=None)
+        return replace(self, made=core, definition=None, state=KernelState.INITIAL)
+
+    def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
+                   claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
+        """This kernel with further entries in these fields of :class:`~loopkit.compat.loopy.order.Order`."""
+        own = self.origin.order
+        order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
+        return replace(self, origin=replace(self.origin, order=order))
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
@@ -104,8 +116,7 @@ class LoopKernel:
         if self.definition is None:
             return step(self)
         new = self if self.made is None else step(self)
-        return replace(new, functions=self.functions,
-                       definition=replace(self.definition, steps=(*self.definition.steps, again)))
+        return replace(new, definition=replace(self.definition, steps=(*self.definition.steps, again)))
 
     @property
     def name(self) -> str:
@@ -240,13 +251,14 @@ class LoopKernel:
     def instructions(self) -> Sequence[Assignment]:
         if self.parts is not None:
             return self.parts.instructions
-        after: dict[str, set[str]] = {}
         shown = self.core.instructions
-        writers = self.writer_map()
+        order, after = self.origin.order, dict[str, frozenset[str]]()
+        writers, own = self.writer_map(), [str(s.id) for s in shown]
         for s in shown:
-            read = instruction_of(s, {}).read_dependency_names()
-            after[str(s.id)] = {next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1} - {str(s.id)}
-        return [instruction_of(s, {k: frozenset(v) for k, v in after.items()}) for s in shown]
+            name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
+            after[name] = order.before(name, own) if name in order.after else frozenset(
+                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
+        return [instruction_of(s, after) for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:
@@ -299,6 +311,13 @@ class LoopKernel:
         """A function that makes new ids of statements."""
         return UniqueNameGenerator({*self.id_to_insn})
 
+    @cached_property
+    def linearization(self) -> tuple[ScheduleItem, ...] | None:
+        """Its launches, loops, statements and barriers in sequence, once it is linearized; else ``None``."""
+        if self.state is not KernelState.LINEARIZED:
+            return None
+        return linear_form(with_loopy_dtypes(self.core), self.target.core_target())
+
     # Copies
 
     def copy(self, **changes: Any) -> LoopKernel:
@@ -336,6 +355,8 @@ class LoopKernel:
         return str(self.core)
 
     def __str__(self) -> str:
+        if self.made is None and self.definition is not None and self.definition.fault is not None:
+            return f"KERNEL {self.name}: {self.definition.fault.message}"
         return str(self.core)
 
     def __repr__(self) -> str:
@@ -387,7 +408,8 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
-_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype"})
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype",
+                       "overridden_get_grid_sizes_for_insn_ids"})
 
 
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:

@@ -1,9 +1,11 @@
 """The base of loopy's targets."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar
+
+from loopkit.target.code import TextTarget, resolve_text_target
 
 
 class ASTBuilderBase:
@@ -14,12 +16,14 @@ class ASTBuilderBase:
 class TargetBase:
     """A target: the text of a program, and the function that runs it.
 
-    The fields other than *device* are those of loopy's targets; loopkit decides by itself what they choose.
+    Its fields are those of loopy's targets; loopkit decides by itself what most of them choose.
 
+    :ivar compiler: the command and the options of the host's compiler.
     :cvar core: loopkit's target, which generates the text.
     :cvar make_executor: makes the function that runs a kernel; ``None``: nothing runs it.
     """
 
+    _: KW_ONLY
     device: Any = field(default=None, compare=False)
     pyopencl_module_name: str = "_lpy_cl"
     atomics_flavor: str | None = None
@@ -29,6 +33,13 @@ class TargetBase:
     compiler: Any = field(default=None, compare=False)
     core: ClassVar[str] = "c"
     make_executor: ClassVar[Callable[..., Any] | None] = None
+
+    def core_target(self, options: Sequence[str] = ()) -> TextTarget:
+        """loopkit's target, with more *options* for its compiler."""
+        own = {} if self.compiler is None else self.compiler.core_fields
+        every = (*own.get("options", ()), *options)
+        found = resolve_text_target(self.core)
+        return replace(found, **{**own, "options": every}) if every or own else found  # type: ignore[type-var]
 
     def executor(self, kernel: Any, *context: Any) -> Any:
         """A function that runs *kernel*."""

@@ -1,16 +1,18 @@
 """Executors with loopy's calling convention: ``(event, outputs)``."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.bounds import ready
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import CallError
 from loopkit.kernel.printing import integer_arguments
+from loopkit.verification.checks import generate_code
 
 
 class ExecutorBase:
@@ -25,8 +27,14 @@ class ExecutorBase:
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel
         self.context = context
-        self._core_target = target.core
+        self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
+
+    def require_entrypoint(self, name: str | None) -> None:
+        """:raises CallError: *name* is another kernel than the one that this executor runs."""
+        if name not in (None, self.kernel.name):
+            raise CallError(f"This executor runs '{self.kernel.name}', and not '{name}'.", argument="entrypoint",
+                            hint=f"program.executor(..., entrypoint={name!r})")
 
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
         """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
@@ -38,8 +46,10 @@ class ExecutorBase:
                       and core.argument_by_name[name].dtype is None)
         key = known, device
         if key not in self._compiled:
-            typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
+            typed = ready(lk.add_dtypes(core, dict(known)) if known else core)
             self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            if self.kernel.options.write_code or self.kernel.options.write_wrapper:
+                sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         return self._compiled[key](**arguments).asdict()
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -57,9 +67,13 @@ class ExecutorBase:
 
 
 class HostExecutor(ExecutorBase):
-    """Runs a kernel on the host: ``executor(a=..., n=...)``."""
+    """Runs a kernel on the host: ``executor(a=..., n=...)``; :raises CallError: a value has no name."""
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
+        self.require_entrypoint(entrypoint)
+        if args:
+            raise CallError(f"A call on the host has {len(args)} values without names.", argument="args",
+                            hint="pass each argument by its name")
         given = {name: value for name, value in kwargs.items() if value is not None}
         return None, self.results(self.outputs_of(given))
 
@@ -76,6 +90,7 @@ class OpenCLExecutor(ExecutorBase):
         :returns: an event after the launch, and the outputs.
         :raises CallError: the first argument is not a queue of pyopencl.
         """
+        self.require_entrypoint(entrypoint)
         import pyopencl as cl
         from pyopencl import array
         if not isinstance(queue, cl.CommandQueue):

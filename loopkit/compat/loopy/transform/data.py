@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.transform.edits import ordered_names
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, TypeInferenceError
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -83,8 +86,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
-    renamed = kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name))
-    return replace(renamed, declared=own)
+    return replace(kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name)), declared=own)
 
 
 @for_each_kernel
@@ -149,19 +151,27 @@ def privatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: An
 
 
 def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:
-    """:func:`loopkit.add_dtypes`, whose keys may name several arrays."""
+    """:func:`loopkit.add_dtypes`, whose keys may name several arrays.
+
+    A name that no kernel of the program has gives a warning.
+    """
     return _with_dtypes_of(program, dtype_dict, None)
 
 
 def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_completion: bool = False,
                          kernel_name: str | None = None) -> Any:
-    """:func:`loopkit.add_dtypes`, also of what loopy infers from these."""
-    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name))
+    """:func:`loopkit.add_dtypes`, also of what loopy infers from these; see :func:`infer_unknown_types`."""
+    return infer_unknown_types(_with_dtypes_of(prog, dtype_dict, kernel_name), expect_completion)
 
 
 def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
+    own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
+    known = {name for k in own if k.made is not None for name in (*k.core.data, *k.declared)}
+    for name in wanted if known else ():
+        if name not in known:
+            warnings.warn(f"add_dtypes: no kernel has an argument or a temporary '{name}'.", LoopyWarning, stacklevel=3)
     if isinstance(program, TranslationUnit):
         return program.mapped(lambda k: _typed(k, wanted) if kernel_name in (None, k.name) else k)
     return _typed(program, wanted)
@@ -173,27 +183,27 @@ def _typed(kernel: LoopKernel, wanted: Mapping[str, Any]) -> LoopKernel:
     return kernel.with_core(lk.add_dtypes(kernel.core, known)) if known else kernel
 
 
+def infer_unknown_types(program: Any, expect_completion: bool = False) -> Any:
+    """Declare the dtypes that loopy infers from those that are known.
+
+    :raises TypeInferenceError: *expect_completion* is true, and a dtype of a kernel that a call enters is not known.
+    """
+    done = _with_inferred(program)
+    for kernel in entered(done) if expect_completion else ():
+        unknown = [name for name, d in kernel.core.data.items() if d.dtype is None]
+        if unknown:
+            raise TypeInferenceError(f"The dtype of '{unknown[0]}' of kernel '{kernel.name}' is not known.",
+                                     subject=unknown[0], hint="lp.add_dtypes declares it")
+    return done
+
+
 @for_each_kernel
-def infer_unknown_types(kernel: LoopKernel, expect_completion: bool = False) -> LoopKernel:
-    """Declare the dtypes that loopy infers from those that are known."""
+def _with_inferred(kernel: LoopKernel) -> LoopKernel:
     return kernel.with_core(with_inferred(kernel.core))
 
 
-@for_each_kernel
-def set_argument_order(kernel: LoopKernel, arg_names: Any) -> LoopKernel:
-    """:func:`loopkit.set_argument_order`."""
-    return kernel.with_core(lk.set_argument_order(kernel.core, arg_names))
-
-
-@for_each_kernel
-def remove_unused_arguments(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.remove_unused_arguments`."""
-    return kernel.with_core(lk.remove_unused_arguments(kernel.core))
-
-
 def _listed(names: Any) -> tuple[str, ...] | None:
-    return None if names is None else name_list(names) if isinstance(names, str) else tuple(
-        names if isinstance(names, Sequence) else sorted(names))
+    return None if names is None else ordered_names(names)
 
 
 def _space(space: Any) -> str | None:
@@ -211,3 +221,7 @@ def reduction_arg_to_subst_rule(kernel: LoopKernel, inames: Any, insn_match: Any
     """:func:`loopkit.reduction_arg_to_subst_rule`."""
     return kernel.with_core(lk.reduction_arg_to_subst_rule(kernel.core, inames, as_within(insn_match),
                                                            subst_rule_name))
+
+
+remove_unused_arguments = same_step(lk.remove_unused_arguments)
+set_argument_order = same_step(lk.set_argument_order)

@@ -6,8 +6,12 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program, single_kernel
+from loopkit.compat.loopy.translation_unit import (
+    TranslationUnit,
+    make_program,
+    same_step,
+    single_kernel,
+)
 from loopkit.errors import PreconditionError
 from loopkit.language.names import name_list
 
@@ -64,35 +68,14 @@ def _writers_first(count: int, flow: Collection[tuple[int, int]]) -> list[int]:
     return order
 
 
-@for_each_kernel
-def to_batched(kernel: LoopKernel, nbatches: Any, batch_varying_args: Any, batch_iname_prefix: str = "ibatch",
-               sequential: bool = False) -> LoopKernel:
-    """:func:`loopkit.to_batched`."""
-    count = nbatches if isinstance(nbatches, str) else int(nbatches)
-    return kernel.with_core(lk.to_batched(kernel.core, count, ordered_names(batch_varying_args), batch_iname_prefix,
-                                          sequential))
-
-
-@for_each_kernel
-def add_inames_to_insn(kernel: LoopKernel, inames: Any, insn_match: Any) -> LoopKernel:
-    """:func:`loopkit.add_inames_to_insn`."""
-    return kernel.with_core(lk.add_inames_to_insn(kernel.core, ordered_names(inames), as_within(insn_match)))
-
-
-@for_each_kernel
-def remove_inames_from_insn(kernel: LoopKernel, inames: Any, insn_match: Any) -> LoopKernel:
-    """:func:`loopkit.remove_inames_from_insn`."""
-    return kernel.with_core(lk.remove_inames_from_insn(kernel.core, ordered_names(inames), as_within(insn_match)))
-
-
-@for_each_kernel
-def remove_predicates_from_insn(kernel: LoopKernel, predicates: Any, insn_match: Any) -> LoopKernel:
-    """:func:`loopkit.remove_predicates_from_insn`."""
-    return kernel.with_core(lk.remove_predicates_from_insn(kernel.core, predicates, as_within(insn_match)))
-
-
 def ordered_names(names: Any) -> tuple[str, ...]:
     """*names* of a text, a sequence, or a set, which gets the order of the alphabet."""
     if isinstance(names, str):
         return name_list(names)
     return tuple(sorted(names)) if isinstance(names, set | frozenset) else tuple(names)
+
+
+add_inames_to_insn = same_step(lk.add_inames_to_insn)
+remove_inames_from_insn = same_step(lk.remove_inames_from_insn)
+remove_predicates_from_insn = same_step(lk.remove_predicates_from_insn)
+to_batched = same_step(lk.to_batched)

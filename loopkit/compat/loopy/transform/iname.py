@@ -1,6 +1,7 @@
 """loopy's steps for inames."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -8,11 +9,14 @@ from typing import Any
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.analysis.match import matching
+from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel
-from loopkit.errors import PreconditionError, UnknownNameError
-from loopkit.kernel.tags import TAGS, InameTag
+from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
+from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
+from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.language.names import name_list
 
 
@@ -21,9 +25,9 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    return kernel.with_core(lk.split_iname(
-        kernel.core, split_iname, inner_length, outer_iname=outer_iname, inner_iname=inner_iname,
-        outer_tag=_tag(outer_tag), inner_tag=_tag(inner_tag), **_within(within)))
+    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname,
+                                         inner_iname=inner_iname, **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -31,8 +35,9 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.chunk_iname`."""
-    return kernel.with_core(lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
-                                           _tag(outer_tag), _tag(inner_tag), **_within(within)))
+    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
+                                         **_within(within)),
+                  {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
 @for_each_kernel
@@ -41,29 +46,23 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     """:func:`loopkit.join_inames`."""
     new = new_iname or kernel.core.fresh_name("_and_".join(name_list(inames)))
     core = lk.join_inames(kernel.core, inames, new, **_within(within))
-    return kernel.with_core(core if tag is None else lk.tag_inames(core, {new: _tag(tag)}))
+    return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
 @for_each_kernel
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, existing_ok: bool = False, within: Any = None,
                  preserve_tags: bool = True, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """:func:`loopkit.rename_iname`; with *existing_ok* :func:`loopkit.fuse_loops` joins the loops of both inames."""
-    if existing_ok and new_iname in kernel.core.inames:
-        return kernel.with_core(lk.fuse_loops(kernel.core, [new_iname, old_iname], new_iname))
-    return kernel.with_core(lk.rename_iname(kernel.core, old_iname, new_iname, **_within(within)))
+    """:func:`loopkit.rename_inames` of one iname; with *existing_ok* the loops of both inames are joined."""
+    core = lk.rename_inames(kernel.core, [old_iname], new_iname, existing_ok, as_within(within))
+    return kernel.with_core(core if preserve_tags else lk.untag_inames(core, [new_iname]))
 
 
 @for_each_kernel
 def rename_inames(kernel: LoopKernel, old_inames: Collection[str], new_iname: str, existing_ok: bool = False,
                   within: Any = None, raise_on_domain_mismatch: bool | None = None) -> LoopKernel:
-    """Give several inames one name: :func:`loopkit.fuse_loops` joins their loops."""
-    old = [x for x in old_inames if x != new_iname]
-    if len(old) == 1 and new_iname not in kernel.core.inames:
-        return kernel.with_core(lk.rename_iname(kernel.core, old[0], new_iname, **_within(within)))
-    if new_iname in kernel.core.inames and not existing_ok:
-        raise PreconditionError(f"The iname '{new_iname}' exists.", subject=new_iname, hint="existing_ok=True")
-    first = [new_iname] if new_iname in kernel.core.inames else []
-    return kernel.with_core(lk.fuse_loops(kernel.core, [*first, *old], new_iname))
+    """:func:`loopkit.rename_inames`, which joins the loops of inames that get one name."""
+    return kernel.with_core(lk.rename_inames(kernel.core, [x for x in old_inames if x != new_iname], new_iname,
+                                             existing_ok, as_within(within)))
 
 
 @for_each_kernel
@@ -74,13 +73,7 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     core = lk.duplicate_inames(kernel.core, inames, as_within(within), new_inames, suffix)
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
-    return kernel.with_core(lk.tag_inames(core, own) if own else core)
-
-
-@for_each_kernel
-def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
-    """:func:`loopkit.affine_map_inames`."""
-    return kernel.with_core(lk.affine_map_inames(kernel.core, old_inames, new_inames, equations))
+    return kernel.with_core(_tagged(core, own))
 
 
 @for_each_kernel
@@ -91,9 +84,11 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have is left out."""
-    names = [x for x in name_list(loop_priority) if x in kernel.core.inames]
-    chain = [x for x in names if any(x in s.inames for s in kernel.core.statements)]
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning."""
+    chain = [x for x in name_list(loop_priority) if any(x in s.inames for s in kernel.core.statements)]
+    for name in name_list(loop_priority):
+        if name not in chain:
+            warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
     return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
 
 
@@ -104,25 +99,51 @@ def tag_inames(program: Any, iname_to_tag: Any, force: bool = False, ignore_none
     """:func:`loopkit.tag_inames`, whose keys may be patterns; a growing kernel gets the tags when it is made."""
     if isinstance(program, LoopKernel) and program.parts is not None:
         return program.copy(iname_tags=(*program.parts.iname_tags, *_pairs(iname_to_tag)))
-    return _tagged(program, iname_to_tag, force, ignore_nonexistent)
+    return _with_tags(program, iname_to_tag, force, ignore_nonexistent)
 
 
 @for_each_kernel
-def _tagged(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexistent: bool) -> LoopKernel:
+def _with_tags(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexistent: bool) -> LoopKernel:
     wanted: dict[str, Any] = {}
     for pattern, tag in _pairs(iname_to_tag):
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
-        wanted |= {x: _tag(tag) for x in found}
-    return kernel.with_core(lk.tag_inames(kernel.core, wanted, force=force) if wanted else kernel.core)
+        wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
+    return kernel.with_core(_tagged(kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
 def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) -> LoopKernel:
     """:func:`loopkit.untag_inames`."""
-    names = [x for x in name_list(iname_to_untag) if x in kernel.core.tags]
-    return kernel.with_core(lk.untag_inames(kernel.core, names) if names else kernel.core)
+    return kernel.with_core(lk.untag_inames(kernel.core, name_list(iname_to_untag), tag_type))
+
+
+@for_each_kernel
+def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
+
+    :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
+    """
+    core, on_axis = kernel.core, dict[str, list[str]]()
+    for x, tag in core.tags.items():
+        if isinstance(tag, AutoLocalTag):
+            raise PreconditionError(f"The axis of '{x}' is not known, as its tag is l.auto.", subject=x,
+                                    hint="tag it with an axis first")
+        if isinstance(tag, GroupTag | LocalTag):
+            on_axis.setdefault(str(tag), []).append(x)
+    text = as_within(within)
+    chosen = None if text is None else matching(core, text)
+    for insn in kernel.core.instructions:
+        missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
+                   and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
+        for axis, names in missing.items():
+            if len(names) > 1:
+                raise PreconditionError(f"'{insn.id}' could get '{names[0]}' or '{names[1]}' for the axis {axis}.",
+                                        subject=axis, hint="lp.add_inames_to_insn names the iname")
+        if missing:
+            core = lk.add_inames_to_insn(core, [x for names in missing.values() for x in names], f"id:{insn.id}")
+    return kernel.with_core(core)
 
 
 @for_each_kernel
@@ -139,6 +160,29 @@ def has_schedulable_iname_nesting(program: Any) -> bool:
 def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
     """Inames that must be duplicated before a kernel runs: none, as a kernel has an order from the start."""
     return ()
+
+
+def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
+    """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
+    made = [x for x in core.inames if x not in kernel.core.inames]
+    return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
+                                           for x in made if x == start or (start not in made and x.startswith(start))}))
+
+
+def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
+    """*core* with *tags*, in loopy's order over parallel inames."""
+    given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
+             for tag in (own if isinstance(own, list) else [own]))
+    of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
+    if not tags:
+        return core
+    try:
+        return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
+    except IllegalTransformError:
+        once = in_lockstep(core, of_execution, once=True)
+        if once is core:
+            raise
+        return lk.tag_inames(once, tags, force=force)
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
@@ -165,3 +209,6 @@ def _tag(tag: Any) -> Any:
 def _within(within: Any) -> dict[str, Any]:
     text = as_within(within)
     return {} if text is None else {"within": text}
+
+
+affine_map_inames = same_step(lk.affine_map_inames)

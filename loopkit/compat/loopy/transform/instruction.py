@@ -1,16 +1,18 @@
 """loopy's steps for statements."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
-from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
-from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.transform.data import infer_unknown_types
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.statement import owner
 
@@ -32,16 +34,41 @@ def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
 
 @for_each_kernel
 def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> LoopKernel:
-    """:func:`loopkit.add_dependency`; nothing changes if a match selects nothing."""
-    if not (_selected(kernel, insn_match) and _selected(kernel, depends_on)):
-        return kernel
-    return kernel.with_core(lk.add_dependency(kernel.core, as_within(insn_match), as_within(depends_on)))
+    """:func:`loopkit.add_dependency`; on a barrier, the statements depend on those that run before it.
+
+    :raises PreconditionError: a match selects nothing.
+    """
+    sinks, sources = _selected(kernel, insn_match), _selected(kernel, depends_on)
+    order, known = kernel.origin.order, [str(s.id) for s in kernel.core.instructions]
+    barriers = fnmatch.filter(order.after.keys() - known, str(depends_on).removeprefix("id:"))
+    for match, found in ((insn_match, sinks), (depends_on, [*sources, *barriers])):
+        if not found:
+            raise PreconditionError(f"add_dependency: {match!r} selects no statement.", subject=str(match))
+    core = kernel.core
+    for source in sorted(sources.union(*(order.before(bar, known) for bar in barriers))):
+        for sink in sorted(sinks - {source}):
+            core = lk.add_dependency(core, f"id:{sink}", f"id:{source}")
+    return kernel.with_core(core).with_order(
+        after={x: order.after[x].union(barriers) for x in sinks & order.after.keys()})
 
 
 @for_each_kernel
 def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirectional: bool = False,
                force: bool = False, empty_ok: bool = False) -> LoopKernel:
-    """Nothing changes: lowering places exactly the barriers that dependences need."""
+    """Claim that the statements *sink* need no order after *source*: code generation does not require one.
+
+    Barriers do not change: lowering places exactly those that dependences need.
+
+    :raises PreconditionError: *source* or *sink* selects no statement, and *empty_ok* is false.
+    """
+    sources, sinks = _selected(kernel, source), _selected(kernel, sink)
+    if not (empty_ok or (sources and sinks)):
+        raise PreconditionError(f"add_nosync: {(sink if sources else source)!r} selects no statement.",
+                                subject="sink" if sources else "source", hint="empty_ok=True")
+    sides = [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]
+    for own, others in sides:
+        order = kernel.origin.order
+        kernel = kernel.with_order(claims={name: order.claims.get(name, frozenset()) | others for name in own})
     return kernel
 
 
@@ -53,10 +80,21 @@ def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int)
 
 @for_each_kernel
 def map_instructions(kernel: LoopKernel, insn_match: Any, f: Callable[[Assignment], Assignment]) -> LoopKernel:
-    """:func:`loopkit.map_instructions`, with loopy's instructions."""
+    """:func:`loopkit.map_instructions`, with loopy's instructions.
+
+    :raises IllegalTransformError: a statement gets a dependence on one that runs after it.
+    """
     chosen, old = _selected(kernel, insn_match), {i.id: i for i in kernel.core.instructions}
-    new = {str(i.id): core_instruction(f(i), old[i.id]) for i in kernel.instructions if i.id in chosen}
-    return kernel.with_core(lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions]))
+    mapped = {str(i.id): (i, f(i)) for i in kernel.instructions if i.id in chosen}
+    new = {name: core_instruction(i, old[name]) for name, (_, i) in mapped.items()}
+    core = lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions])
+    for before, after in mapped.values():
+        for name in sorted(after.depends_on - before.depends_on):
+            core = lk.add_dependency(core, f"id:{after.id}", f"id:{name}")
+    known = kernel.origin.order.after.keys()
+    return kernel.with_core(core).with_order(after={
+        str(after.id): after.depends_on for before, after in mapped.values()
+        if before.id in known and before.depends_on != after.depends_on})
 
 
 @for_each_kernel
@@ -66,22 +104,19 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Any) -> LoopKernel:
     return kernel.with_core(lk.remove_instructions(kernel.core, sorted(gone))) if gone else kernel
 
 
-@for_each_kernel
-def replace_instruction_ids(kernel: LoopKernel, replacements: Mapping[str, Any]) -> LoopKernel:
-    """:func:`loopkit.replace_instruction_ids`."""
-    return kernel.with_core(lk.replace_instruction_ids(kernel.core, replacements))
+def preprocess_program(program: Any) -> Any:
+    """:func:`infer_unknown_types`; a kernel of loopkit needs no other preparation.
+
+    :raises UnknownNameError: a kernel that a call enters calls a function that does not exist.
+    """
+    for kernel in entered(program):
+        kernel.require_made()
+    return _preprocessed(infer_unknown_types(program))
 
 
 @for_each_kernel
-def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.tag_instructions`."""
-    return kernel.with_core(lk.tag_instructions(kernel.core, new_tag, within=as_within(within)))
-
-
-@for_each_kernel
-def preprocess_program(kernel: LoopKernel) -> LoopKernel:
-    """The dtypes that follow from the known ones; a kernel of loopkit needs no other preparation."""
-    return kernel.with_core(with_inferred(kernel.core))
+def _preprocessed(kernel: LoopKernel) -> LoopKernel:
+    return replace(kernel, state=KernelState.PREPROCESSED)
 
 
 @for_each_kernel
@@ -91,3 +126,32 @@ def uniquify_instruction_ids(kernel: LoopKernel) -> LoopKernel:
 
 
 preprocess_kernel = infer_arg_descr = preprocess_program
+
+
+@for_each_kernel
+def linearize(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with its :attr:`linearization`, until the next step.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i]: 0<=i<8}", "y[i] = i", target=lp.CTarget())
+    >>> for item in lp.linearize(knl)["loopy_kernel"].linearization:
+    ...     print(item)
+    CallKernel(kernel_name='loopy_kernel')
+    EnterLoop(iname='i')
+    RunInstruction(insn_id='insn')
+    LeaveLoop(iname='i')
+    ReturnFromKernel(kernel_name='loopy_kernel')
+    """
+    return replace(kernel, state=KernelState.LINEARIZED)
+
+
+def get_one_linearized_kernel(kernel: LoopKernel, callables_table: Any = None) -> LoopKernel:
+    """:func:`linearize`."""
+    linear: LoopKernel = linearize(kernel)
+    return linear
+
+
+get_one_scheduled_kernel = get_one_linearized_kernel
+
+replace_instruction_ids = same_step(lk.replace_instruction_ids)
+tag_instructions = same_step(lk.tag_instructions)

@@ -14,22 +14,12 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.transform.iname import split_iname
-from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.data import GlobalArg
 
-
-@for_each_kernel
-def concatenate_arrays(kernel: LoopKernel, array_names: Any, new_name: str | None = None, axis_nr: int = 0
-                       ) -> LoopKernel:
-    """:func:`loopkit.concatenate_arrays`."""
-    return kernel.with_core(lk.concatenate_arrays(kernel.core, ordered_names(array_names), new_name, axis_nr))
-
-
-@for_each_kernel
-def split_array_axis(kernel: LoopKernel, array_names: Any, axis_nr: int, count: int, order: str = "C") -> LoopKernel:
-    """:func:`loopkit.split_array_axis`."""
-    return kernel.with_core(lk.split_array_axis(kernel.core, ordered_names(array_names), axis_nr, count, order))
+concatenate_arrays = same_step(lk.concatenate_arrays)
+split_array_axis = same_step(lk.split_array_axis)
 
 
 @for_each_kernel

@@ -7,7 +7,8 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.compat.loopy.transform.edits import ordered_names
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError
 
 
@@ -44,24 +45,6 @@ def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: Any 
 
 
 @for_each_kernel
-def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_by_axes: Any = ()) -> LoopKernel:
-    """:func:`loopkit.collect_common_factors_on_increment`."""
-    return kernel.with_core(lk.collect_common_factors_on_increment(kernel.core, var_name, vary_by_axes))
-
-
-@for_each_kernel
-def fold_constants(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.fold_constants`."""
-    return kernel.with_core(lk.fold_constants(kernel.core))
-
-
-@for_each_kernel
-def simplify_indices(kernel: LoopKernel) -> LoopKernel:
-    """:func:`loopkit.simplify_indices`."""
-    return kernel.with_core(lk.simplify_indices(kernel.core))
-
-
-@for_each_kernel
 def split_reduction_inward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
     """:func:`loopkit.split_reduction_inward` of the reductions that also have other inames."""
     return _in_levels(kernel, lk.split_reduction_inward, inames, within)
@@ -74,7 +57,7 @@ def split_reduction_outward(kernel: LoopKernel, inames: Any, within: Any = None)
 
 
 def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopKernel:
-    own = [x.strip() for x in inames.split(",")] if isinstance(inames, str) else list(inames)
+    own = ordered_names(inames)
     if any({*own} < {*node.inames} for node in kernel.core.reductions.values()):
         return kernel.with_core(step(kernel.core, own, as_within(within)))
     return kernel
@@ -84,13 +67,11 @@ def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopK
 def unprivatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: Any, only_var_names: Any = None
                                         ) -> LoopKernel:
     """:func:`loopkit.contract` of each temporary."""
-    names = kernel.core.temporaries if only_var_names is None else \
-        [x.strip() for x in only_var_names.split(",")] if isinstance(only_var_names, str) else only_var_names
+    names = kernel.core.temporaries if only_var_names is None else ordered_names(only_var_names)
     core = kernel.core
     for name in sorted(names):
         try:
-            core = lk.contract(core, name, privatizing_inames if isinstance(privatizing_inames, str)
-                               else sorted(privatizing_inames))
+            core = lk.contract(core, name, ordered_names(privatizing_inames))
         except PreconditionError:
             if only_var_names is not None:
                 raise
@@ -110,3 +91,8 @@ def find_one_rule_matching(program: Any, pattern: str) -> str:
 def find_unused_axis_tag(kernel: Any, kind: Any, insn_match: Any = None) -> Any:
     """:func:`loopkit.find_unused_axis_tag`."""
     return lk.find_unused_axis_tag(core_of(kernel), kind, as_within(insn_match))
+
+
+collect_common_factors_on_increment = same_step(lk.collect_common_factors_on_increment)
+fold_constants = same_step(lk.fold_constants)
+simplify_indices = same_step(lk.simplify_indices)

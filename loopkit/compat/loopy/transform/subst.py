@@ -8,7 +8,8 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import to_text
 
 
@@ -27,16 +28,38 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
 
 
 @for_each_kernel
-def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    """:func:`loopkit.assume`, in the kernels that have the parameters."""
-    if {*re.findall(r"[A-Za-z_]\w*", condition_of(assumptions))}.isdisjoint(kernel.core.value_params):
+def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
+    if _assumption_names(assumptions).isdisjoint(kernel.core.value_params):
         return kernel
     return kernel.with_core(lk.assume(kernel.core, assumptions))
 
 
+def assume(program: Any, assumptions: Any) -> Any:
+    """:func:`loopkit.assume`, in the kernels that have the parameters.
+
+    :raises UnknownNameError: no kernel has one of them.
+    """
+    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
+    if all(k.made is not None for k in kernels):
+        known = {x for k in kernels for x in k.core.value_params}
+        if known.isdisjoint(names := _assumption_names(assumptions)):
+            require_known("parameter", sorted(names), sorted(known))
+    return _assumed(program, assumptions)
+
+
+def _assumption_names(assumptions: Any) -> set[str]:
+    return {*re.findall(r"[A-Za-z_]\w*", condition_of(assumptions))} - {"and", "or", "not", "mod", "exists"}
+
+
 @for_each_kernel
 def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: Any) -> LoopKernel:
-    """:func:`loopkit.fix_parameters` of the arguments that the kernel has."""
+    """:func:`loopkit.fix_parameters` of the arguments that the kernel has.
+
+    :raises PreconditionError: *within* selects statements; a parameter has one value in the whole kernel.
+    """
+    if as_within(within) not in (None, "*"):
+        raise PreconditionError("fix_parameters: loopkit has nothing for within=.", subject="within",
+                                hint="a parameter has one value in the whole kernel")
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
     return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
 
@@ -45,9 +68,12 @@ def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: A
 def add_barrier(kernel: LoopKernel, insn_before: Any = "", insn_after: Any = "", id_based_on: str | None = None,
                 tags: Any = None, synchronization_kind: str = "global", mem_kind: str | None = None,
                 within_inames: Any = None) -> LoopKernel:
-    """:func:`loopkit.add_barrier`."""
-    return kernel.with_core(lk.add_barrier(kernel.core, _id(insn_before), _id(insn_after),
-                                           synchronization_kind=synchronization_kind))
+    """:func:`loopkit.add_barrier`, which also orders the two statements."""
+    first, second = _id(insn_before), _id(insn_after)
+    core = lk.add_barrier(kernel.core, first, second, synchronization_kind=synchronization_kind)
+    before = kernel.origin.order.after.get(second)
+    return kernel.with_core(core) if before is None else kernel.with_core(core).with_order(
+        after={second: before | {first}})
 
 
 @for_each_kernel

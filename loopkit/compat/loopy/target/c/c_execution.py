@@ -1,15 +1,21 @@
-"""loopy's names for the C compiler; loopkit finds and calls the compiler itself."""
+"""loopy's names for the C compiler; loopkit calls it itself."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from loopkit.errors import PreconditionError
 
 
 @dataclass(frozen=True)
 class CCompiler:
-    """A C compiler with its options."""
+    """A C compiler with its options.
 
-    cc: str = "cc"
+    :ivar cc: its command; ``None``: the first that works.
+    """
+
+    cc: str | None = None
     cflags: Any = ()
     ldflags: Any = ()
     libraries: Any = ()
@@ -17,3 +23,13 @@ class CCompiler:
     library_dirs: Any = ()
     defines: Any = ()
     requires_separate_linkage: bool = False
+
+    @property
+    def core_fields(self) -> Mapping[str, Any]:
+        """The fields of loopkit's target; :raises PreconditionError: it has nothing for one of this object."""
+        for name in ("ldflags", "libraries", "library_dirs"):
+            if getattr(self, name):
+                raise PreconditionError(f"A CCompiler has {name}={getattr(self, name)!r}, and loopkit links no "
+                                        "libraries to a kernel.", subject=name)
+        return {"compiler": self.cc, "options": (*self.cflags, *(f"-I{x}" for x in self.include_dirs),
+                                                 *(f"-D{x}" for x in self.defines))}

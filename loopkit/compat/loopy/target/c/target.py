@@ -1,12 +1,13 @@
 """The targets for the host's C compiler."""
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
+from loopkit.compat.loopy.codegen import CodeGenerationResult, generate_code_v2
 from loopkit.compat.loopy.target.base import TargetBase
 from loopkit.compat.loopy.target.execution import HostExecutor
-from loopkit.compat.loopy.translation_unit import core_of
-from loopkit.verification.checks import generate_code
 
 
 class CFamilyTarget(TargetBase):
@@ -21,9 +22,11 @@ class CWithGNULibcTarget(CTarget):
     """C with the GNU C library."""
 
 
+@dataclass(frozen=True)
 class ExecutableCTarget(CTarget):
     """C that a call compiles and runs."""
 
+    compiler: Any = field(default=None, compare=False)
     make_executor = HostExecutor
 
 
@@ -31,19 +34,27 @@ class ExecutableCWithGNULibcTarget(ExecutableCTarget):
     """C with the GNU C library that a call compiles and runs."""
 
 
-def generate_header(kernel: Any, codegen_result: Any = None) -> list[str]:
-    """The declaration of the kernel's function, in a list.
+def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = None) -> list[str]:
+    """The declarations of the functions in the text of a program for its target.
+
+    ``__restrict__`` is a word of compilers for C and for C++.
 
     >>> import loopkit.compat.loopy as lp
     >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", target=lp.CTarget())
     >>> print(*lp.generate_header(lp.add_dtypes(knl, {"x": "float32"})))
-    void loopy_kernel(const float *restrict x, float *restrict y, const int n);
+    void loopy_kernel(const float *__restrict__ x, float *__restrict__ y, const int n);
     """
-    source = generate_code(core_of(kernel), target="c").source
-    name = core_of(kernel).name
-    for line in (text := source.splitlines()):
-        if f" {name}(" in line:
-            start = text.index(line)
-            whole = " ".join(part.strip() for part in text[start:]).partition("{")[0].partition(";")[0]
-            return [f"{whole.strip().removeprefix('static ')};"]
-    return []
+    code = (codegen_result or generate_code_v2(kernel)).generated
+    return [_declaration(code.source, function.name).replace("*restrict ", "*__restrict__ ")
+            for function in code.kernels]
+
+
+def _declaration(source: str, name: str) -> str:
+    """The head of the function *name*, which begins after an empty line, as a declaration."""
+    for place in re.finditer(rf"\b{name}\(", source):
+        head, mark, _ = source[place.start():].partition("{")
+        if mark and ";" not in head:
+            lines = (source[:place.start()].rpartition("\n\n")[2] + head).splitlines()
+            text = " ".join(line.strip() for line in lines if line[:1] not in ("#", "/", ""))
+            return f"{text.removeprefix('static ').strip()};"
+    raise AssertionError(f"the text has no function {name}")

@@ -1,0 +1,105 @@
+"""loopy's errors where its users rely on them, and arguments that the layer uses or refuses."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pymbolic import var
+
+import loopkit.compat.loopy as lp
+from loopkit.compat.loopy.target.c.c_execution import CCompiler
+from loopkit.errors import CallError, PreconditionError, TypeInferenceError, UnknownNameError
+
+
+def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n and 0<=j<m}", **given: object
+         ) -> lp.TranslationUnit:
+    return lp.make_kernel(domains, text, **{"target": lp.ExecutableCTarget(), **given})
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), [
+    (lambda: lp.TypeCast(np.dtype([("", "<u4"), ("", "<i4")]), 1), TypeInferenceError, "cannot be converted"),
+    (lambda: lp.preprocess_kernel(make("y[i, j] = make_two(i)")), UnknownNameError, "make_two"),
+    (lambda: lp.infer_unknown_types(make(), expect_completion=True), TypeInferenceError, "'x'"),
+    (lambda: lp.fix_parameters(make(), n=3, within="id:insn"), PreconditionError, "within"),
+    (lambda: make(target=lp.ExecutableCTarget(CCompiler(libraries=["m"])))(x=np.ones((2, 2))),
+     PreconditionError, "libraries"),
+    (lambda: make()(np.ones((2, 2))), CallError, "without names"),
+    (lambda: make().executor()(entrypoint="other"), CallError, "'other'"),
+    (lambda: lp.add_nosync(make(), "any", "id:insn", "id:other"), PreconditionError, "'id:other'"),
+    (lambda: make("y[i, j] = 2 {atomic=all}"), lp.LoopyError, "atomic"),
+    (lambda: lp.map_instructions(make(), None, lambda s: s.copy(atomicity=("y",))), PreconditionError, "atomic"),
+    (lambda: make(state=3), PreconditionError, "state"),
+])
+def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
+
+
+@pytest.mark.parametrize(("dropped", "message"), [
+    (lambda: lp.add_dtypes(make(), {"z": np.float32}), "'z'"),
+    (lambda: lp.prioritize_loops(make(), "j,i,q"), "'q'"),
+    (lambda: make(options="edit_code"), "edit_code"),
+    (lambda: make(options={"trace_assignments": True}), "lk.interpret"),
+])
+def test_what_changes_no_value_is_dropped_with_a_warning(dropped: Callable[[], object], message: str) -> None:
+    with pytest.warns(lp.LoopyWarning, match=message):
+        dropped()
+
+
+def test_a_kernel_without_its_functions_prints() -> None:
+    assert "'make_two' is not a function" in str(make("y[i, j] = make_two(i)"))
+
+
+def test_the_order_of_axes_and_loops_of_make_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the generated text has the order, in which another program may call it."""
+    unit = make(default_order="F", loop_priority=frozenset([("j", "i")]), options="write_code")
+    x = np.asfortranarray(np.arange(6.).reshape(2, 3))
+    _, (y,) = unit(x=x)
+    assert y.flags.f_contiguous
+    assert y.tolist() == (2*x).tolist()
+    text = capsys.readouterr().out
+    assert "y[i*y_stride_0 + j*y_stride_1]" in text
+    assert text.index("int j = 0") < text.index("int i = 0")
+    with pytest.raises(CallError, match="stride"):
+        unit(x=np.ascontiguousarray(x))
+
+
+def test_the_compiler_and_its_options_are_those_of_the_target() -> None:
+    found = lp.ExecutableCTarget(CCompiler(cc="gcc-9", cflags=["-O1"], defines=["X"])).core_target(["-g"])
+    assert (found.compiler, found.options) == ("gcc-9", ("-O1", "-DX", "-g"))  # type: ignore[attr-defined]
+    assert lp.PyOpenCLTarget("device").device == "device"
+
+
+def test_one_iname_of_a_reduction_may_stand_alone() -> None:
+    unit = make([lp.Assignment("y[i]", lp.Reduction("sum", var("j"), var("x")[var("i"), var("j")]))])
+    assert unit(x=np.arange(6.).reshape(2, 3))[1][0].tolist() == [3, 12]
+
+
+def test_a_header_declares_the_functions_of_the_target() -> None:
+    unit = lp.add_dtypes(make("y[i] = k[i]/2", "{[i]: 0<=i<4}", name="halves"), {"k": np.int8})
+    assert lp.generate_header(unit) == ["void halves(const signed char *__restrict__ k, double *__restrict__ y);"]
+    assert lp.generate_header(unit.copy(target=lp.CudaTarget()))[0].startswith('extern "C" __global__ void')
+    assert lp.generate_header(unit.copy(target=lp.OpenCLTarget()))[0].startswith("__kernel ")
+
+
+def test_renaming_obeys_within_and_tags() -> None:
+    unit = make("a[i] = 1 {id=a}\nb[i] = 2 {id=b, dep=a}\nc[j] = 3 {id=c, dep=b}", "{[i,j]: 0<=i,j<4}")
+    unit = lp.tag_inames(unit, {"j": "unr"})
+    new = lp.rename_iname(unit, "j", "k", preserve_tags=False)
+    assert not new["loopy_kernel"].iname_tags("k")
+    assert lp.rename_iname(unit, "j", "k")["loopy_kernel"].iname_tags("k")
+    assert not lp.untag_inames(unit, "j")["loopy_kernel"].iname_tags("j")
+    assert lp.untag_inames(unit, "j", str)["loopy_kernel"].iname_tags("j")
+    with pytest.raises(lp.LoopyError):
+        lp.rename_iname(unit, "j", "i")
+
+
+def test_dependences_of_mapped_statements_stay() -> None:
+    unit = make("a[i] = 1 {id=a}\nb[i] = 2 {id=b}\n... gbarrier {id=bar, dep=b}", "{[i]: 0<=i<4}")
+    new = lp.map_instructions(unit, "id:b", lambda s: s.copy(depends_on=s.depends_on | {"a"}))
+    assert "dep=a" in new["loopy_kernel"].core.statements_text
+    with pytest.raises(lp.LoopyError):
+        lp.map_instructions(unit, "id:a", lambda s: s.copy(depends_on=frozenset({"b"})))
+    with pytest.raises(lp.LoopyError):
+        lp.add_dependency(unit, "id:a", "id:bar")
