@@ -40,7 +40,7 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import TRANSFORMATIONS, History
-from loopkit.kernel.instruction import Assignment
+from loopkit.kernel.instruction import Assignment, CallInstruction, SubArrayRef
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.einsum import make_einsum
@@ -159,16 +159,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessWitness", "AddressSpace", "Assignment", "BoundsError", "CInstruction", "CTarget", "CallError",
-    "CellDifference", "Check", "CompiledKernel", "CompilerError", "CountGranularity", "CudaTarget", "DeviceError",
-    "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History",
+    "CallInstruction", "CellDifference", "Check", "CompiledKernel", "CompilerError", "CountGranularity", "CudaTarget",
+    "DeviceError", "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode", "GlobalArg", "History",
     "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MemAccess",
     "MisspelledNameWarning", "NameConflictError", "Op", "OpenCLTarget", "Options", "Outputs", "ParseError",
     "PiecewiseQuasiPolynomial", "PreconditionError", "Reduction", "ReductionOperation", "Replay", "ReplayError",
-    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "Synchronization",
-    "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError", "UnknownNameError",
-    "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding", "add_prefetch",
-    "affine_map_inames", "alias_temporaries", "allocate_temporaries_for_base_storage", "apply_schedule",
+    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubArrayRef", "SubstitutionRule",
+    "Synchronization", "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError",
+    "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
+    "add_block_flags", "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding",
+    "add_prefetch", "affine_map_inames", "alias_temporaries", "allocate_temporaries_for_base_storage", "apply_schedule",
     "assert_golden", "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds",
     "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
     "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",

@@ -10,7 +10,7 @@ from typing import Any
 from loopkit.shown import ENTRY_POINTS, Shown
 
 
-class LoopkitError(Exception, Shown):
+class LoopkitError(RuntimeError, Shown):
     """Base of every error that loopkit raises on purpose.
 
     :ivar message: one sentence that names the thing in the user's terms.

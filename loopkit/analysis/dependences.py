@@ -25,7 +25,7 @@ from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, kind_of, writing_ends
-from loopkit.kernel.tree import Path, meeting
+from loopkit.kernel.tree import Path, relative_paths
 from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
@@ -144,19 +144,30 @@ def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool
 def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
-    return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
+    return (joint_must_writes(knl, accesses), relative_paths(paths),
             *((a.is_write, a.affine, a.doubt is None, a.update, a.any_order, id(a.domain), a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 
 def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Found]:
     """Flow, anti and output pairs in time order, between all pairs of references with a write."""
-    for (i, a), (j, b) in product(enumerate(accesses), repeat=2):
+    for (i, a), (j, b) in _pairs_by_constants(accesses):
         where = meeting_of(knl.paths, a.statement, b.statement)
         if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
             ordered = in_order(knl, a.statement, b.statement, same_element(a.relation, b.relation), knl.paths)
             if not ordered.is_empty():
                 yield i, j, kind_of(a.is_write, b.is_write), ordered
+
+
+def _pairs_by_constants(accesses: Sequence[Access]) -> Iterator[tuple[tuple[int, Access], tuple[int, Access]]]:
+    """All pairs of *accesses*, with indices, but those that differ in an axis whose subscripts are all numbers."""
+    axes = [k for k, every in enumerate(zip(*(a.subscripts for a in accesses), strict=True))
+            if all(isinstance(s, int) for s in every)]
+    alike: dict[object, list[tuple[int, Access]]] = {}
+    keys = [tuple(a.subscripts[k] for k in axes) for a in accesses]
+    for key, numbered in zip(keys, enumerate(accesses), strict=True):
+        alike.setdefault(key, []).append(numbered)
+    return ((first, second) for key, first in zip(keys, enumerate(accesses), strict=True) for second in alike[key])
 
 
 def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()

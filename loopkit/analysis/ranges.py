@@ -7,8 +7,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
+from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.extents import extent_from, first_value
+from loopkit.poly.extents import extent_from, first_value, has_greatest
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds
 
@@ -51,9 +52,19 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
 @kept_by_kernel
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
+
+    :raises PreconditionError: no parameter bounds its values.
     """
     low, constant = iname_range(knl, iname)
-    return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
+    if constant:
+        return constant
+    span = iname_span(knl, iname)
+    if not has_greatest(span):
+        raise PreconditionError(
+            f"The sizes do not bound '{iname}', so that they give no number of places for it on a hardware axis: its "
+            "range is read from memory.", subject=iname,
+            hint=f"keep the loop over '{iname}' sequential, or bound it by a size too, as in '{iname} < n'")
+    return extent_from(span, low, knl.assumptions)
 
 
 @kept_by_kernel

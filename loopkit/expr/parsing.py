@@ -20,7 +20,7 @@ from loopkit.expr.functions import FUNCTIONS, FunctionName, ScalarFunction
 from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
 from loopkit.expr.nodes import COMBINED, Combined, NumberOperation, Operation, Reduction, TypeCast, negated, onto
 from loopkit.expr.number_literals import read_number
-from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
+from loopkit.expr.tokens import Cursor, Source, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN, Extremum
 from loopkit.expr.tuple_parsing import read_tuple, segmented_name, tuple_of, with_fields
 
@@ -183,7 +183,7 @@ class ExpressionParser(Cursor):
         raise self.error("an expression")
 
     def _word(self, word: str, floor: int) -> Expression:
-        if word in KEYWORDS:
+        if self.at_keyword:
             return self._keyword(word, floor)
         at = self.at
         self.at += 1

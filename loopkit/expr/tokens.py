@@ -61,7 +61,7 @@ class Source:
         return UnknownNameError(kind, name, known, where=f"{where} ({self.place_of(offset)})", hint=hint)
 
 
-#: Reserved words of the syntax.
+#: Reserved words of the syntax; ``end`` is one only alone on a line.
 KEYWORDS = frozenset({"and", "or", "not", "if", "elif", "else", "for", "end", "true", "false", "True", "False"})
 
 _TOKEN = re.compile(r"""
@@ -91,7 +91,7 @@ def tokenize(source: Source) -> list[Token]:
     for found in _TOKEN.finditer(source.text):
         kind = found.lastgroup or "other"
         start = found.start(kind)
-        token = Token("object" if start in source.objects else kind, found[kind], start)
+        token = Token("object" if kind == "other" and start in source.objects else kind, found[kind], start)
         if kind == "end":
             break
         if kind == "newline":
@@ -127,6 +127,12 @@ class Cursor:
     @property
     def kind(self) -> str:
         return self.tokens[self.at].kind
+
+    @property
+    def at_keyword(self) -> bool:
+        """Is the current token a reserved word? ``end`` that is not alone on its line is a name."""
+        alone = {self.tokens[max(self.at - 1, 0)].kind, self.tokens[min(self.at + 1, len(self.tokens) - 1)].kind}
+        return self.text in KEYWORDS and (self.text != "end" or alone <= {"newline", "end"})
 
     def error(self, expected: str, *, at: int | None = None, message: str | None = None,
               hint: str | None = None) -> ParseError:
@@ -167,7 +173,7 @@ class Cursor:
     def name(self, expected: str) -> str:
         """Step over a name other than a keyword."""
         word = self.text
-        if self.kind != "name" or word in KEYWORDS:
+        if self.kind != "name" or self.at_keyword:
             raise self.error(expected)
         self.at += 1
         return word

@@ -5,13 +5,15 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.ast.nodes import Instruction
-from loopkit.expr.mappers import array_of
-from loopkit.expr.nodes import to_text
+from loopkit.expr.mappers import array_of, is_node, map_children
+from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.kernel.tags import in_order
 from loopkit.kernel.tree import LoopPlace
 from loopkit.poly.sets import InstanceSet
@@ -84,7 +86,8 @@ class InstructionBase(Declared):
                   ("tags", self.tags)]
         own = [f"id={self.id}"] if self.id is not None else []
         own += [f"if={' and '.join(map(_text, self.predicates))}"] if self.predicates else []
-        own += [f"{name}={':'.join(in_order(value))}" for name, value in listed if value]
+        own += [f"{name}={':'.join(in_order(value))}" for name, value in listed
+                if value or (value is not None and name == "inames")]
         return f"  {{{', '.join(own)}}}" if own else ""
 
 
@@ -128,6 +131,70 @@ class Assignment(InstructionBase):
         return f"{_text(self.assignee)} = {_text(self.expression)}{self.options_text()}"
 
 
+@dataclass(frozen=True, repr=False)
+class SubArrayRef(Declared):
+    """The slice ``[j]: y[i, j]``, which a :class:`CallInstruction` passes.
+
+    >>> print(lk.SubArrayRef("j", "y[i, j]"))
+    [j]: y[i, j]
+
+    :ivar swept_inames: the inames that run over the slice, one for each axis of the function's array.
+    :ivar subscript: an element of an array, an expression of pymbolic or a text.
+    """
+
+    swept_inames: str | tuple[str, ...]
+    subscript: Expression | str
+
+    def __str__(self) -> str:
+        listed = (self.swept_inames,) if isinstance(self.swept_inames, str) else self.swept_inames
+        return f"[{', '.join(listed)}]: {_text(self.subscript)}"
+
+
+#: A result or an argument of a call.
+Passed = Expression | SubArrayRef | str
+
+
+@dataclass(frozen=True, repr=False)
+class CallInstruction(InstructionBase):
+    """The instruction ``assignees = function(arguments)``: the call of a kernel, or a value of several parts.
+
+    >>> from pymbolic import var
+    >>> i, j, x, y = map(var, "ijxy")
+    >>> twice = lk.make_function("{[k]: 0<=k<n}", "b[k] = 2*a[k]", name="twice")
+    >>> call = lk.CallInstruction((lk.SubArrayRef("j", y[i, j]),), "twice", (lk.SubArrayRef("j", x[i, j]), 4))
+    >>> print(call)
+    [j]: y[i, j] = twice([j]: x[i, j], 4)
+    >>> print(lk.make_kernel("{[i, j]: 0<=i<m and 0<=j<4}", [call], functions=[twice]).statements_text)
+    for i, k
+      # [j]: y[i, j] = twice([j]: x[i, j], 4)
+        y[i, k] = 2*x[i, k]  {id=twice_insn}
+    end
+
+    :ivar assignees: the results; expressions of pymbolic, slices, or texts. One may stand alone.
+    :ivar function: the name of a kernel, or of a reduction or a rule with several results.
+    :ivar parameters: the arguments, like *assignees*; a text may be a slice such as ``x[i, :]``.
+    :ivar temp_var_type: declares the only assignee as a temporary, as in :class:`Assignment`.
+    """
+
+    assignees: Passed | tuple[Passed, ...]
+    function: str
+    parameters: tuple[Passed, ...] = ()
+    _: KW_ONLY
+    temp_var_type: npt.DTypeLike | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.assignees, tuple):
+            object.__setattr__(self, "assignees", (self.assignees,))
+
+    def __str__(self) -> str:
+        kind = None if self.temp_var_type == "auto" else self.temp_var_type
+        declared = "" if self.temp_var_type is None else f"<{'' if kind is None else np.dtype(kind).name}> "
+        assignees = self.assignees if isinstance(self.assignees, tuple) else (self.assignees,)
+        results = f"{declared}{', '.join(map(_text, assignees))} = " if assignees else ""
+        return f"{results}{self.function}({', '.join(map(_text, self.parameters))}){self.options_text()}"
+
+
 def _name_set(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
     """``"a, b"``, ``"a:b"``, a tag, an iterable or ``None`` as a set."""
     if given is None or isinstance(given, Tag):
@@ -136,5 +203,21 @@ def _name_set(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:
         else frozenset(given)
 
 
-def _text(expr: Expression | str) -> str:
-    return expr if isinstance(expr, str) else to_text(expr)
+def _text(expr: Passed) -> str:
+    match expr:
+        case str() | SubArrayRef():
+            return str(expr)
+        case p.Subscript(aggregate=array) if any(isinstance(i, p.Slice) for i in expr.index_tuple):
+            return f"{_text(array)}[{', '.join(map(_text, expr.index_tuple))}]"
+        case p.Slice(children=(start, stop, step)):
+            ends = ":".join("" if e is None else _text(e) for e in (start, stop))
+            return ends if step is None else f"{ends}:{_text(step)}"
+        case _:
+            return to_text(_sized(expr))
+
+
+def _sized(expr: Any) -> Any:
+    """*expr* whose numbers of numpy keep their dtypes as text."""
+    if isinstance(expr, np.generic):
+        return TypeCast(expr.dtype.name, expr.item())
+    return map_children(expr, _sized) if is_node(expr) else expr

@@ -176,10 +176,14 @@ class LoopKernel(KernelBody, KernelData, Shown):
     @cached_property
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
+        return self.names_outside_rules.union(x for rule in self.substitutions.values() for x in rule.arguments)
+
+    @cached_property
+    def names_outside_rules(self) -> frozenset[str]:
+        """Every name but those of the arguments of rules, with which a name that no rule gets cannot collide."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
                           *(t.base_storage for t in self.temporaries.values() if t.base_storage is not None),
                           *self.operations, *self.functions, *(region.function for region in self.calls.values()),
-                          *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])
 
     def statement(self, statement_id: str) -> Statement:

@@ -29,13 +29,13 @@ from loopkit.kernel.data import (
     TemporaryVariable,
     ValueArg,
 )
-from loopkit.kernel.instruction import Assignment, InstructionBase
+from loopkit.kernel.instruction import Assignment, CallInstruction, InstructionBase, SubArrayRef
 from loopkit.kernel.tags import InameTag, in_order
 from loopkit.poly.sets import InstanceSet, Set
 
 #: Classes in ``lk.`` whose values an argument may hold.
 Ours = (GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction
-        | Options | Assignment)
+        | Options | Assignment | CallInstruction | SubArrayRef)
 
 
 def literal(value: object) -> str:
@@ -105,7 +105,7 @@ def shown(value: object) -> str:
     match value:
         case Mapping() | list() | tuple():
             return _of_parts(value, shown)
-        case Assignment() | InstanceSet():
+        case Assignment() | CallInstruction() | InstanceSet():
             return repr(str(value))
         case Tag():
             return in_order((value,))[0]

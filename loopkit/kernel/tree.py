@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from operator import is_
+from typing import Any
 
 from loopkit.ast.nodes import Instruction, Sync
 from loopkit.errors import InternalError
@@ -176,6 +177,32 @@ class Meeting:
 
     loops: tuple[str, ...]
     before: bool
+
+
+def relative_paths(paths: Sequence[Path]) -> tuple[tuple[str | int, ...], ...]:
+    """*paths* with positions that are counted among *paths* only. They determine all meetings of *paths*.
+
+    >>> relative_paths([(Step(0, "i"), Step(4, None)), (Step(0, "i"), Step(7, None))])
+    (('i', 0), ('i', 1))
+    """
+    root: dict[int, Any] = {}                  # the positions at a node of the tree, each with those below it
+    for path in paths:
+        node = root
+        for step in path:
+            node = node.setdefault(step.position, {})
+    ranks: dict[int, dict[int, int]] = {}
+
+    def steps(path: Path) -> Iterator[str | int]:
+        node = root
+        for step in path:
+            if step.iname is not None:
+                yield step.iname
+            elif len(node) > 1:
+                if id(node) not in ranks:
+                    ranks[id(node)] = {x: rank for rank, x in enumerate(sorted(node))}
+                yield ranks[id(node)][step.position]
+            node = node[step.position]
+    return tuple(tuple(steps(path)) for path in paths)
 
 
 def meeting(first: Path, second: Path) -> Meeting:

@@ -74,8 +74,8 @@ def make_kernel(domains: Given | Iterable[Given], instructions: Program,
         parameter is an integer temporary of the kernel, the bound is read from memory. Domains of a kernel are allowed
         too.
     :arg instructions: statements, blocks and substitution rules, one per line; a text, or a list of texts,
-        :class:`Assignment`, :class:`CInstruction` and :class:`SubstitutionRule`. An empty list makes a kernel without
-        statements.
+        :class:`Assignment`, :class:`CallInstruction`, :class:`CInstruction` and :class:`SubstitutionRule`. An empty
+        list makes a kernel without statements.
     :arg kernel_data: the arguments in order, each a ``GlobalArg``, a ``ValueArg`` or a name, and temporaries as
         ``TemporaryVariable``. ``"..."`` (the default) stands for all other arguments of the text, sorted by name. Size
         parameters that are not listed are added.

@@ -69,8 +69,8 @@ _HIDDEN = frozenset("""
 exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc lgamma tgamma
 real imag""".split())  # noqa: SIM905 (as the other lists)
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
-                      *_FUNCTIONS])
+RESERVED = frozenset([*(KEYWORDS - {"end"}), *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS,
+                      *_HALVES.split(), *_FUNCTIONS])
 
 
 def fault(name: str, *, called: bool = False) -> str | None:

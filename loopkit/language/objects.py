@@ -20,7 +20,7 @@ from loopkit.expr.tuple_parsing import with_fields
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.instruction import Assignment
+from loopkit.kernel.instruction import Assignment, CallInstruction
 from loopkit.kernel.tags import user_tags
 from loopkit.language import names
 from loopkit.language.options import OptionParser
@@ -28,21 +28,34 @@ from loopkit.language.program import InameOptions, InstructionOptions, ParsedAss
 from loopkit.poly.sets import InstanceSet
 
 #: The objects that may stand among the texts of instructions.
-InstructionObject = Assignment | SubstitutionRule | CInstruction
+InstructionObject = Assignment | CallInstruction | SubstitutionRule | CInstruction
 
 #: Stands for an object in the text of a program.
 _MARK = "\0"
 
 
 def program_source(instructions: Iterable[str | InstructionObject]) -> Source:
-    """The lines of a program, one of them for each object."""
+    """The lines of a program, one of them for each object: the text of a call, and a mark for others."""
     lines, objects, start = list[str](), dict[int, object](), 0
     for item in instructions:
-        lines.append(item if isinstance(item, str) else _MARK)
+        line = item if isinstance(item, str) else _MARK
+        lines.append(_call_line(item) if isinstance(item, CallInstruction) else line)
         if not isinstance(item, str):
             objects[start] = item
         start += len(lines[-1]) + 1
     return Source("\n".join(lines), "the instructions", objects)
+
+
+def _call_line(call: CallInstruction) -> str:
+    """The text of *call* without its user tags, which have none."""
+    try:
+        line = str(call.copy(tags=frozenset(tag for tag in call.tags if isinstance(tag, str))))
+    except RecursionError:
+        line = "\n"
+    if "\n" in line:
+        raise ParseError(f"A part of the call of '{call.function}' does not fit in a line.", line=None, column=None,
+                         expected="texts without line ends, and shorter expressions", source=f"{call.function}(...)")
+    return line
 
 
 @dataclass

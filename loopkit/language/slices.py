@@ -138,7 +138,8 @@ class SliceParser(ExpressionParser):
         first, uses = self.at, len(self.uses)
         swept = self._swept() if self.text == "[" else None
         at = self.at
-        array = self.name("an array" if swept is None else "an array after the colon")
+        array = self.name(f"an array for '{name}' of the function '{signature.name}'" if swept is None else
+                          "an array after the colon")
         if array in self.known.rules:
             raise self.error("an array", at=at, message=f"'{array}' is a substitution rule.")
         subscripts: tuple[Expression, ...] = ()

@@ -38,7 +38,7 @@ quoted text is itself. Expressions and conditions are those of :mod:`loopkit.exp
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -49,7 +49,7 @@ from loopkit.expr.tokens import Source, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN
 from loopkit.expr.tuple_parsing import tuple_of
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.instruction import Assignment
+from loopkit.kernel.instruction import Assignment, CallInstruction
 from loopkit.language.multiple import AssignmentTarget, MultipleAssignment
 from loopkit.language.names import name_list
 from loopkit.language.objects import ObjectParser
@@ -138,7 +138,7 @@ class _StatementParser(ObjectParser, SliceParser):
                     raise self.error("'end' after it", at=opened_at,
                                      message=f"This '{self.tokens[opened_at].text}' has no 'end'.")
                 return tuple(nodes)
-            if self.text in _BLOCK_ENDS and self.kind == "name":
+            if self.text in _BLOCK_ENDS and self.at_keyword:
                 if opened_at is None:
                     raise self.error("a statement", message=f"'{self.text}' ends no block.")
                 return tuple(nodes)
@@ -154,10 +154,17 @@ class _StatementParser(ObjectParser, SliceParser):
                 nodes += self._object()
             elif self.at in self.rule_starts:
                 self.rules.append(self._rule())
-            elif self.text == "[" or self.function_at() is not None:
-                nodes.append(self._function_call())
             else:
-                nodes.extend(self._assignment())
+                nodes.extend(self._statement())
+
+    def _statement(self) -> Sequence[ProgramNode]:
+        """Parse a call or an assignment; an object whose text it is adds its tags."""
+        outer, given = self.defaults, self.source.objects.get(self.tokens[self.at].start)
+        if isinstance(given, CallInstruction):
+            self.defaults = replace(outer, tags=outer.tags | given.tags)
+        nodes = [self._function_call()] if self.text == "[" or self.function_at() is not None else self._assignment()
+        self.defaults = outer
+        return nodes
 
     def _object(self) -> list[ProgramNode]:
         """Read an object; a rule is not among the statements."""
@@ -169,7 +176,8 @@ class _StatementParser(ObjectParser, SliceParser):
         elif isinstance(given, SubstitutionRule):
             self.rules.append(self.object_rule(given))
         else:
-            raise self.refused(f"{given!r} is not an instruction.", "a text, an Assignment or a SubstitutionRule")
+            raise self.refused(f"{given!r} is not an instruction.",
+                               "a text, an Assignment, a CallInstruction or a SubstitutionRule")
         self.at += 1
         self._line_end("the end of the line")
         return nodes

@@ -33,7 +33,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     """
     ways = paths(launch.tree)
     copies = list(unfinished(launch, storages))
-    several = launch.threads > 1
+    several = launch.threads != 1
     wants = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
              for want in _wants(launch.kernel, h, ways)]
     wants += _requested(launch, ways) if several else ()

@@ -23,8 +23,9 @@ from loopkit.analysis.legality import axis_inames, packing_order
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_extent, iname_range, iname_span, known_sizes
 from loopkit.ast.nodes import Block, Define, For, If, Node
+from loopkit.ast.walk import as_block
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import conjunction, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.statement import Dependence, Statement
@@ -92,17 +93,14 @@ def _mapping(knl: LoopKernel, statements: Sequence[Statement], uses: Mapping[str
         if len(users) < len(statements) and not all(knl.assumptions.is_subset(s.domain.set.params()) for s in users):
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
     extents, sizes = _without_idle_grids(knl, statements, [item for item in on_axes if item[0] in GRID], extents)
-    ranges: dict[str, tuple[int, int]] = {}
-    block_ranges: dict[str, tuple[int, int] | None] = {}
+    ranges: dict[str, tuple[int, int] | None] = {}
     for axis, inames in on_axes:
         for x in inames:
             own = _range_along(knl, x, inames, extents[axis])
-            if axis in BLOCK:
-                assert own is not None
+            if own is not None or (_follows(knl, inames, extents[axis]) and _has_ends(knl, x, sizes)):
                 ranges[x] = own
-            elif own is not None or (_follows(knl, inames, extents[axis]) and _has_ends(knl, x, sizes)):
-                block_ranges[x] = own
-    return HardwareMapping(extents, coordinates, ranges, block_ranges)
+    on_threads = frozenset(x for axis, inames in on_axes if axis in BLOCK for x in inames)
+    return HardwareMapping(extents, coordinates, on_threads, ranges)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -113,7 +111,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
     what is known of the iname in each block would be false there.
     """
     sizes = knl.assumptions
-    for axis in GRID:
+    for axis in (*GRID, *BLOCK):
         some = at_least(extents.get(axis, 1), 1)
         if some is not None:
             sizes = sizes.intersect(some)
@@ -203,8 +201,11 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
         return b
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    children = a.children if isinstance(a, p.Max) else (a,)
-    return a if b in children else p.Max((*children, b))
+    parts = [*dict.fromkeys(part for e in (a, b) for part in (e.children if isinstance(e, p.Max) else (e,)))]
+    numbers = [part for part in parts if isinstance(part, int)]
+    if len(numbers) > 1:
+        parts = [max(numbers) if part == numbers[0] else part for part in parts if part not in numbers[1:]]
+    return p.Max(tuple(parts))
 
 
 def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: Expression) -> tuple[int, int] | None:
@@ -295,15 +296,15 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
     for x, values in box.items():
         context = context.intersect(range_condition(x, values.start, values.stop - 1))
     body = statement(context)
-    # the statement's own inames have their axes; the box is distributed over the others
-    taken = {axis for x in bound.hardware for axis in variables(launch.mapping.coordinates[x])}
-    axes = {axis: extent for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken}
+    axes, idle = launch.axes_for(bound)
     here: list[Node] = []
     last = [*box][-1]
     if axes.get("l.0") == len(box[last]):
         here.append(Define(last, add(_thread_id({"l.0": axes.pop("l.0")}), box.pop(last).start)))
     threads = prod(axes.values())
-    return _in_rounds(box, threads, _thread_id(axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
+    rounds = _in_rounds(box, threads, _thread_id(axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
+    alone = conjunction(p.Comparison(p.Variable(axis), "==", 0) for axis in idle)
+    return If(alone, as_block(rounds)) if idle else rounds
 
 
 def _iname_values(knl: LoopKernel, bound: BoundStatement, iname: str) -> range:

@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
-from loopkit.analysis.ranges import constant_range
+from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.ast.nodes import FULL_TILE, Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
@@ -31,7 +31,16 @@ from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import Builder, CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
-from loopkit.poly.sets import InstanceSet, Set, at_most_one, in_plain_bounds, params_of, range_condition, runs_first
+from loopkit.poly.sets import (
+    InstanceSet,
+    Set,
+    at_most_one,
+    in_plain_bounds,
+    params_of,
+    plain_hull,
+    range_condition,
+    runs_first,
+)
 
 #: The values of a leaf's inames that are not the variables of its loops.
 Values = Mapping[str, Expression]
@@ -106,11 +115,13 @@ class Coder:
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""
         mapping = self.launch.mapping
-        extents = {axis: mapping.extents[axis] for axis in BLOCK if axis in mapping.extents}
-        ranges = {**mapping.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
-        inside = replace(level, known=level.known.union(extents), in_region=True)
-        for x, (low, high) in ranges.items():
-            inside = inside.knowing(range_condition(x, low, high), x)
+        inside = replace(level, in_region=True)
+        for x in (x for x in mapping.coordinates if x in mapping.thread_inames):
+            inside = inside.knowing(condition_along_axis(self.launch, x), x)
+        for axis in (axis for axis in BLOCK if axis in mapping.extents):
+            extent = mapping.extents[axis]
+            last = (extent - 1,) if isinstance(extent, int) else ()
+            inside = inside.knowing(range_condition(axis, 0, *last), axis)
         return Region(self._build(tree, inside), tree.instruction if isinstance(tree, Leaf) else None)
 
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
@@ -333,6 +344,17 @@ def _once(body: Tree) -> Tree:
 
 def _unrolled_loop(iname: str, values: tuple[int, int], body: Node) -> Block:
     return Block((For(iname, values[0], values[1] + 1, 1, as_block(body), unroll=True),))
+
+
+def condition_along_axis(launch: Launch, iname: str) -> Set:
+    """The known condition on the values that *iname* has at the places of its axis."""
+    knl, ranges = launch.kernel, launch.mapping.ranges
+    if iname in ranges:
+        own = ranges[iname]
+        return range_condition(iname, *own) if own is not None else \
+            params_of(InstanceSet((iname,), plain_hull(iname_span(knl, iname).set)))
+    low = iname_range(knl, iname)[0]
+    return range_condition(iname, low) if isinstance(low, int) else knl.assumptions
 
 
 # Isl's program as nodes

@@ -109,9 +109,12 @@ class Executions:
         factor = whole(1)
         if granularity != CountGranularity.WORKITEM:
             axes = [axis for axis in axes if axis in GRID]
-            on_threads = {x for x in bound.hardware if x in launch.mapping.ranges}
+            on_threads = {x for x in bound.hardware if x in launch.mapping.thread_inames}
             domain = domain.onto([x for x in domain.inames if x not in on_threads and x not in bound.auto])
-            factor *= -(-launch.threads // self.warp) if granularity == CountGranularity.SUBGROUP else 1
+            if granularity == CountGranularity.SUBGROUP:
+                domain, warps = _along_axis(domain, "l.warps", floor_div(add(launch.threads, self.warp - 1), self.warp),
+                                            self.knl)
+                factor *= warps
             factor *= self._rounds(s, bound, launch)
         elif bound.auto:
             axes = [axis for axis in axes if axis in GRID]
@@ -124,8 +127,7 @@ class Executions:
         """The rounds in which the threads of a block execute all points of the ``l.auto`` inames of *s*."""
         if not bound.auto:
             return 1
-        on_axes = {axis for x in bound.hardware for axis in variables(launch.mapping.coordinates[x])}
-        threads = prod(n for axis, n in zip(BLOCK, launch.block, strict=True) if axis not in on_axes)
+        threads = prod(launch.axes_for(bound)[0].values())
         return -(-prod(len(self._values(s, x)) for x in bound.auto) // threads)
 
     def _values(self, s: Statement, iname: str) -> range:
@@ -166,8 +168,7 @@ class Executions:
 
     def _distributed(self, s: Statement, bound: BoundStatement, launch: Launch) -> dict[str, Expression]:
         """The ``l.auto`` inames of *s* in terms of the axes, in the first round."""
-        taken = {axis for x in bound.hardware for axis in variables(launch.mapping.coordinates[x])}
-        axes = {axis: n for axis, n in zip(BLOCK, launch.block, strict=True) if axis not in taken}
+        axes, _ = launch.axes_for(bound)
         box = {x: self._values(s, x) for x in fastest_last(self.knl, s.expression, bound.auto)}
         found: dict[str, Expression] = {}
         last = next(reversed(box), None)

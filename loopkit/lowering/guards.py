@@ -148,7 +148,7 @@ def _full_tile_conditions(launch: Launch, bound: BoundStatement, known: Collecti
     """
     inames = bound.domain.inames
     box = _ranges_in_tile(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
-    free_of = tuple(x for x in inames if x not in box and x not in known)
+    free_of = tuple(x for x in (*inames, *_threads_of(launch, bound)) if x not in box and x not in known)
     names = frozenset(launch.mapping.block_inames).union(inames).difference(box, free_of)
     filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
     if filled is not None:
@@ -209,7 +209,11 @@ def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
 
 
 def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
-    return tuple(x for x in bound.hardware if x not in launch.mapping.ranges)
+    return tuple(x for x in bound.hardware if x not in launch.mapping.thread_inames)
+
+
+def _threads_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
+    return tuple(x for x in bound.hardware if x in launch.mapping.thread_inames)
 
 
 def _grid_places(launch: Launch) -> Set:
@@ -238,7 +242,8 @@ def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
 
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:
     box, inames = _ranges_in_tile(launch, bound, inner), bound.domain.inames
-    free_of = tuple(x for x in inames if x in inner and x not in box)
+    free_of = tuple(x for x in (*inames, *_threads_of(launch, bound))
+                    if x not in box and (x in inner or x not in inames))
     return full_box_condition(bound.domain.set, inames, box, involving=(loop,), free_of=free_of)
 
 
@@ -254,8 +259,9 @@ def _ranges_in_tile(launch: Launch, bound: BoundStatement, inner: set[str]) -> R
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
         # an axis may have more threads than an iname on it has values
         low, high = constant_range(launch.kernel, bound.statement.domain, x)
-        if low is not None and high is not None and (x in launch.mapping.ranges or x not in bound.hardware):
+        is_in_tile = x in launch.mapping.thread_inames or x not in bound.hardware
+        if low is not None and high is not None and is_in_tile:
             box[x] = (low, high)
-        elif x in launch.mapping.ranges:
-            box[x] = launch.mapping.ranges[x]
+        elif is_in_tile and (own := launch.mapping.ranges.get(x)) is not None:
+            box[x] = own
     return box

@@ -171,7 +171,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     # any lane of the warp may load the operands of a collective instance
     may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
     known: list[tuple[Expression, Expression]] = []
-    for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
+    for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
         first, second = (_coordinate_along(knl, bound, axis) for bound in ends)
         if first is not None and second is not None:
             known.append((first, second))
@@ -184,9 +184,11 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
 
 def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     """The scope of the barrier that *pairs* need; a warp has threads with neighbouring numbers, ``l.0`` fastest."""
-    warp, ends = launch.machine.warp, (launch.statements[source], launch.statements[sink])
-    if launch.threads <= warp:
+    ends = launch.statements[source], launch.statements[sink]
+    if launch.within_warp():
         return Scope.WARP
+    if not isinstance(launch.threads, int):
+        return Scope.BLOCK
     first, second = (_warp_number(launch, bound) for bound in ends)
     if first is None or second is None:
         return Scope.BLOCK
@@ -204,6 +206,7 @@ def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     """The number in its block of the warp that runs an instance; ``None`` if several do, or any may."""
     warp, known, threads = launch.machine.warp, [], 1
     for axis, extent in zip(BLOCK, launch.block, strict=True):
+        assert isinstance(extent, int)
         threads *= extent
         coordinate = _coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
         if coordinate is None and (bound.auto or warp % threads):

@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import accumulate
-from math import prod
-from operator import mul
+from functools import cached_property, reduce
 from typing import Literal
 
 import numpy as np
@@ -272,25 +269,25 @@ class HardwareMapping:
     :ivar extents: the extent of each axis that is used, in the kernel's parameters. The condition of a conditional one
         tells for which sizes the grid has blocks.
     :ivar coordinates: each hardware iname in terms of the axes (``p.Variable("g.0")``).
-    :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
-    :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
-        constant, whatever the sizes; else ``None``.
+    :ivar thread_inames: the inames on axes of the block.
+    :ivar ranges: for each hardware iname its least value and the largest that a thread can have, where they are
+        constant; ``None``: each value of the place on the axis is one that occurs, whatever the sizes.
     """
 
     extents: Mapping[str, Expression]
     coordinates: Mapping[str, Expression]
-    ranges: Mapping[str, tuple[int, int]]
-    block_ranges: Mapping[str, tuple[int, int] | None]
+    thread_inames: frozenset[str]
+    ranges: Mapping[str, tuple[int, int] | None]
 
     @property
     def block_inames(self) -> tuple[str, ...]:
         """The inames on axes of the grid."""
-        return tuple(x for x in self.coordinates if x not in self.ranges)
+        return tuple(x for x in self.coordinates if x not in self.thread_inames)
 
     @property
     def thread_names(self) -> frozenset[str]:
         """The names that differ between the threads of a block."""
-        return frozenset({*self.ranges, *BLOCK})
+        return self.thread_inames.union(BLOCK)
 
 
 @dataclass(frozen=True, repr=False)
@@ -310,8 +307,8 @@ class Launch(Shown):
     machine: Machine
 
     @property
-    def block(self) -> tuple[int, int, int]:
-        x, y, z = (n for axis in BLOCK if isinstance(n := self.mapping.extents.get(axis, 1), int))
+    def block(self) -> tuple[Expression, Expression, Expression]:
+        x, y, z = (self.mapping.extents.get(axis, 1) for axis in BLOCK)
         return x, y, z
 
     @property
@@ -333,18 +330,36 @@ class Launch(Shown):
         return {x: low for x, low in lows.items() if low is not None}
 
     @property
-    def threads(self) -> int:
-        return prod(self.block)
+    def threads(self) -> Expression:
+        """The threads of a block; a number, unless it depends on the sizes."""
+        return reduce(multiply, self.block)
+
+    def within_warp(self) -> bool:
+        """Is a block surely one warp, or a part of one?"""
+        return isinstance(self.threads, int) and self.threads <= self.machine.warp
+
+    def axes_for(self, bound: BoundStatement) -> tuple[dict[str, int], list[str]]:
+        """The axes of the block over which the ``l.auto`` inames of *bound* are distributed, with their extents.
+
+        Its own ``l`` inames have their axes. An extent must be constant; along the other axes, which come second, the
+        threads at 0 do all the work.
+        """
+        taken = {axis for x in bound.hardware for axis in variables(self.mapping.coordinates[x])}
+        free = {axis: n for axis, n in zip(BLOCK, self.block, strict=True) if axis not in taken}
+        constant = {axis: n for axis, n in free.items() if isinstance(n, int)}
+        return constant, [axis for axis in free if axis not in constant]
 
     def thread_number(self, along: Iterable[Expression]) -> Expression:
         """The number in its block of the thread at these coordinates *along* the axes, ``l.0`` fastest."""
-        strides = accumulate(self.block, mul, initial=1)
+        x, y, _ = self.block
+        strides: list[Expression] = [1, x, multiply(x, y)]
         return add(*(multiply(stride, coordinate) for stride, coordinate in zip(strides, along, strict=False)))
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
         ticketed = " by tickets" if self.ticketed else ""
-        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
+        grid, block = (", ".join(map(str, extents)) for extents in (self.grid, self.block))
+        lines = [f"launch {self.name}{inside}: grid ({grid}){ticketed}, block ({block})"]
         lines += [f"  {x} = {e}" for x, e in self.mapping.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"

@@ -37,7 +37,7 @@ from loopkit.kernel.tree import leaves, loops_in, without
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
-from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
+from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
@@ -47,6 +47,7 @@ from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
 from loopkit.shown import ENTRY_POINTS
+from loopkit.transform.tags import require_constant_extents
 
 # The stages
 
@@ -55,6 +56,7 @@ def _types(low: Lowered) -> Lowered:
     shapes = array_shapes(low.kernel)       # of the original kernel: statements dropped later count too
     typed = infer_types(low.kernel)
     require_operands(typed)
+    require_constant_extents(typed)
     return replace(low, kernel=typed, shapes=shapes)
 
 
@@ -174,8 +176,6 @@ def _check_launches(low: Lowered) -> None:
     for launch, part in zip(low.launches, low.scheduled.launches, strict=True):
         for statements in (leaves(launch.tree), launch.statements):
             _require_once(f"launch '{launch.name}'", statements, leaves(part.tree))
-        _require(all(isinstance(launch.mapping.extents.get(axis, 1), int) for axis in BLOCK),
-                 f"the block of '{launch.name}' has no constant extents")
 
 
 def _check_apart(low: Lowered) -> None:

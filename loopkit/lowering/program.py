@@ -8,7 +8,6 @@ from itertools import chain
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
-from loopkit.analysis.ranges import iname_range, iname_span
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.walk import as_block, simplified, unrolled_loops
@@ -18,12 +17,20 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_collective, is_simd
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
-from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
+from loopkit.lowering.code import (
+    Coder,
+    Level,
+    condition_along_axis,
+    generated,
+    in_versions,
+    runs_between_barriers,
+    with_values,
+)
 from loopkit.lowering.guards import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
-from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition
+from loopkit.poly.sets import InstanceSet, Set, range_condition
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage], full_tiles: bool) -> Function:
@@ -46,7 +53,7 @@ def _require_uniform_bounds(launch: Launch, function: Function) -> None:
     names = sorted(bounds & divergent)
     for node, why in divergent_nodes(function.body, divergent) if names else ():
         s = next(s for s in knl.statements if s.written == names[0])
-        each = [x for x in s.inames if x in launch.mapping.ranges]
+        each = [x for x in s.inames if x in launch.mapping.thread_inames]
         raise ScheduleError(
             f"{noun_of(node).capitalize()} is needed {why}, but its bounds ({', '.join(names)}) are "
             f"{origin(knl, names)} and may differ between the threads of a block: '{s.id}' computes {names[0]} "
@@ -84,11 +91,7 @@ def _outermost(launch: Launch) -> Level:
     knl = launch.kernel
     level = Level(knl.value_params, knl.assumptions)
     for x in launch.mapping.block_inames:
-        low, own = iname_range(knl, x)[0], launch.mapping.block_ranges.get(x)
-        level = level.knowing(range_condition(x, *own) if own is not None else
-                              params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
-                              if x in launch.mapping.block_ranges else
-                              range_condition(x, low) if isinstance(low, int) else knl.assumptions, x)
+        level = level.knowing(condition_along_axis(launch, x), x)
     for axis in (axis for axis in GRID if axis in launch.mapping.extents):
         level = level.knowing(range_condition(axis, 0), axis)
     return level

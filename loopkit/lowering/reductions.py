@@ -56,6 +56,7 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
                                     subject=node.name, hint="tag it l.0")
         if lanes:
             _require_one_cell(knl, node, lanes[0])
+        _require_constant_block(knl, node)
         if node.sweep is not None:
             knl = _scan_written_out(knl, node, warp)
         elif lanes and node.others:
@@ -65,6 +66,20 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
         elif lanes:
             knl = _over_threads(knl, node, in_order_of_threads(knl, lanes), warp)
     return knl
+
+
+def _require_constant_block(knl: LoopKernel, node: ReductionNode) -> None:
+    """:raises PreconditionError: threads combine operands, and an extent of their block depends on the sizes."""
+    own = (*node.inames, *([] if node.sweep is None else [node.sweep]))
+    together = next((x for x in own if isinstance(knl.tags.get(x), LocalTag)), None)
+    if together is None:
+        return
+    for x in dict.fromkeys((together, *own, *knl.statement_by_id[node.init].inames)):
+        if isinstance(knl.tags.get(x), LocalTag) and not iname_range(knl, x)[1]:
+            raise PreconditionError(
+                f"Threads cannot share the reduction of '{node.final}' over '{together}': '{x}' has no constant range, "
+                "so that the number of threads depends on the sizes.", subject=x,
+                hint=f"split_iname(knl, '{x}', 128) and tag the inner iname, or fix_parameters")
 
 
 def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -255,12 +255,12 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     outside of an axis runs on the threads at coordinate 0; all other coordinates read its result.
     """
     knl = threads.kernel
-    block: dict[int, int] = {}
+    block: dict[int, float] = {}
     for s in _in_one_launch(knl, threads.node.final):
         for axis, extent in _axis_extents(knl, s.inames).items():
-            block[axis] = max(block.get(axis, 1), extent)
+            block[axis] = max(block.get(axis, 1), extent or inf)    # it may depend on the sizes
     last = max(axis_inames(knl, threads.inames, LocalTag))
-    before = 1
+    before: float = 1
     for axis in sorted(block):
         if block[axis] > extents.get(axis, 1) and (axis not in extents or axis <= last or before % threads.warp):
             return False

@@ -113,7 +113,7 @@ def _partial_vectors(finder: _VectorFinder, bound: BoundStatement, iname: str, s
 def _hardware_ranges(launch: Launch) -> Set:
     """The least and the greatest values of the hardware's inames in *launch*."""
     known = universe_params()
-    for x, own in {**launch.mapping.ranges, **launch.mapping.block_ranges}.items():
+    for x, own in launch.mapping.ranges.items():
         if own is not None:
             known = known.intersect(range_condition(x, *own))
     for x, value in launch.mapping.coordinates.items():

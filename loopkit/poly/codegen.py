@@ -5,9 +5,9 @@ variables.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
@@ -140,9 +140,30 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
             band = inner.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(iname)).get_root().child(0)
             return band.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic).get_schedule()
         case tuple():
-            return reduce(isl.Schedule.sequence, [_schedule(c, domains, depth) for c in tree])
+            return _sequence([_schedule(c, domains, depth) for c in tree])
         case leaf:
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
+
+
+#: The most parts of a sequence for isl, which scans all leaves of a sequence for each of its parts.
+_PARTS = 64
+
+
+def _sequence(parts: Sequence[isl.Schedule]) -> isl.Schedule:
+    """*parts* one after another. Those of a long sequence are sequences under marks: isl joins them otherwise."""
+    while len(parts) > _PARTS:
+        parts = [_marked(_by_halves(parts[k:k + _PARTS])) for k in range(0, len(parts), _PARTS)]
+    return _by_halves(parts)
+
+
+def _by_halves(parts: Sequence[isl.Schedule]) -> isl.Schedule:
+    """*parts* as one sequence for isl, made by halves: isl scans all leaves of both sides that it joins."""
+    middle = len(parts)//2
+    return parts[0] if middle == 0 else _by_halves(parts[:middle]).sequence(_by_halves(parts[middle:]))
+
+
+def _marked(schedule: isl.Schedule) -> isl.Schedule:
+    return schedule.get_root().child(0).insert_mark(isl.Id.read_from_str(isl.DEFAULT_CONTEXT, "part")).get_schedule()
 
 
 _AST = isl.ast_node_type
@@ -164,6 +185,10 @@ class _Conversion(Generic[N]):
     builder: Builder[N]
     conditions: Mapping[str, Expression | None]
 
+    @cached_property
+    def _inames(self) -> frozenset[str]:
+        return frozenset(x for loops in self.loops.values() for x in loops)
+
     def nodes(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> list[N]:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _node_type(node)
@@ -176,6 +201,8 @@ class _Conversion(Generic[N]):
                            lambda: self.nodes(node.if_get_else(), names) if node.if_has_else() else [])
         if kind == _FOR:
             return [self._for(node, names)]
+        if kind == _AST.mark:
+            return self.nodes(node.mark_get_node(), names)
         assert kind == _AST.user
         call = node.user_get_expr()
         leaf = _identifier(call.get_op_arg(0))
@@ -212,7 +239,7 @@ class _Conversion(Generic[N]):
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, p.Variable]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
         variable = names.get(f"{_ITERATOR}{level}")
-        if variable is not None and any(variable.name in loops for loops in self.loops.values()):
+        if variable is not None and variable.name in self._inames:
             return variable
         return _named(expr, names)
 

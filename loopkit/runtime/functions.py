@@ -5,12 +5,15 @@ The host's C functions and OpenCL's kernels are called so. CUDA's launches have 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from loopkit.ast.walk import calls
+from loopkit.errors import LimitError
+from loopkit.expr.nodes import to_text
 from loopkit.runtime.calls import CheckedCall
 from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, HostIname, Pointer, ScratchPointer, Stride, ViolationPointer
@@ -63,6 +66,20 @@ class FunctionPlan:
     def allocated(self, values: Sequence[Any]) -> dict[str, Any]:
         """New outputs, zeroed, for a call with *values* that keeps them."""
         return {x.name: x.new(zero=True) for x in self._checked.outputs}
+
+
+def require_block(launch: GeneratedKernel, block: Sequence[int], threads: int, along: Sequence[int], where: str
+                  ) -> None:
+    """:arg threads: the most threads of a block there, and *along* each axis.
+
+    :raises LimitError: the sizes of a call give blocks of more threads.
+    """
+    by_sizes = " x ".join(to_text(e) for e in launch.block if e != 1)
+    found = [(f"threads along {axis}", own, most) for axis, own, most in zip("xyz", block, along, strict=True)]
+    for what, own, most in (*found, ("threads per block", prod(block), threads)):
+        if own > most:
+            raise LimitError(what, most, own, where=f"'{launch.name}' on {where}",
+                             hint=f"the block is {by_sizes}: split the l.* inames by numbers")
 
 
 def describe(launch: GeneratedKernel, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.ast.walk import calls
 from loopkit.errors import CompilerError, DeviceError
+from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
@@ -24,7 +26,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.callbacks import callback_type, raising_failures, reference_call
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
-from loopkit.runtime.functions import FunctionPlan
+from loopkit.runtime.functions import FunctionPlan, require_block
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.views import address_of
@@ -44,6 +46,9 @@ class _Complex128(ctypes.Structure):
 #: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
+#: The threads of a block whose size comes from a call: each of their private arrays is on the stack.
+MOST_THREADS = 1024
+
 #: Bytes of a cache line.
 _LINE = 64
 
@@ -61,6 +66,7 @@ class HostPlan(FunctionPlan):
         super().__init__(checked, own, _passed_as, {
             p.name: reference_call(p, failures) for x in kernels for p in x.parameters
             if isinstance(p, ReferencePointer)})
+        _require_blocks(checked)
         shapes = checked.text.scratch_shapes(checked.bound.values)
         self._scratch = tuple(partial(_scratch_array, shapes[p.name], np.dtype(p.dtype)) for p in checked.text.scratch)
 
@@ -164,6 +170,16 @@ class HostRunner(Runner):
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
+
+
+def _require_blocks(checked: CheckedCall) -> None:
+    """:raises LimitError: the sizes of a call give a block more than :data:`MOST_THREADS` threads."""
+    code, values = checked.text.code, checked.bound.values
+    by_sizes = {x.name: x for x in code.kernels if not all(isinstance(extent, int) for extent in x.block)}
+    every = calls(code.order, values) if code.order is not None and by_sizes else ((name, values) for name in by_sizes)
+    for launch, seen in ((by_sizes[name], seen) for name, seen in every if name in by_sizes):
+        block = [int(evaluate(extent, seen)) for extent in launch.block]
+        require_block(launch, block, MOST_THREADS, [MOST_THREADS]*3, "the host")
 
 
 def _scratch_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:

@@ -114,7 +114,8 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
         return ()
     barriers = sum(map(barriers_of, lowered.program.functions))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
-    each = [f"{counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
+    each = [f"{to_text(launch.threads)} thread{'' if launch.threads == 1 else 's'} a block"
+            for launch in lowered.launches]
     hosts = dict.fromkeys(f"a loop over {x.iname} on the host" for x in nodes_in(lowered.program.order)
                           if isinstance(x, For))
     line: list[str | Span] = [", ".join((counted(len(lowered.launches), "launch"), *hosts, *dict.fromkeys(each),

@@ -143,7 +143,7 @@ def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Map
     if hosts is None:
         return None
     extents = {axis: evaluate(e, hosts) for axis, e in function.extents.items()}
-    x, y, z = (extents.get(axis, 1) for axis in GRID)
+    grid, block = ((extents.get(x, 1), extents.get(y, 1), extents.get(z, 1)) for x, y, z in (GRID, BLOCK))
     inside = {x: hosts[x] for x in launch.hosts}
-    found = LaunchAt(lowered, launch, function, sizes, inside, (x, y, z), launch.block)
-    return found if min(x, y, z) > 0 else None
+    found = LaunchAt(lowered, launch, function, sizes, inside, grid, block)
+    return found if min(*grid, *block) > 0 else None

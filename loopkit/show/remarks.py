@@ -117,7 +117,7 @@ def _launch_remarks(launch: Launch) -> Iterator[Remark]:
     if (*launch.grid, *launch.block) == (1,)*6:
         yield Remark(f"One thread runs all of launch {launch.name}.",
                      "lk.split_iname(knl, iname, 128, outer_tag='g.0', inner_tag='l.0') spreads an iname over threads")
-    elif launch.threads % launch.machine.warp:
+    elif isinstance(launch.threads, int) and launch.threads % launch.machine.warp:
         yield Remark(f"A block of launch {launch.name} has {launch.threads} threads: its last warp is not full.",
                      f"lengths whose product is a multiple of {launch.machine.warp} fill all warps")
 

@@ -140,7 +140,7 @@ class GeneratedKernel(Shown):
 
     :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. The
         condition of a conditional extent holds for the whole grid: otherwise it has no blocks.
-    :ivar block: threads along x, y, z.
+    :ivar block: threads along x, y, z; numbers, or expressions like those of *grid*.
     :ivar shared_bytes: shared memory of a block, in bytes, including *dynamic_shared_bytes*: the part that the launch
         must request, and that must be allowed for the function.
     :ivar checks: the accesses that it checks, of a text with bounds checks.
@@ -149,14 +149,15 @@ class GeneratedKernel(Shown):
     name: str
     parameters: tuple[Parameter, ...]
     grid: tuple[Expression, Expression, Expression] = (1, 1, 1)
-    block: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[Expression, Expression, Expression] = (1, 1, 1)
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
     checks: tuple[CheckedAccess, ...] = ()
 
     def __str__(self) -> str:
         names = ", ".join(x.name for x in self.parameters)
-        return (f"{self.name}({names}): grid ({', '.join(map(to_text, self.grid))}), block {self.block}, "
+        grid, block = (", ".join(map(to_text, extents)) for extents in (self.grid, self.block))
+        return (f"{self.name}({names}): grid ({grid}), block ({block}), "
                 f"{self.shared_bytes} bytes of shared memory a block")
 
     @property

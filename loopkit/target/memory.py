@@ -202,9 +202,12 @@ class FunctionText:
     @property
     def places(self) -> dict[str, Flat | Nested]:
         """The memory of arguments and global temporaries."""
-        return {x.name: Flat(x.shape if isinstance(x, ScratchPointer) else self.lowered.shapes[x.name], tuple(
-            s.name for s in self.parameters if isinstance(s, Stride) and s.array == x.name))
-            for x in self.parameters if isinstance(x, Pointer)}
+        strides: dict[str, list[str]] = {}
+        for s in self.parameters:
+            if isinstance(s, Stride):
+                strides.setdefault(s.array, []).append(s.name)
+        return {x.name: Flat(x.shape if isinstance(x, ScratchPointer) else self.lowered.shapes[x.name],
+                             tuple(strides.get(x.name, ()))) for x in self.parameters if isinstance(x, Pointer)}
 
 
 def count_of(launch: Launch) -> str:

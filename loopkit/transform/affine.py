@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import product
 
@@ -64,7 +64,8 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
 
     :arg by: a mapping from each outer iname to its integer factor (``{"t": 1}``), or an affine form as a text, with
         ``//`` and ``%`` by integers. The loops over these inames must enclose the loop over *iname*.
-    :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
+    :arg within: ids (or globs) of the statements whose loops are skewed; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *kernel* lacks one of the inames.
     :raises ParseError: *by* cannot be read.
     :raises PreconditionError: *iname* has a tag, or *by* is neither a mapping to integers nor an affine form.
@@ -143,10 +144,11 @@ def reverse(kernel: LoopKernel, iname: str, *, within: Within = None,
     its greatest; the range of *iname* stays the same. If *low* or *high* is not an affine form in the parameters
     (``min(n, m) - 1``), ``-iname`` replaces *iname*.
 
-    :arg within: ids (or globs) of the statements whose loops are reversed; default: all.
+    :arg within: ids (or globs) of the statements whose loops are reversed; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* has a tag.
-    :raises ScheduleError: *within* names some of the statements of a loop only.
+    :raises ScheduleError: *within* names a part of a reduction.
     :raises IllegalTransformError: a loop carries a dependence between its iterations; with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -172,9 +174,10 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     perfectly nested.
 
     :arg equations: texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
-        pairs of sides; affine in the inames and the parameters. The equations map the points of the old inames
-        one-to-one to points of the new ones.
-    :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
+        pairs of sides; affine in the inames and the parameters. Other inames of all statements are parameters, too. The
+        equations map the points of the old inames one-to-one to points of the new ones.
+    :arg within: ids (or globs) of the statements whose loops are replaced; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: an old iname does not exist.
     :raises NameConflictError: a new name is taken.
     :raises ParseError: an equation cannot be read.
@@ -194,7 +197,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     old, new = name_list(old_inames), name_list(new_inames)
     _require_sides(kernel, "affine_map_inames", old, new)
     chosen, owners = _chosen(kernel, old, within, "mapped")
-    relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new))])
+    around = frozenset.intersection(*(frozenset(s.inames) for s in owners)).difference(old)
+    relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new), around)])
     result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
@@ -211,7 +215,8 @@ def map_domain(kernel: LoopKernel, transform_map: str | AnyMap, *, within: Withi
     :arg transform_map: a map from the old inames to new ones, as a text or an object of islpy. The first new iname is
         the outermost. Its parameters are integer arguments of the kernel. It must be bijective: each point of the old
         inames has one point of the new ones, and no two points share one.
-    :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
+    :arg within: ids (or globs) of the statements whose loops are replaced; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises ParseError: the text is not an isl map with a name for each dimension.
     :raises UnknownNameError: an old iname or a parameter does not exist.
     :raises NameConflictError: a new name is taken.
@@ -324,8 +329,12 @@ def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> 
     return add(*(multiply(int(by[x]), p.Variable(x)) for x in outer)), outer
 
 
-def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...]) -> Iterator[Expression]:
-    """The difference of the sides of each of *equations*; :raises PreconditionError: one is not an affine equation."""
+def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...], around: Collection[str]
+           ) -> Iterator[Expression]:
+    """The difference of the sides of each of *equations*; :raises PreconditionError: one is not an affine equation.
+
+    :arg around: further inames that they may have.
+    """
     given = [equations] if isinstance(equations, str) else equations
     if not given:
         raise PreconditionError("affine_map_inames needs equations.", subject="equations",
@@ -342,7 +351,7 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
         left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                        for side in sides)
         # each side by itself: a non-affine term may cancel in the difference
-        if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
+        if not all(is_quasi_affine(side, (*inames, *around), kernel.value_params) for side in (left, right)):
             raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
                                     subject=shown)
         yield subtract(left, right)

@@ -68,7 +68,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     :arg buffer_inames: the inames whose iterations share one buffer; ``"i, j"`` or a sequence.
     :arg init_expression: the value for copy-in, in terms of ``base``, the element of the array; default: ``base``.
     :arg store_expression: the value for copy-out, in terms of ``base`` and ``buffer``, the value in the buffer;
-        default: ``buffer``. If either expression is given, *assume* or *unsafe* must vouch for equal results.
+        default: ``buffer``. *assume* or *unsafe* must vouch for equal results, unless only *init_expression* is given
+        and no statement reads a value of copy-in.
     :arg within: the statements that use the buffer; default: all that access the array.
     :arg default_tag: tag for the inames of the copies; ``"l.auto"`` distributes them over the block's threads.
     :arg fetch_bounding_box: copy in the whole bounding box, as far as it lies inside the array. Its loops have simple
@@ -82,7 +83,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     :raises ScheduleError: the statements do not share a place for the buffer, or it needs one of the *allow* arguments.
     :raises StorageError, IllegalTransformError: the buffer would enlarge another temporary, miss a write of other
         statements, hide its writes from them, or read elements that another block writes concurrently.
-    :raises UndecidedError: an expression was given without *assume* or *unsafe*.
+    :raises UndecidedError: an expression matters and was given without *assume* or *unsafe*.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
     >>> print(lk.buffer_array(knl, "y", "i", default_tag=None).statements_text)
@@ -119,16 +120,16 @@ def _buffered(buffer: Buffer) -> LoopKernel:
     """The kernel with *buffer*, and the proof that it preserves values."""
     kernel, name, own = buffer.kernel, buffer.name, buffer.temporary.name
     writers = {s.id for s in kernel.statements if s.written == name}
-    has_expressions = buffer.init is not None or buffer.store is not None
     load, store = buffer.value_points() if buffer.of_value else buffer.points()
     if load is None and store is None:
         raise PreconditionError(f"{buffer.step}: only statements of the buffer use '{name}': a buffer would "
                                 "only be another name for it.", subject=name,
                                 hint="select the statements that use the buffer by within=")
     result = buffer.with_copies(load, store)
-    if not (buffer.of_value or has_expressions) and not any(
+    if not buffer.of_value and buffer.operation is None and buffer.store is None and not any(
             source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
-        load, result = None, buffer.with_copies(None, store)
+        load, result = None, buffer.with_copies(None, store)    # whatever its values, nothing reads them
+    has_expressions = buffer.store is not None or (buffer.init is not None and load is not None)
     # an array's dtype is the join of its writers' dtypes, a buffer's dtype that of its first writer
     if buffer.temporary.dtype is None and (has_expressions or (load is None and (
             not writers <= buffer.uses.keys() if buffer.of_value else len(writers) > 1))):

@@ -32,12 +32,13 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
               ) -> LoopKernel:
     """Give each iteration of *privatizing_inames* a separate cell of the temporaries used inside them.
 
-    Each such temporary gains one leading axis per iname. :func:`expand` accepts inames without a constant range.
+    Each such temporary gains one leading axis per iname. If an extent still depends on the sizes when the kernel is
+    lowered, the temporary is a scratch array in global memory, as for :func:`expand`.
 
-    :arg privatizing_inames: ``"i, j"`` or a sequence of inames with constant ranges.
+    :arg privatizing_inames: ``"i, j"`` or a sequence of inames.
     :arg only_var_names: the temporaries; default: every temporary with all accesses inside the inames.
     :raises UnknownNameError: an unknown iname or temporary.
-    :raises PreconditionError: an iname has no constant range, or an access is outside the loops over the inames.
+    :raises PreconditionError: an access is outside the loops over the inames.
     :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<8}", "<> t = 2*x[i]\\ny[i] = t")
@@ -52,10 +53,6 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
     require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
     step = f"privatize({', '.join(inames)})"
     kernel = require_not_carried(kernel, inames, names, step, assume, unsafe)
-    for x in inames:
-        if not iname_range(kernel, x)[1]:
-            raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
-                                    subject=x, hint="split the iname and privatize over the inner one, or expand")
     return with_axes(kernel, names, inames)
 
 

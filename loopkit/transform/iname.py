@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -14,8 +14,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Loop, Tree, leaves, restricted, rewrite_over, seq
+from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import (
     TruncatedQuotient,
@@ -29,7 +28,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet, bounded_by
-from loopkit.transform.reindex import Reindexing, mentioned, not_nested, reindex, reindex_loops
+from loopkit.transform.reindex import Reindexing, mentioned, not_nested, reindex, reindex_loops, with_own_loops
 from loopkit.transform.step import (
     known_list,
     matching_statements,
@@ -58,7 +57,8 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
 
     :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
     :raises PreconditionError: *inner_length* is not a positive integer, or *split_iname* has a tag.
     :raises NameConflictError: a new name is taken.
@@ -90,7 +90,8 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     :arg factors: a mapping from each new iname to its extent (the number of its values), outermost first. The extent of
         the first iname is ``None``: it covers all values of *split_iname*.
     :arg tags: tags of the new inames, as for :func:`tag_inames`.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for an iname that is not new.
     :raises PreconditionError: there are fewer than two new inames, a factor is not a positive integer, the first iname
         has a factor, or *split_iname* has a tag.
@@ -147,7 +148,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
         each chunk, default ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
     :arg do_tagged_check: refuse an iname with a tag; otherwise the step removes the tag.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+        that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
     :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its first or last
         value is not an affine form in the parameters.
@@ -207,6 +209,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     """Join perfectly nested *inames* (outermost first) into one iname that runs through all their points.
 
     :arg new_iname: default: the names joined by ``_``.
+    :arg tag: its tag; default: ``l.auto`` if all of *inames* have this tag, else none.
     :raises UnknownNameError: there is no such iname.
     :raises NameConflictError: the new name is taken.
     :raises PreconditionError: an iname has a tag, or an iname other than the first has no constant range.
@@ -217,8 +220,12 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     [n] -> { [i_j] : 0 <= i_j < 8n }
     """
     inames = name_list(inames)
-    for x in inames:
-        require_untagged(kernel, x, "join")
+    auto = TAGS["l.auto"]
+    if inames and all(kernel.tags.get(x) == auto for x in inames):
+        tag = auto if tag is None else tag
+    else:
+        for x in inames:
+            require_untagged(kernel, x, "joined")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_name(kernel, new_iname, "_".join(inames))
@@ -310,7 +317,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: Wi
     require_known("iname", tags or (), old, where="those to duplicate")
     result = kernel
     for x, own in zip(old, new, strict=True):
-        tree = _with_own_loops(result.tree, x, own, chosen)
+        tree = with_own_loops(result.tree, x, own, chosen)
         result = reindex(result, Reindexing((own,), {x: p.Variable(own)}), tree, chosen)
     step = f"duplicate_inames({', '.join(old)})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
@@ -333,13 +340,6 @@ def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str
     if len(set(result)) != len(result):
         raise PreconditionError("duplicate_inames needs a new name for each iname.", subject="new_inames")
     return tuple(result)
-
-
-def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str]) -> Tree:
-    """*tree* with loops over *new* around the statements of *chosen* inside loops over *iname*."""
-    return rewrite_over(tree, iname, lambda loop: seq(*(
-        Loop(new if mine else iname, restricted(loop.body, list(run)))
-        for mine, run in groupby(leaves(loop), chosen.__contains__))))
 
 
 @transform

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import rewritten, with_dependences
+from loopkit.analysis.constructors import reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import dependences, explicit_dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.match import Within
@@ -18,7 +18,7 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.instruction import Assignment, StatementPlace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import owner
-from loopkit.kernel.tree import LoopPlace
+from loopkit.kernel.tree import LoopPlace, Seq, Tree, leaves, rewrite, seq
 from loopkit.language.domains import Domains, read_domains
 from loopkit.language.names import name_list
 from loopkit.poly.domains import restricted
@@ -124,11 +124,13 @@ def remove_predicates_from_insn(kernel: LoopKernel, predicates: str | p.Expressi
 
 
 @transform
-def add_dependency(kernel: LoopKernel, insn_match: Within, depends_on: Within) -> LoopKernel:
+def add_dependency(kernel: LoopKernel, insn_match: Within, depends_on: Within, *, allow_reordering: bool = False
+                   ) -> LoopKernel:
     """Add ``dep=`` to instructions: later steps keep them after the instructions *depends_on*, iteration by iteration.
 
     :arg insn_match: the instructions that run later, as in ``within=``; *depends_on*: those that run earlier.
-    :raises IllegalTransformError: the present order is another one.
+    :arg allow_reordering: move the earlier instructions, with the loops around them alone, in front of the later ones.
+    :raises IllegalTransformError: the present order is another one, or the new order would break a dependence.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\\nz[i] = x[i] {id=copy}")
     >>> knl = lk.add_dependency(knl, "copy", "twice")
@@ -139,6 +141,8 @@ def add_dependency(kernel: LoopKernel, insn_match: Within, depends_on: Within) -
     end
     """
     sinks = matching_statements(kernel, insn_match)
+    if allow_reordering:
+        kernel = reordered(kernel, _with_earlier_first(kernel.tree, matching_statements(kernel, depends_on), sinks))
     sources = frozenset(map(owner, matching_statements(kernel, depends_on)))
     added = {s.id: sources - {owner(s.id)} - s.options.depends_on for s in kernel.statements if s.id in sinks}
     statements = tuple(
@@ -147,6 +151,19 @@ def add_dependency(kernel: LoopKernel, insn_match: Within, depends_on: Within) -
     result = with_dependences(
         kernel, lambda found, new: (*found, *explicit_dependences(new, added)), statements=statements)
     return require_legal(result, f"add_dependency({insn_match!r}, {depends_on!r})")
+
+
+def _with_earlier_first(tree: Tree, earlier: frozenset[str], later: frozenset[str]) -> Tree:
+    """*tree* with the nodes of each sequence that hold *earlier* in front of those that hold *later*."""
+    def at(node: Tree) -> Tree:
+        if not isinstance(node, Seq):
+            return node
+        holds = [({*leaves(c)} & earlier, {*leaves(c)} & later) for c in node.children]
+        first = next((k for k, (_, own) in enumerate(holds) if own), len(holds))
+        moved = [k for k, (sources, sinks) in enumerate(holds) if k > first and sources and not sinks]
+        order = [*range(first), *moved, *(k for k in range(first, len(holds)) if k not in moved)]
+        return seq(*(node.children[k] for k in order)) if moved else node
+    return rewrite(tree, at)
 
 
 @transform

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
+import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
@@ -29,6 +30,7 @@ from loopkit.language.names import name_list
 from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
+from loopkit.transform.data import as_dtype
 from loopkit.transform.reducing_rules import with_calls, with_reductions
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
@@ -166,7 +168,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
-               within: Within = None, allow_reordering: bool = False,
+               dtype: npt.DTypeLike | None = None, within: Within = None, allow_reordering: bool = False,
                allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
                unsafe: bool = False
                ) -> LoopKernel:
@@ -174,11 +176,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
 
     :arg subst_use: the name of the rule.
     :arg sweep_inames: the inames whose iterations share the computed values.
-    :arg precompute_inames: names for the inames of the computation; default: ``f_dim_0``, ... for a rule ``f``.
+    :arg precompute_inames: names for the inames of the computation, one for each argument of the rule or for each axis
+        with more than one element; default: ``f_dim_0``, ... for a rule ``f``.
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
+    :arg dtype: dtype of the temporary; default: that of the rule's values. A rule of only inames, sizes and literals
+        needs it.
     :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
@@ -203,16 +208,17 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
     # a reduction has the dtype of its accumulator, also in a subscript
-    value = rule.expr if reduced else _own_value(kernel, rule, within)
+    value = rule.expr if reduced else _own_value(kernel, rule, within, typed=dtype is not None)
 
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
+    given = None if dtype is None else as_dtype(dtype, f"The rule '{subst_use}'")
     result = _staged(StagingBuffer(
         kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
-        temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
+        temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
@@ -227,19 +233,22 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
-def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within) -> Expression:
-    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
-    typed = partial(type_of, lookup=partial(declared, kernel))
+def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within, *, typed: bool) -> Expression:
+    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript.
+
+    :arg typed: the cells have a dtype of their own.
+    """
+    dtype_of = partial(type_of, lookup=partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
-    given = typed(expr)
-    index = index_value(expr, typed)
-    places = set(_uses_in_subscripts(kernel, rule, within, typed)) if index != expr else {False}
+    given = dtype_of(expr)
+    index = index_value(expr, dtype_of)
+    places = set(_uses_in_subscripts(kernel, rule, within, dtype_of)) if index != expr else {False}
     if True not in places:
-        if isinstance(given, Weak):
+        if isinstance(given, Weak) and not typed:
             raise PreconditionError(
                 f"The context of each use determines the dtype of the rule '{rule.name}', because it contains only "
                 "inames, sizes and literals.", subject=rule.name,
-                hint="write cast(int64, ...) in the rule")
+                hint="dtype='int64', or write cast(int64, ...) in the rule")
         return rule.expr
     if False in places:
         raise PreconditionError(
@@ -248,7 +257,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within) -> Ex
             hint="select the statements of one kind by within=, or write cast(int64, ...) around the operands of the "
                  "rule")
     compared = (e for e in subexpressions(expr) if isinstance(e, p.Comparison | p.Call))
-    if any(typed(e) is None for c in compared for e in children(c)):
+    if any(dtype_of(e) is None for c in compared for e in children(c)):
         raise PreconditionError(f"'{rule.name}' compares operands of unknown dtypes in a subscript.",
                                 subject=rule.name, hint="declare them with add_dtypes")
     return index

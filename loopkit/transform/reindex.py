@@ -4,11 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
+from itertools import groupby
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import Image, reindexed, rewritten
+from loopkit.analysis.constructors import Image, reindexed, reordered, rewritten
+from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_subscripts, subexpressions, substitute, variables
@@ -16,11 +18,25 @@ from loopkit.expr.nodes import Reduction
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import CallRegion, ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import GivenOrder, Loop, Tree, given, leaves, nest, ordered_pairs, rewrite, still_given
+from loopkit.kernel.tree import (
+    GivenOrder,
+    Loop,
+    Tree,
+    given,
+    leaves,
+    nest,
+    ordered_pairs,
+    restricted,
+    rewrite,
+    rewrite_over,
+    seq,
+    still_given,
+)
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import Condition, InstanceSet, Map, Set
+from loopkit.transform.step import require_whole_reductions
 from loopkit.transform.subst import rules_using, without_rules
 
 
@@ -91,8 +107,18 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
 
 
 def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) -> LoopKernel:
-    """:func:`reindex`, with loops over the new inames in the place of the perfect nests over the old ones."""
+    """:func:`reindex`, with loops over the new inames in the place of the perfect nests over the old ones.
+
+    A loop that also holds other statements is distributed.
+
+    :raises IllegalTransformError: the dependences forbid it; with a witness.
+    """
     old = tuple(step.old)
+    for x in old:
+        tree = with_own_loops(kernel.tree, x, x, within)
+        if tree is not kernel.tree:
+            require_whole_reductions(kernel, x, within)
+            kernel = require_legal(reordered(kernel, tree), f"distributing the loop over '{x}'")
 
     def replaced(loop: Loop) -> Tree:
         body, found = loop.body, [loop.iname]
@@ -230,6 +256,16 @@ def with_domains(statements: Iterable[Statement], f: Callable[[InstanceSet], Ins
 def folded(expr: Expression) -> Expression:
     """*expr* with like terms collected, if it is a sum or a product."""
     return add(expr) if isinstance(expr, p.Sum | p.Product) else expr
+
+
+def with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str]) -> Tree:
+    """*tree* with loops over *new* around the statements of *chosen* inside loops over *iname*."""
+    def one(loop: Loop) -> Tree:
+        runs = [(mine, list(run)) for mine, run in groupby(leaves(loop), chosen.__contains__)]
+        if len(runs) == 1 and (new == iname or not runs[0][0]):
+            return loop
+        return seq(*(Loop(new if mine else iname, restricted(loop.body, run)) for mine, run in runs))
+    return rewrite_over(tree, iname, one)
 
 
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str],

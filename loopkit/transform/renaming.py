@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.match import Within
-from loopkit.errors import PreconditionError
+from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.transform.iname import rename_iname
+from loopkit.kernel.tree import leaves, loops_in
+from loopkit.transform.iname import rename_iname, renamed
 from loopkit.transform.order import fuse_loops
-from loopkit.transform.step import known_list, require_fresh, transform
+from loopkit.transform.step import known_list, matching_statements, require_fresh, transform
 
 
 @transform
@@ -18,12 +21,14 @@ def rename_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_iname
     """Rename *old_inames* to *new_iname*, and fuse their loops.
 
     An iname of one loop is one name for one range of values. So several inames of one name are one loop, as by
-    :func:`fuse_loops`.
+    :func:`fuse_loops`. The inames of a reduction exist only inside it. So several of them get one name, and their loops
+    are fused only if they are adjacent and the dependences allow it.
 
     :arg existing_ok: *new_iname* may be an iname already; its loop is fused with the others.
     :arg within: ids (or globs) of statements whose loops are renamed; default: all.
     :raises UnknownNameError: there is no such iname.
-    :raises PreconditionError: *new_iname* is one of the old inames, or there is no old iname.
+    :raises PreconditionError: *new_iname* is one of the old inames, or there is no old iname; inames of reductions have
+        different tags.
     :raises NameConflictError: the new name is taken.
     :raises ScheduleError: the loops are not adjacent.
     :raises IllegalTransformError: the fusion would break a dependence; with its witness.
@@ -45,7 +50,39 @@ def rename_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_iname
         require_fresh(kernel, new_iname)
     if len(old) == 1:
         return rename_iname(kernel, old[0], new_iname, within=within)
+    if all(exists_in_reductions(kernel, x) for x in old):
+        return _one_name(kernel, old, new_iname, matching_statements(kernel, within))
     return fuse_loops(kernel, old, new_iname, within=within, assume=assume, unsafe=unsafe)
+
+
+def exists_in_reductions(kernel: LoopKernel, iname: str) -> bool:
+    """Is each loop over *iname* one of a reduction?"""
+    loops = [frozenset(leaves(loop)) for loop in loops_in(kernel.tree) if loop.iname == iname]
+    return all(any(iname in r.inames and not inside.isdisjoint(r.updates) and r.final not in inside
+                   for r in kernel.reductions.values()) for inside in loops)
+
+
+def _one_name(kernel: LoopKernel, old: tuple[str, ...], new: str, within: frozenset[str]) -> LoopKernel:
+    """*kernel* with reductions over *new* in place of those over *old*."""
+    tags = {kernel.tags.get(x) for x in old}
+    if len(tags) > 1:
+        raise PreconditionError(f"'{new}' would have the different tags of {', '.join(old)}.", subject=new,
+                                hint="give all of them the same tag first")
+    nested = [loop.iname for loop in loops_in(kernel.tree) if loop.iname in old
+              and any(x.iname in old for x in loops_in(loop.body))]
+    if nested:
+        raise NameConflictError(f"A loop over one of {', '.join(old)} is inside the one over '{nested[0]}'.",
+                                subject=new, hint="leave one of the two out")
+    result = kernel
+    for x in old:
+        result = result if x == new else renamed(result, x, new, within)
+    users = frozenset().union(*(kernel.user_tags.get(x, ()) for x in old))
+    [tag] = tags
+    result = annotated(result, tags=result.tags if tag is None else {**result.tags, new: tag},
+                       user_tags={**kernel.user_tags, new: users} if users else kernel.user_tags)
+    with suppress(ScheduleError, IllegalTransformError):
+        return fuse_loops(result, new, within=sorted(within))
+    return result
 
 
 @transform

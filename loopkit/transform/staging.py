@@ -132,20 +132,23 @@ class StagingBuffer:
     def box(self) -> Box:
         axes: list[tuple[BoxAxis, str | None]] = [(v, None) for v in _intervals(self)]
         spanned = [axis for axis, (v, _) in enumerate(axes) if v.extent > 1]
-        for axis, name, multiple in zip(spanned, self._dim_names(spanned), self._multiples(len(spanned)), strict=True):
+        names = self._dim_names(spanned, len(axes))
+        for axis, name, multiple in zip(spanned, names, self._multiples(len(spanned)), strict=True):
             interval, _ = axes[axis]
             axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
         return Box(tuple(axes))
 
-    def _dim_names(self, axes: Sequence[int]) -> list[str]:
+    def _dim_names(self, axes: Sequence[int], rank: int) -> list[str]:
         if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
         given = list(name_list(self.request.dim_names))
         if len(given) < len(axes):
             raise PreconditionError(f"{self.step} needs a name for each axis, and has only {given}.", subject=self.name)
-        for name in given[:len(axes)]:
-            require_fresh(self.kernel, name)
-        return given[:len(axes)]
+        # names of all axes, or of those with more than one element
+        own = [given[axis] for axis in axes] if len(given) == rank else given[:len(axes)]
+        for name in own:
+            require_fresh(self.kernel, name, in_rules=False)
+        return own
 
     def _multiples(self, axes: int) -> tuple[int, ...]:
         given = self.request.multiples
@@ -340,7 +343,7 @@ def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dty
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
-    kernel, rows = buffer.kernel, list[list[BoxAxis | None]]()
+    kernel, rows, wider = buffer.kernel, list[list[BoxAxis | None]](), list[list[BoxAxis | None]]()
     for statement, arguments in buffer.uses.items():
         s = kernel.statement_by_id[statement]
         for args in arguments:
@@ -359,12 +362,21 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
             ranges[x] = low, high
         rows += [[swept_interval(s.domain, a, buffer.outer, ranges, known_sizes(kernel)) for a in args]
                  for args in arguments]
-    for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
-        for other in others:
-            whole = None if whole is None or other is None else joined(whole, other)
+        every = {x: (low, high) for x in s.inames for low, high in [constant_range(kernel, s.domain, x)]
+                 if low is not None and high is not None}
+        wider += [[swept_interval(s.domain, a, [x for x in buffer.outer if x not in every], every, known_sizes(kernel))
+                   for a in args] for args in arguments]
+    for axis, intervals in enumerate(zip(*rows, strict=True)):
+        # uses may lie apart by an iname that is fixed: the box then holds the elements for all of its values
+        whole = _around_all(intervals) or _around_all([own[axis] for own in wider])
         if whole is None:
             raise PreconditionError(
                 f"{buffer.step}: the elements used along axis {axis} of '{buffer.name}' have no box of constant size.",
                 subject=buffer.name,
                 hint="sweep inames of constant range only (split_iname), or select fewer statements by within=")
         yield whole
+
+
+def _around_all(intervals: Sequence[BoxAxis | None]) -> BoxAxis | None:
+    """The least interval around all of *intervals*, if its extent is constant."""
+    return reduce(lambda a, b: None if a is None or b is None else joined(a, b), intervals)

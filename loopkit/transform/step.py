@@ -205,11 +205,14 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
                                 f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which selects all parts")
 
 
-def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
-    """:raises NameConflictError: *name* is taken or reserved; *called*: parentheses follow it."""
+def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False, in_rules: bool = True) -> None:
+    """:raises NameConflictError: *name* is taken or reserved.
+
+    :arg called: parentheses follow it; *in_rules*: the bodies of rules may get it.
+    """
     if (reason := fault(name, called=called)) is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint=f"choose {another(name)}")
-    if name in kernel.all_names:
+    if name in (kernel.all_names if in_rules else kernel.names_outside_rules):
         raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,
                                 hint="choose another name, or rename the one that has it")
 

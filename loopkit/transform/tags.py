@@ -16,7 +16,6 @@ from loopkit.kernel.tags import (
     GroupTag,
     IlpTag,
     InameTag,
-    LocalTag,
     MmaTag,
     UnrollTag,
     VecTag,
@@ -50,10 +49,14 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
         a list of tags gives an iname several tags. A pattern with ``*``, ``?`` or ``[...]`` stands for all inames that
         match it and are not named.
     :arg force: replace existing tags.
+
+    ``unr``, ``ilp``, ``vec`` and ``mma`` need an extent that is constant when the kernel is lowered: a later
+    :func:`fix_parameters` or :func:`assume` can make it constant. An extent on ``l.0`` to ``l.2`` may depend on the
+    sizes of the call, which then has blocks of that many threads.
+
     :raises UnknownNameError: the kernel has no such iname.
-    :raises PreconditionError: a tag is unknown, an iname has another tag, or a tag needs a constant extent and the
-        extent is parametric. ``vec`` needs an even extent and allows one iname per statement. ``mma`` needs a reduction
-        iname. A reduction iname cannot be distributed over blocks.
+    :raises PreconditionError: a tag is unknown, or an iname has another tag. ``vec`` needs an even extent and allows
+        one iname per statement. ``mma`` needs a reduction iname. A reduction iname cannot be distributed over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
     :raises UndecidedError: legality cannot be decided.
 
@@ -108,10 +111,10 @@ def tag_kernel(kernel: LoopKernel, tags: GivenTags) -> LoopKernel:
 @transform
 def unroll(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | None = None, unsafe: bool = False
            ) -> LoopKernel:
-    """Unroll the loops over *inames* (the tag ``unr``); each needs a constant trip count.
+    """Unroll the loops over *inames* (the tag ``unr``); each needs a trip count that is constant in the end.
 
     :raises UnknownNameError: a name is not an iname.
-    :raises PreconditionError: a trip count is parametric, or an iname has another tag.
+    :raises PreconditionError: an iname has another tag.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<4}", "y[i] = 2*x[i]")
     >>> dict(lk.unroll(knl, "i").tags)
@@ -175,15 +178,12 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
             f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
             "their partial results within one launch.", subject=iname,
             hint="split the iname, write the partial results to an array over the blocks, and reduce that")
-    if not isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
-        return
-    extents = list(_constant_extents(kernel, iname, tag))
     if isinstance(tag, MmaTag) and not any(
             iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
         raise PreconditionError(f"'{iname}' is not the iname of a sum, and the tag 'mma' needs one.", subject=iname,
                                 hint="tensorize sets the tags of a matrix product; ilp interleaves iterations")
-    for s, extent in extents if isinstance(tag, VecTag) else ():
-        if extent % 2:
+    for s, extent in _extents_of(kernel, iname) if isinstance(tag, VecTag) else ():
+        if extent is not None and extent % 2:
             raise PreconditionError(
                 f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', and the tag 'vec' cannot make "
                 "vectors of them.", subject=iname,
@@ -193,14 +193,24 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
                                     "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 
 
-def _constant_extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[Statement, int]]:
-    """The statements that run with *iname*, and the extent; :raises PreconditionError: it is not constant."""
+def _extents_of(kernel: LoopKernel, iname: str) -> Iterator[tuple[Statement, int | None]]:
+    """The statements that run with *iname*, and its extent in each; ``None``: it is not constant."""
     for s in kernel.statements:
         if iname in s.inames and not (domain := with_known_sizes(kernel, s.domain)).is_empty():
             low, high = domain.constant_range(iname)
-            if low is None or high is None:
-                raise PreconditionError(
-                    f"'{iname}' has no constant range, which the tag '{tag}' needs.", subject=iname,
-                    hint=f"split_iname(knl, '{iname}', {4 if isinstance(tag, VecTag) else 128}) and tag the inner "
-                         "iname, or fix_parameters")
-            yield s, high - low + 1
+            yield s, None if low is None or high is None else high - low + 1
+
+
+def require_constant_extents(kernel: LoopKernel) -> None:
+    """:raises PreconditionError: an iname has no constant range, which its tag needs, or a range that it cannot have.
+    """
+    vectors = [x for x, tag in kernel.tags.items() if isinstance(tag, VecTag)]
+    for x, tag in kernel.tags.items():
+        if not isinstance(tag, UnrollTag | IlpTag | VecTag | MmaTag):
+            continue
+        if any(extent is None for _, extent in _extents_of(kernel, x)):
+            raise PreconditionError(
+                f"'{x}' has no constant range, which the tag '{tag}' needs.", subject=x,
+                hint=f"split_iname(knl, '{x}', {4 if isinstance(tag, VecTag) else 16}) and tag the inner iname, or "
+                     "fix_parameters")
+        _require_able(kernel, x, tag, vectors)

@@ -63,8 +63,10 @@ class Threads:
         A warp holds threads with neighbouring numbers, ``l.0`` fastest.
         """
         warp = self.launch.machine.warp
-        if self.launch.threads <= warp:
+        if self.launch.within_warp():
             return None
+        if not isinstance(self.launch.threads, int):
+            return self.on_two_threads(a, b, pairs)
         first, second = (kept(self.memo, ("number", x.hardware, x.alone_on), partial(self._number, x)) for x in (a, b))
         if first is None or second is None:
             return self.on_two_threads(a, b, pairs)
@@ -116,7 +118,8 @@ class Threads:
     def _number(self, bound: BoundStatement) -> Expression | None:
         """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
         along: list[Expression] = []
-        for axis, extent, threads in zip(BLOCK, self.launch.block, accumulate(self.launch.block, mul), strict=True):
+        extents = [extent for extent in self.launch.block if isinstance(extent, int)]
+        for axis, extent, threads in zip(BLOCK, extents, accumulate(extents, mul), strict=True):
             own = self._on(axis, bound)
             if not own and extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % threads:
                 return None                  # else one warp holds all of them, for each place on the other axes

@@ -237,7 +237,7 @@ class _OrderCheck(LaunchCheck):
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+        if self.launch.threads != 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
             # warp instructions order arrays in warp registers only
             in_warp = storage is not None and storage.space is AddressSpace.WARP
             between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
@@ -247,7 +247,7 @@ class _OrderCheck(LaunchCheck):
             between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
-        widest = Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
+        widest = Scope.WARP if self.launch.within_warp() else Scope.BLOCK
         for event, places in between.items():
             if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
@@ -283,12 +283,14 @@ class _OrderCheck(LaunchCheck):
                 return
         # any lane of a warp may load the operands of an instruction
         foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
-        warp = [floor_div(self.thread_number, self.launch.machine.warp)]
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
-            if not wide:
-                one_warp = equal_coordinates(first.coordinates, warp, second.coordinates, warp)
-                yield Scope.BLOCK, others.subtract(one_warp)
+            if wide:
+                continue
+            if isinstance(self.launch.threads, int):
+                warp = [floor_div(self.thread_number, self.launch.machine.warp)]
+                others = others.subtract(equal_coordinates(first.coordinates, warp, second.coordinates, warp))
+            yield Scope.BLOCK, others
 
     def _finding(self, event: Completion | None, array: str, first: Execution, second: Execution, pairs: Map
                  ) -> Iterator[Mismatch]:

@@ -41,6 +41,7 @@ from loopkit.poly.affine import (
     add,
     affine_difference,
     floor_div,
+    integer_factor,
     multiply,
     remainder,
     subtract,
@@ -288,11 +289,12 @@ class WarpRegisterCheck(LaunchCheck):
                                and e.instruction.spare):
             bound = self.launch.statements[s]
             write = accesses_of(self.kernel, bound.statement)[-1]
-            lanes = [x for x in bound.hardware if x in self.launch.mapping.ranges]
+            lanes = [x for x in bound.hardware if x in self.launch.mapping.thread_inames]
             threads = write.domain.onto([x for x in write.domain.inames if x not in lanes]).onto(write.domain.inames)
             for x in lanes:
-                low, high = self.launch.mapping.ranges[x]
-                threads = threads.where(*bounded_by(x, low, high + 1))
+                own = self.launch.mapping.ranges.get(x)
+                if own is not None:
+                    threads = threads.where(*bounded_by(x, own[0], own[1] + 1))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 yield from self.mismatch(
                     "lane", s, f"'{reader}' reads an element of '{array.name}' that is clobbered by a lane "
@@ -330,11 +332,15 @@ class ProductCheck(LoopCheck):
             yield from self.mismatch("product", "" if assign is None else assign.statement,
                                      f"the product over '{loop.iname}' {wrong}")
             return
-        if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
+        if any(node is loop for node in self.divergent) or self._has_partial_warps():
             text = f"'{assign.statement}' is a product of matrices that some lanes of a warp may not execute"
             yield from self.mismatch("divergent", assign.statement, text)
             return
         yield from self._elements(loop, loops, assign)
+
+    def _has_partial_warps(self) -> bool:
+        threads = self.launch.threads
+        return (threads if isinstance(threads, int) else integer_factor(threads)) % self.launch.machine.warp != 0
 
     def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
         """The reason why the nest is not a matrix multiply-accumulate; ``""``: none."""

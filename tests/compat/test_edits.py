@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pytools.prefork import ExecError
 
 import loopkit.compat.loopy as lp
+from loopkit.compat.loopy.target.c.c_execution import CCompiler
 from loopkit.compat.loopy.transform.diff import diff_kernel
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, UnknownNameError
 
@@ -63,13 +65,22 @@ def test_inames_and_predicates_of_statements() -> None:
     assert "if=" not in "".join(text_of(lp.remove_predicates_from_insn(unit, frozenset(["x[i] > 0"]), "id:second")))
 
 
-def test_a_dependence_against_the_order_is_refused() -> None:
-    unit = make("y[i] = x[i] {id=a}\nz[i] = x[i] {id=b}")
+def test_a_dependence_may_reorder_instructions_that_share_no_data() -> None:
+    unit = make("y[i] = x[i] {id=a}\nz[i] = x[i] {id=b}\nw[i] = y[i] {id=c}")
     assert "dep=a" in text_of(lp.add_dependency(unit, "id:b", "id:a"))[2]
     with pytest.raises(PreconditionError, match="'id:nothing' selects no statement"):
         lp.add_dependency(unit, "id:b", "id:nothing")
+    turned = lp.add_dependency(unit, "id:a", "id:b")
+    assert [i.id for i in turned.default_entrypoint.instructions] == ["b", "a", "c"]
     with pytest.raises(IllegalTransformError):
-        lp.add_dependency(unit, "id:a", "id:b")
+        lp.add_dependency(unit, "id:a", "id:c")
+
+
+def test_a_compiler_that_does_not_exist() -> None:
+    unit = make("y[i] = 2*x[i]").copy(target=lp.ExecutableCTarget(compiler=CCompiler(cc="no_such_compiler")))
+    with pytest.raises(ExecError, match="'no_such_compiler' does not compile a small program") as caught:
+        unit(x=np.arange(8.))
+    assert isinstance(caught.value, lp.LoopyError)
 
 
 def test_a_derivative() -> None:

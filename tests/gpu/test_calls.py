@@ -425,3 +425,13 @@ def test_sass_is_there() -> None:
     assert ".entry" in knl.ptx
     assert knl.cubin.startswith(b"\x7fELF")
     assert "FFMA" in knl.sass
+
+
+def test_the_launch_takes_the_block_from_the_arguments(torch: Any) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="rows")
+    compiled = lk.compile(lk.tag_inames(lk.add_dtypes(knl, {"x": F}), "i:l.1, j:l.0"), target="cuda")
+    for n, m in ((3, 5), (20, 7), (0, 4)):
+        x = torch.rand(n, m, device="cuda")
+        assert torch.equal(compiled(x=x)[0], 2*x)
+    with pytest.raises(lk.LimitError, match="needs 1025 threads along x"):
+        compiled(x=torch.zeros(1, 1025, device="cuda"))

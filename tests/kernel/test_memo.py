@@ -132,7 +132,7 @@ LIBRARY = {"scan": lk.library.scan, "scan_in_launches": lk.library.scan_in_launc
 MADE = {**{c.name: c.fresh for c in CASES}, **{name: h.fresh for name, h in HOSTED.items()}, **PIPELINES, **LIBRARY}
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("name", MADE)
 def test_answers_are_those_without_forgetting(forgetting: Callable[[int, float], None], name: str) -> None:
     known = answers(MADE[name])
@@ -140,6 +140,7 @@ def test_answers_are_those_without_forgetting(forgetting: Callable[[int, float],
     assert answers(MADE[name]) == known
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_answers_without_any_memo(forgetting: Callable[[int, float], None], name: str) -> None:
     known = answers(MADE[name])

@@ -125,7 +125,7 @@ INSTRUCTIONS: Mapping[str, tuple[str, tuple[type[LoopkitError], dict[str, object
     "argument of a reserved name": ("f(int) := 3\na[i] = f(1)", at(1, 3, "the name of an argument")),
     "no pattern": ("a[i] = 1 {id=x}\nb[i] = 1 {dep=}", at(2, 15, "a name or a pattern")),
     "operator for a value": ("a[i] = 1 + *", at(1, 12, "an expression")),
-    "keyword for a value": ("a[i] = end", at(1, 8, "an expression")),
+    "keyword for a value": ("a[i] = for", at(1, 8, "an expression")),
     "dtype of two": ("a[i] = float32(1, 2)", at(1, 8, "one argument for float32")),
     "dtype's name": ("a[i] = float32", at(1, 8, "another name, such as 'float32_'")),
     "number of too many digits": (f"a[i] = {'1'*1001}", at(1, 8, "a number")),

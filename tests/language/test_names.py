@@ -123,6 +123,22 @@ def test_words_of_isl(name: str) -> None:
     lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {name}[i]")
 
 
+def test_a_name_called_end() -> None:
+    """It ends a block only alone on a line."""
+    knl = lk.make_kernel("{[i,j]: 0<=i<end and 0<=j<2}", "for i\n  <> t = (\n end\n )*x[i]  # end\n"
+                         "  y[i] = t + end\n  end  # of i\nfor j\nend_[j] = end\nend")
+    assert lk.make_kernel(knl.domains_text.splitlines(), knl.statements_text).statements_text == knl.statements_text
+    end_, y = knl(x=np.ones(3))
+    np.testing.assert_array_equal(y, [6, 6, 6])
+    np.testing.assert_array_equal(end_, [3, 3])
+    knl = lk.make_kernel("{[end]: 0<=end<n}", "end_[end] = 2*end\nx[end] = 1")
+    assert knl.statements_text.splitlines()[0] == "for end"
+    with pytest.raises(lk.ParseError, match="This 'for' has no 'end'"):
+        lk.make_kernel("{[i]: 0<=i<n}", "for i\ny[i] = 1 + end")
+    with pytest.raises(lk.ParseError, match="cannot be read at 'end'"):
+        lk.make_kernel("{[i]: 0<=i<n}", "for i\ny[i] = 1 end")
+
+
 def test_an_array_called_sum() -> None:
     """A reduction has a parenthesis after its name; a rule would have one too, and may not be called so."""
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "<> any = sum(j, x[i,j])\nsum[i] = any + product(j, x[i,j])")

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,19 @@ import pymbolic.primitives as p
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pymbolic import var
+from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.expr.dtypes import type_of
 from tests.property.checks import of_one_reading
 from tests.property.kernels import Program
 from tests.property.writer import programs
+
+
+@dataclass(frozen=True)
+class Mark(Tag):
+    """A tag of a user."""
+
 
 BOX = "{[i, k]: 0<=i<n and 0<=k<m}"
 a, b, f, s, t, x, y, i, k, n = map(var, ["a", "b", "f", "s", "t", "x", "y", "i", "k", "n"])
@@ -257,3 +266,54 @@ def test_casts_take_dtypes() -> None:
     cast: Any = np.dtype("float32")
     knl = lk.make_kernel("{[i]: 0<=i<n}", [lk.Assignment("y[i]", lk.TypeCast(cast, p.Variable("x")[p.Variable("i")]))])
     assert "cast(float32, x[i])" in knl.statements_text
+
+
+# Calls
+
+TWICE = lk.make_function("{[r]: 0<=r<n}", "b[r] = s*a[r]", name="twice")
+
+
+def called(*instructions: Any, **others: Any) -> lk.LoopKernel:
+    return of(*instructions, domains="{[i, j]: 0<=i<m and 0<=j<4}", functions=[TWICE], **others)
+
+
+@pytest.mark.parametrize("call", [
+    lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4, np.float32(0.5)), predicates=(i.gt(2),), id="c"),
+    lk.CallInstruction((lk.SubArrayRef(("j",), y[i, var("j")]),), "twice",
+                       (lk.SubArrayRef("j", x[i, var("j")]), 4, np.float32(0.5)), predicates="i > 2", id="c"),
+    lk.CallInstruction(p.Subscript(y, (i, p.Slice((None, 4, None)))), "twice",
+                       (p.Subscript(x, (i, p.Slice((0, None, 1)))), 4, np.float32(0.5)), predicates="i > 2", id="c")])
+def test_calls_are_what_their_text_is(call: lk.CallInstruction) -> None:
+    knl = called("z[i] = 1", call.copy(depends_on="insn", tags="labelled"))
+    text = called("z[i] = 1", "y[i, :] = twice(x[i, :], 4, 0.5f) {id=c, dep=insn, if=i > 2, tags=labelled}")
+    assert list(map(str, knl.instructions)) == list(map(str, text.instructions))
+    assert [s.domain.text for s in knl.statements] == [s.domain.text for s in text.statements]
+    assert [s.options for s in knl.statements] == [s.options for s in text.statements]
+    values = np.arange(20, dtype=np.float32).reshape(5, 4)
+    found = knl(x=values, y=np.zeros_like(values), m=5).y
+    np.testing.assert_array_equal(found[3:], values[3:]/2)
+    assert not found[:3].any()
+    assert call == pickle.loads(pickle.dumps(call))
+
+
+def test_user_tags_of_a_call() -> None:
+    tag = Mark()
+    knl = called(lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4, 1), tags=tag))
+    assert [s.options.tags for s in knl.statements] == [frozenset({tag})]
+    assert "Mark()" in str(knl.history)
+
+
+def test_a_call_with_several_results() -> None:
+    knl = of(lk.CallInstruction((y[0], b[0]), "argmin", (i, x[i], i)), domains="{[i]: 0<=i<n}")
+    found = knl(x=np.array([3., 1., 2.]), n=3)
+    assert (found.y[0], found.b[0]) == (1, 1)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4)), "has 3 arguments (a, n, s), and this call has 2"),
+    (lk.CallInstruction("y[i, :]", "twice", (4, "x[i, :]", 1)), "an array for 'a' of the function 'twice'"),
+    (lk.CallInstruction("y[i, :]\nz[i] = 1", "twice", ()), "does not fit in a line"),
+    (lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4, p.Derivative(x, ("t",)))), "Derivative")])
+def test_wrong_calls(call: lk.CallInstruction, message: str) -> None:
+    with pytest.raises(lk.ParseError, match=re.escape(message)):
+        called(call)

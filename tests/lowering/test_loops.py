@@ -6,8 +6,12 @@ import pytest
 from pymbolic.typing import Expression
 
 import loopkit as lk
+from loopkit.analysis import dependences
 from loopkit.ast.nodes import Assign, For, If
 from loopkit.ast.walk import nodes_in
+from loopkit.poly import codegen
+from loopkit.poly.relations import same_element
+from loopkit.poly.sets import Map
 from loopkit.verification.validation import validate
 from tests.cases import CASES, Case
 from tests.lowering.kernels import F32, make, outside_axes
@@ -264,3 +268,29 @@ def test_an_update_outside_the_threads_happens_once() -> None:
 def test_empty_grids_are_launched_for_nothing() -> None:
     for n, m in ((0, 5), (5, 0), (0, 0)):
         assert_same(scale(), mapped(scale()), n=n, m=m)
+
+
+def test_long_sequences_reach_isl_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "for t\n" + "\n".join(f"y[t, {k}, i{k}] = x[t, i{k}] + {k}" for k in range(9)) + "\nend"
+
+    def of_many_loops() -> lk.LoopKernel:
+        return make(["{[t]: 0<=t<3}", *(f"{{[i{k}]: {k}<=i{k}<n and t<m}}" for k in range(9))], text, x=F32)
+    at_once = lk.lower(of_many_loops()).program
+    monkeypatch.setattr(codegen, "_PARTS", 2)
+    in_parts = lowered(of_many_loops())
+    assert validate(in_parts) == ()
+    assert str(in_parts.program) == str(at_once)
+
+
+def test_statements_of_constant_subscripts_are_compared_only_with_their_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Map] = []
+
+    def counted(source: Map, sink: Map) -> Map:
+        compared.append(source)
+        return same_element(source, sink)
+    monkeypatch.setattr(dependences, "same_element", counted)
+    knl = make("{[i]: 0<=i<n}", "\n".join(f"y[i, {k//2}] = x[i] + {k}" for k in range(12)), x=F32)
+    found = {(d.source, d.sink) for d in dependences.dependences(knl)}
+    ids = [s.id for s in knl.statements]
+    assert found == set(zip(ids[::2], ids[1::2], strict=True))
+    assert len(compared) == 6*4

@@ -20,7 +20,7 @@ from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
 
 #: How many pipelines in all; they come in parts, so that several processes share them.
-EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "512"))
+EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "400"))
 FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
 PARTS = range(8)
 

@@ -103,7 +103,8 @@ def samples() -> dict[str, Any]:
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
         lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2),
-        lk.ScalarFunction("f", 1, text={"c": "sqrt"}), lk.CInstruction("i", "$y = 1;", (), "y[i]")]
+        lk.ScalarFunction("f", 1, text={"c": "sqrt"}), lk.CInstruction("i", "$y = 1;", (), "y[i]"),
+        lk.CallInstruction(lk.SubArrayRef("j", "y[i, j]"), "twice", ("x[i, :]",)), lk.SubArrayRef("j", "y[i, j]")]
     counts = lk.get_mem_access_map(knl)
     found += [lk.diff(knl, again), again.history.show(), lk.explain(knl), counts, *list(counts)[:1],
               next(iter(counts.values())), lk.Op(np.float32, "add"), lk.Synchronization("kernel_launch"),

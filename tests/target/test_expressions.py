@@ -65,7 +65,7 @@ def _random(count: int, seed: int = 20, dtypes: Sequence[str] = REALS) -> list[t
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize("dtypes", [REALS, ("f2", "f2", "f4", "i1", "i4"), BFLOATS], ids=["all", "float16", "bfloat16"])
 def test_c_computes_what_numpy_computes(dtypes: Sequence[str], tmp_path: Path) -> None:
-    expected = _random(400, dtypes=dtypes)
+    expected = _random(200, dtypes=dtypes)
     results = run_c([e for e, _ in expected], C, tmp_path)          # type: ignore[misc]
     for (expr, value), result in zip(expected, results, strict=True):
         assert dtype_of(expr, lookup) == value.dtype, expr          # type: ignore[arg-type]

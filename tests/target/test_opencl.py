@@ -89,8 +89,11 @@ def test_a_function_gets_another_name_where_opencl_has_it() -> None:
         assert f"void {name}_(" in code.source
     with pytest.raises(lk.NameConflictError, match="'global' is a reserved word of the target 'opencl'"):
         text_of(mapped("global[i] = 2*x[i]"))
-    with pytest.raises(lk.NameConflictError, match="'gid' is a reserved word"):
-        text_of(mapped("gid[i] = 2*x[i]"))
+    # the macros of the axes hide no variable
+    gid = lk.make_kernel("{[gid]: 0<=gid<n}", "<> lid = 2*x[gid]\ny[gid] = lid", name="gid")
+    text = text_of(lk.tag_inames(lk.add_dtypes(gid, {"x": np.float32}), "gid:g.0"))
+    assert "const int gid = gid(0);" in text
+    assert "gid_(" in text
 
 
 def test_a_launch_must_be_within_the_limits() -> None:

@@ -390,7 +390,7 @@ def test_an_unknown_element_between_is_undecided() -> None:
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", default_tag="auto"), lk.PreconditionError, {"subject": "auto"}),
     (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[p[i]] = x[i]"), "y", "i"), lk.PreconditionError,
      {"subject": "y"}),
-    (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i,j<8}", "y[i*j] = y[i*j] + 1"), "y", "j"),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "y[i*j] = y[i*j] + 1"), "y", "j"),
      lk.PreconditionError, {"subject": "y"}),
     (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i,j<8}", "y[i] = x[i]\ny[j] = x[j]"), "y", ""),
      lk.ScheduleError, {"subject": "y"}),
@@ -415,3 +415,15 @@ def test_no_memory_is_blamed_for_a_product() -> None:
                          [lk.GlobalArg("x,b", np.float32, shape=10), "..."])
     with pytest.raises(lk.UndecidedError, match="is read from memory or is not affine"):
         lk.buffer_array(knl, "b", "i", within="id:p")
+
+
+def test_an_initial_value_that_nothing_reads_needs_no_claim() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<4}", "y[i] = sum(j, a[i, j])", arrays("a", "y"))
+    tiled = lk.split_iname(knl, "i", 4)
+    buffered = lk.buffer_array(tiled, "y", "i_inner", "0", default_tag=None)
+    assert buffered.statement_by_id.keys() >= {"store_y"}
+    assert "init_y" not in buffered.statement_by_id
+    assert_same(knl, buffered)
+    added = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<4}", "y[i] = y[i] + sum(j, a[i, j])", arrays("a", "y"))
+    with pytest.raises(lk.UndecidedError):
+        lk.buffer_array(lk.split_iname(added, "i", 4), "y", "i_inner", "0", default_tag=None)

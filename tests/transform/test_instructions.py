@@ -87,6 +87,18 @@ def test_an_order_that_later_steps_keep() -> None:
     assert [s.verdict for s in knl.history] == ["structural", "proven"]
 
 
+def test_an_order_that_moves_instructions() -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i,j<n}", """
+        y[i] = x[i] {id=A}
+        u[i] = y[i] {id=B}
+        z[i] = sum(j, x[j]) {id=C}
+        """)
+    turned = lk.add_dependency(knl, "A", "C", allow_reordering=True)
+    assert [s.id for s in turned.instructions] == ["C", "A", "B"]
+    with pytest.raises(lk.IllegalTransformError):
+        lk.add_dependency(knl, "A", "B", allow_reordering=True)
+
+
 def test_claims_about_barriers() -> None:
     knl = lk.make_kernel(FLAT, "t[i] = 2*x[i] {id=A}\ny[i] = t[i] {id=B}\nz[i] = x[i] {id=C}")
     claims = {s: knl.statement(s).options.no_sync_with for s in "ABC"}

@@ -99,6 +99,15 @@ def test_reductions() -> None:
     # the second sum needs the first one
     chained = lk.make_kernel("{[j,k]: 0<=j<m and 0<=k<m}", "<> s = sum(j, x[j])\ny = sum(k, s*x[k])")
     assert len(lk.get_kennedy_unweighted_fusion_candidates(chained, ["j", "k"])) == 2
+    # one name needs no common loop
+    named = lk.rename_inames(lk.add_dtypes(chained, {"x": np.float64}), "j, k", "q")
+    assert named.statements_text.count("sum(q, ") == 2
+    assert_same(lk.add_dtypes(chained, {"x": np.float64}), named, m=4)
+    nested = lk.make_kernel("{[j,k]: 0<=j,k<m}", "y = sum(j, sum(k, x[j,k]))")
+    with pytest.raises(lk.NameConflictError, match="is inside the one over 'j'"):
+        lk.rename_inames(nested, "j, k", "q")
+    with pytest.raises(lk.PreconditionError, match="'q' would have the different tags of j, k"):
+        lk.rename_inames(lk.tag_inames(lk.fix_parameters(chained, m=4), "k:unr"), "j, k", "q")
 
 
 def test_rename_inames() -> None:

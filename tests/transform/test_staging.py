@@ -262,6 +262,11 @@ def test_precompute_takes_names() -> None:
     assert knl.statement("fill").inames == ("q",)
     assert knl.temporaries["table"].shape == (18,)
     assert_same(with_rule(), knl, m=5)
+    # one for each argument, which may share the name of the rule's own argument
+    two = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<4}", "f(s, t) := x[s,t]\ny[i,j] = f(i, j)")
+    assert lk.precompute(two, "f", "j", precompute_inames="s, t").statements[0].inames == ("i", "t")
+    with pytest.raises(lk.NameConflictError, match="'j' is taken"):
+        lk.precompute(two, "f", "j", precompute_inames="s, j")
 
 
 def test_precompute_of_a_rule_without_arguments() -> None:
@@ -429,6 +434,10 @@ def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
         lk.precompute(lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data), "f", "i")
     knl = lk.make_kernel("{[i]: 0<=i<8}", text.format("cast(int64, s)*100000"), data)
     assert_same(knl, lk.precompute(knl, "f", "i"))
+    weak = lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data)
+    assert_same(knl, lk.precompute(weak, "f", "i", dtype="int64"))
+    with pytest.raises(lk.PreconditionError, match="The rule 'f' cannot have the dtype 'integer'"):
+        lk.precompute(weak, "f", "i", dtype="integer")
 
 
 @pytest.mark.deep
@@ -501,3 +510,14 @@ def test_a_copy_of_elements_read_by_index_from_a_written_array() -> None:
                          [lk.GlobalArg("q", np.int32), "..."])
     staged = lk.precompute(knl, "f", "i")
     assert [s.id for s in staged.statements] == ["insn", "f_0_rule", "insn_0"]
+
+
+def test_uses_that_a_fixed_iname_moves_apart_are_in_one_box() -> None:
+    knl = lk.make_kernel("{[c, i, j]: 0<=c<n and 1<=i<6 and 0<=j<5}", "f(s) := x[c, s]*2\ny[c, i, j] = f(i)*f(j + 2)",
+                         [lk.GlobalArg("x", F32), "..."])
+    staged = step(knl, lk.precompute, "f", "j", default_tag=None)
+    assert staged.temporaries["f_0"].shape == (6,)          # 1 to 6, for all values of i
+    assert_same(knl, staged, n=3)
+    with pytest.raises(lk.PreconditionError, match="along axis 0 of 'f' have no box of constant size"):
+        lk.precompute(lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<5}", "f(s) := x[s]*2\ny[i, j] = f(i)*f(j)",
+                                     [lk.GlobalArg("x", F32), "..."]), "f", "j")

@@ -26,10 +26,14 @@ def test_an_odd_extent_makes_no_vectors(extent: int, values: str) -> None:
     assert "split an iname by 2, 4 or 8" in (caught.value.hint or "")
 
 
-def test_a_parametric_extent_is_refused() -> None:
+def test_a_parametric_extent_is_refused_by_lowering() -> None:
+    knl = lk.tag_inames(make("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"i": "vec"})
     with pytest.raises(lk.PreconditionError, match="'i' has no constant range, which the tag 'vec' needs") as caught:
-        lk.tag_inames(make("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"i": "vec"})
+        lk.lower(knl)
     assert "split_iname(knl, 'i', 4)" in (caught.value.hint or "")
+    lk.lower(lk.fix_parameters(knl, n=8))
+    with pytest.raises(lk.PreconditionError, match="'i' has 7 values in 'insn'"):
+        lk.lower(lk.fix_parameters(knl, n=7))
 
 
 @pytest.mark.parametrize("tags", ["i:vec, j:vec", "j:vec, i:vec"])

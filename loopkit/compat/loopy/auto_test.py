@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.bounds import ready
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import runnable
@@ -33,7 +33,7 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     reference = runnable(ref_prog, ref_entrypoint)
     tested = reference if test_prog is None else runnable(test_prog, test_entrypoint)
     if do_check:
-        lk.check_equivalent(with_loopy_dtypes(reference.core), with_loopy_dtypes(tested.core),
+        lk.check_equivalent(ready(reference.core), ready(tested.core),
                             _values(reference, parameters or {}), target="c")
     return {}
 

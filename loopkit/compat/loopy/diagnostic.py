@@ -1,8 +1,11 @@
 """loopy's exception classes: each is one of loopkit's, or a class of the layer below ``LoopkitError``."""
 from __future__ import annotations
 
+from pytools.prefork import ExecError
+
 from loopkit.errors import (
     BoundsError,
+    CompilerError,
     EquivalenceError,
     LoopkitError,
     LoopkitWarning,
@@ -28,6 +31,10 @@ MissingDefinitionError = StorageError
 ReductionIsNotTriangularError = StaticValueFindingError = PreconditionError
 UnableToDetermineAccessRangeError = UndecidedError
 UnscheduledInstructionError = ScheduleError
+
+
+class NoExecutable(CompilerError, ExecError):  # noqa: N818 (as loopy's names)
+    """A compiler is missing, or refuses the text: the error that loopy gets from pytools."""
 
 
 class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)

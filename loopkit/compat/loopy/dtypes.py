@@ -77,6 +77,12 @@ def with_inferred(core: lk.LoopKernel) -> lk.LoopKernel:
     return lk.add_dtypes(core, new) if new else core
 
 
+def dtype_of(expr: Expression, core: lk.LoopKernel) -> np.dtype | None:
+    """The dtype that loopy infers for *expr*, without substitution rules; ``None``: it depends on unknown ones."""
+    with bounded(f"inferring dtypes of kernel '{core.name}'"):
+        return _of(expr, core, _inferred(core))
+
+
 def _open(core: lk.LoopKernel, known: Dtypes) -> dict[str, np.dtype]:
     """Those of *known* that *core* does not declare."""
     accumulators = {node.accumulator for node in core.reductions.values()}

@@ -41,12 +41,12 @@ _BY_MODULE = {
                           "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
     "transform.callable": ("inline_callable_kernel merge pack_and_unpack_args_for_call register_callable "
                            "register_preamble_generators register_symbol_manglers rename_callable"),
+    "transform.fusion": "get_kennedy_unweighted_fusion_candidates rename_inames_in_batch",
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
     "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
                         "find_rules_matching find_unused_axis_tag fold_constants "
-                        "get_kennedy_unweighted_fusion_candidates map_domain rename_inames_in_batch "
-                        "simplify_indices split_reduction_inward split_reduction_outward "
+                        "map_domain simplify_indices split_reduction_inward split_reduction_outward "
                         "unprivatize_temporaries_with_inames"),
     "transform.data": ("add_and_infer_dtypes add_dtypes add_prefetch buffer_array infer_unknown_types "
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "

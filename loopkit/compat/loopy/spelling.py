@@ -52,7 +52,7 @@ def options_of(text: str, left_out: frozenset[str] = _HINTS) -> Iterator[str]:
 #: The tag of a variable, a$tag, which has no meaning for values.
 _TAG = re.compile(r"(?<=\w)\$[A-Za-z_]\w*", re.ASCII)
 
-_EMPTY_BLOCK = re.compile(r"^[ \t]*(?:for|if)\b[^\n]*\n\s*end\b[^\n]*$", re.MULTILINE)
+_EMPTY_BLOCK = re.compile(r"^[ \t]*(?:for|if)\b[^\n]*\n\s*end[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
 
 
 def _without_empty_blocks(text: str) -> str:

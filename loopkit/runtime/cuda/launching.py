@@ -21,6 +21,7 @@ from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
+from loopkit.runtime.functions import require_block
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, Parameter, Pointer
@@ -49,12 +50,13 @@ def aside(count: int) -> int:
 class GpuLaunch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
+    :ivar shape: the blocks, and the threads of a block, along x, y, z.
     :ivar enter: puts the step onto a stream with a call's operands, and returns the driver's ``CUresult``.
     :ivar values: the values of the sizes, and of the inames of the host's loops around it.
     """
 
     kernel: GeneratedKernel
-    grid: tuple[int, ...]
+    shape: tuple[int, ...]
     enter: Callable[[Sequence[Any], int], int]
     values: Mapping[str, Any]
 
@@ -64,7 +66,7 @@ class GpuLaunch:
 
 
 class PreparedLaunch(GpuLaunch):
-    """A function with its grid, and a buffer for its parameters.
+    """A function with its grid and block, and a buffer for its parameters.
 
     Constant parameters are written once. A call writes its operands, and passes the buffer to the driver.
 
@@ -73,7 +75,7 @@ class PreparedLaunch(GpuLaunch):
     :arg arrays: those whose strides are constants, *values*: of the constant scalars.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...],
+    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, shape: tuple[int, ...],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayView], values: Mapping[str, Scalar]) -> None:
         constants = [p for p in launch.parameters if p.name not in places]
         operands = sorted((p for p in launch.parameters if p.name in places), key=lambda p: places[p.name])
@@ -81,7 +83,7 @@ class PreparedLaunch(GpuLaunch):
         start = ctypes.addressof(self._buffer)
         slots = {p.name: start + _SLOT * i for i, p in enumerate((*operands, *constants))}
         self._parameters = (ctypes.c_void_p * (len(slots) + 1))(*(slots[p.name] for p in launch.parameters))
-        self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
+        self._config = LaunchConfig(*shape, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
         for p in constants:
             form, item = _packing(p)
@@ -108,12 +110,13 @@ class PreparedLaunch(GpuLaunch):
                 code: int = enter()
             return code
         self._run = run
-        super().__init__(launch, grid, run, values)
+        super().__init__(launch, shape, run, values)
 
-    def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
-        """:attr:`enter` with another grid, and with the values of the host's inames after the operands."""
+    def enter_on(self, shape: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
+        """:attr:`enter` with another shape, and with the values of the host's inames after the operands."""
         with self._lock:
-            self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
+            for (field, _), extent in zip(LaunchConfig._fields_, shape, strict=False):
+                setattr(self._config, field, extent)
             return self.enter([*operands, *hosts], stream)
 
     def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
@@ -143,7 +146,7 @@ class HostedLaunches:
 
     :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
         after the operands of a call.
-    :raises LimitError: a grid is larger than the GPU allows.
+    :raises LimitError: a grid or a block is larger than the GPU allows.
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
@@ -153,12 +156,12 @@ class HostedLaunches:
         self._order = order
         self._hosts = hosts
         self._values = values
-        self._extents = {name: tuple(map(evaluator, x.kernel.grid)) for name, x in prepared.items()}
-        self._fixed = {name: self._grid(name, values) for name, x in prepared.items()
-                       if not any(variables(e) & set(hosts) for e in x.kernel.grid)}
+        self._extents = {name: tuple(map(evaluator, (*x.kernel.grid, *x.kernel.block))) for name, x in prepared.items()}
+        self._fixed = {name: self._shape(name, values) for name, x in prepared.items()
+                       if not any(variables(e) & set(hosts) for e in (*x.kernel.grid, *x.kernel.block))}
         unchecked = set(prepared)
         for launch in self._launches():
-            require_grid(gpu, launch.kernel, launch.grid)
+            require_shape(gpu, launch.kernel, launch.shape)
             unchecked -= {launch.kernel.name} & self._fixed.keys()
             if not unchecked:
                 return
@@ -170,17 +173,17 @@ class HostedLaunches:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
+    def _shape(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(extent(values)) for extent in self._extents[name])
 
     def _launches(self) -> Iterator[GpuLaunch]:
         for name, values in calls(self._order, self._values):
-            grid = self._fixed.get(name) or self._grid(name, values)
-            if min(grid) > 0:
+            shape = self._fixed.get(name) or self._shape(name, values)
+            if min(shape) > 0:
                 prepared = self._prepared[name]
                 # outside of a loop its iname has no value and is not used
-                enter = partial(prepared.enter_on, grid, [values.get(x, 0) for x in self._hosts])
-                yield GpuLaunch(prepared.kernel, grid, enter, values)
+                enter = partial(prepared.enter_on, shape, [values.get(x, 0) for x in self._hosts])
+                yield GpuLaunch(prepared.kernel, shape, enter, values)
 
 
 Launches = Sequence[GpuLaunch] | HostedLaunches
@@ -206,9 +209,11 @@ def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]
     return functions
 
 
-def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
-    """:raises LimitError: the grid is larger than the GPU allows."""
-    for axis, blocks, most in zip("xyz", grid, DEVICE_LIMITS[gpu.known_arch].grid, strict=True):
+def require_shape(gpu: Gpu, launch: GeneratedKernel, shape: tuple[int, ...]) -> None:
+    """:raises LimitError: the grid or the block is larger than the GPU allows."""
+    grid, limits = shape[:3], DEVICE_LIMITS[gpu.known_arch]
+    require_block(launch, shape[3:], limits.threads, limits.block, str(gpu))
+    for axis, blocks, most in zip("xyz", grid, limits.grid, strict=True):
         if blocks > most:
             raise LimitError(f"blocks along {axis}", most, blocks, where=f"'{launch.name}' on {gpu}",
                              hint="map the longest iname to g.0, or split by more")
@@ -235,7 +240,8 @@ def launch_error(gpu: Gpu, kernel: str, launch: GpuLaunch, failure: DriverError,
     elif sticky:
         find = "" if is_cause else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
         hint = f"{find}the process must be started anew, and compute-sanitizer python ... shows the access"
-    return LaunchError(what, kernel=kernel, launch=name, grid=launch.grid, block=launch.kernel.block,
+    return LaunchError(what, kernel=kernel, launch=name, grid=launch.shape[:3],
+                       block=launch.shape[3:],
                        arguments=arguments, sticky=sticky, hint=hint)
 
 

@@ -63,6 +63,7 @@ def _total(pattern: str, text: str) -> int:
 class KernelResources(PtxasUsage, Shown):
     """The resources of one kernel on one architecture.
 
+    :ivar threads: those of a block, or the most that a block can have if their number depends on the sizes of a call.
     :ivar dynamic_shared: bytes of shared memory that the launch adds.
     :ivar blocks_per_multiprocessor: blocks that run on one multiprocessor at a time.
     :ivar occupancy: the warps of these blocks as a fraction (0 to 1) of the most warps of a multiprocessor.
@@ -141,7 +142,8 @@ def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target
         usage = binary.resources.get(launch.name)
         if usage is None:
             raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
-        threads = prod(launch.block)
+        sizes = [extent for extent in launch.block if isinstance(extent, int)]
+        threads = prod(sizes) if len(sizes) == 3 else limits.threads
         shared = usage.static_shared + launch.dynamic_shared_bytes
         blocks, limited_by = residency(limits, threads, usage.registers, shared)
         found[launch.name] = KernelResources(

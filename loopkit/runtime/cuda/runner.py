@@ -30,7 +30,7 @@ from loopkit.runtime.cuda.launching import (
     aside,
     loaded_functions,
     reported,
-    require_grid,
+    require_shape,
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
@@ -181,24 +181,24 @@ class CudaRunner(Runner):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
         places = {x: k for k, x in enumerate((*checked.operands, *text.hosts))}
 
-        def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
-            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
+        def prepared(launch: GeneratedKernel, shape: tuple[int, ...]) -> PreparedLaunch:
+            return PreparedLaunch(gpu.driver, functions[launch.name], launch, shape, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
         first: list[GpuLaunch] = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [GpuLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+            first = [GpuLaunch(code.kernels[0], (1,)*6, lambda operands, stream: gpu.driver.clear(
                 operands[place], count, stream), bound.values)]
         if code.order is not None:
-            every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
+            every = {launch.name: prepared(launch, (1,)*6) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
         result = [*first]
         for launch in code.kernels:
-            grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
-            if min(grid) > 0:
-                require_grid(gpu, launch, grid)
-                result.append(prepared(launch, grid))
+            shape = tuple(int(evaluate(e, bound.values)) for e in (*launch.grid, *launch.block))
+            if min(shape) > 0:
+                require_shape(gpu, launch, shape)
+                result.append(prepared(launch, shape))
         return result
 
 
@@ -266,7 +266,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
     launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
-    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {}).enter
+    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1,)*6, {"cycles": 0}, {}, {}).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):

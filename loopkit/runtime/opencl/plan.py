@@ -14,7 +14,7 @@ from loopkit.errors import CallError, DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.kinds import is_half
 from loopkit.runtime.calls import BoundCall, CallArray, CheckedCall, Run
-from loopkit.runtime.functions import FunctionPlan, describe
+from loopkit.runtime.functions import FunctionPlan, describe, require_block
 from loopkit.runtime.kinds import host_view
 from loopkit.runtime.opencl.devices import OpenCLDevice
 from loopkit.runtime.opencl.kinds import APART, PyopenclKind, whole_buffer
@@ -33,25 +33,29 @@ class OpenCLFunction:
         self.launch = launch
         self._device = device
         self._kernel = device.cl.Kernel(program, launch.name)
-        self._extents = tuple(map(evaluator, launch.grid))
+        self._extents = tuple(map(evaluator, (*launch.grid, *launch.block)))
         self._lock = threading.Lock()
-        most = int(self._kernel.get_work_group_info(device.cl.kernel_work_group_info.WORK_GROUP_SIZE, device.device))
-        if prod(launch.block) > most:
-            raise LimitError("threads per block", most, prod(launch.block), where=f"'{launch.name}' on {device}",
+        limit = device.cl.kernel_work_group_info.WORK_GROUP_SIZE
+        self._threads = most = int(self._kernel.get_work_group_info(limit, device.device))
+        fixed = prod(extent for extent in launch.block if isinstance(extent, int))
+        if fixed > most:
+            raise LimitError("threads per block", most, fixed, where=f"'{launch.name}' on {device}",
                              hint="its threads need too many registers; split the l.* inames by smaller lengths")
 
-    def grid(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """The blocks along each axis; :raises LimitError: they are too many."""
+    def shape(self, values: Mapping[str, Any]) -> tuple[int, ...]:
+        """The blocks, and the threads of a block, along each axis; :raises LimitError: they are too many."""
         found = tuple(int(extent(values)) for extent in self._extents)
-        for axis, blocks in zip("xyz", found, strict=True):
+        along = self._device.device.max_work_item_sizes
+        require_block(self.launch, found[3:], self._threads, along, str(self._device))
+        for axis, blocks in zip("xyz", found, strict=False):
             if blocks > _MOST_BLOCKS:
                 raise LimitError(f"blocks along {axis}", _MOST_BLOCKS, blocks,
                                  where=f"'{self.launch.name}' on {self._device}", hint="split by more")
         return found
 
-    def enqueue(self, queue: Any, grid: Sequence[int], arguments: Sequence[Any], events: Sequence[Any]) -> Any:
+    def enqueue(self, queue: Any, shape: Sequence[int], arguments: Sequence[Any], events: Sequence[Any]) -> Any:
         """Launch after *events*; gives the event of the end."""
-        block = self.launch.block
+        grid, block = shape[:3], tuple(shape[3:])
         with self._lock:                               # the arguments belong to one thread at a time
             self._kernel.set_args(*arguments)
             return self._device.cl.enqueue_nd_range_kernel(
@@ -130,11 +134,11 @@ class OpenCLPlan(FunctionPlan):
         """The event of the last launch, ``None`` without launches; each waits for the one before."""
         last = None
         for function, arguments, seen in self.launches(operands):
-            grid = function.grid(seen)
-            if min(grid) <= 0:
+            shape = function.shape(seen)
+            if min(shape) <= 0:
                 continue
             try:
-                last = function.enqueue(queue, grid, arguments, events)
+                last = function.enqueue(queue, shape, arguments, events)
                 if self._debug:
                     last.wait()
             except self._device.cl.Error as failure:
@@ -142,8 +146,8 @@ class OpenCLPlan(FunctionPlan):
                 lines = list(describe(function.launch, {x.name: x.view for x in self._checked.arrays}, found))
                 raise LaunchError(
                     f"'{function.launch.name}' of kernel '{self._checked.kernel}' could not be launched on "
-                    f"{self._device}: {failure}.", kernel=self._checked.kernel, launch=function.launch.name, grid=grid,
-                    block=function.launch.block, arguments=lines, sticky=False) from None
+                    f"{self._device}: {failure}.", kernel=self._checked.kernel, launch=function.launch.name,
+                    grid=shape[:3], block=shape[3:], arguments=lines, sticky=False) from None
             events = [last]
         return last
 

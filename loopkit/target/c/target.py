@@ -28,6 +28,7 @@ from loopkit.kernel.tags import is_simd
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
+from loopkit.poly.piecewise import at_least
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
@@ -301,7 +302,7 @@ class _HostFunction(FunctionText):
     @cached_property
     def work(self) -> Work:
         """The work of the launch if there are blocks."""
-        return work_of(self.function.body, self.grid[1], self.launch.threads, self.launch.kernel.value_params)
+        return work_of(self.function.body, [*self.grid[1], *self.launch.block], self.launch.kernel.value_params)
 
     @property
     def is_parallel(self) -> bool:
@@ -369,10 +370,12 @@ class _HostFunction(FunctionText):
         emitter, launch, bounds = self.emitter, self.launch, outer_bounds(self.launch)
         body: list[str] = []
         for x, value in launch.mapping.coordinates.items():
-            if x not in launch.mapping.ranges:
+            if x not in launch.mapping.thread_inames:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
-        threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
+        own = [launch.mapping.extents[axis] for axis in self.threads]
+        threads = "".join(f"[{emitter.text(extent, bounds)}]" for extent in own)
+        lasting = any(a.across_regions for a in self.function.arrays)
         body += [array_declaration(a, self.dialect, threads if a.across_regions else "")
                  for a in self.function.arrays if a.across_regions or a.shared or a.thread_axes]
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
@@ -381,8 +384,11 @@ class _HostFunction(FunctionText):
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds), *self.checks.end]
         condition, extents = self.grid
-        if condition is not None:
-            yield f"if ({emitter.condition(_negated(condition), bounds)})"
+        # an array over threads needs at least one of them
+        some = [p.Comparison(1, "<=", extent) for extent in own if lasting and not isinstance(extent, int)
+                and not ((known := at_least(extent, 1)) is not None and launch.kernel.assumptions.is_subset(known))]
+        for needed in (*([] if condition is None else [condition]), *some):
+            yield f"if ({emitter.condition(_negated(needed), bounds)})"
             yield "    return;"
         if self.is_parallel:
             together = f" collapse({len(self.blocks)})" if len(self.blocks) > 1 else ""
@@ -404,7 +410,7 @@ class _HostFunction(FunctionText):
                if not (a.shared or a.thread_axes or a.across_regions or a.initializer) and a.name in mentioned]
         bounds, mapping = outer_bounds(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, bounds)};"
-                 for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]
+                 for x, value in mapping.coordinates.items() if x in mapping.thread_inames and x in mentioned]
         lines = [*heads, *own, *([""] if own else []), *lines]
         for axis in reversed(self.threads):
             lines = list(self.emitter.loop_over(_AXES[axis], 0, mapping.extents[axis], lines, bounds))

@@ -40,16 +40,16 @@ class Work:
         return not self.factors and self.coefficient < LEAST
 
 
-def work_of(body: Block, extents: Sequence[Expression], threads: int, sizes: frozenset[str]) -> Work:
+def work_of(body: Block, extents: Sequence[Expression], sizes: frozenset[str]) -> Work:
     """The work of a launch, or its greatest term.
 
-    :arg body: one thread's program; *threads*: the threads of a block.
-    :arg extents: the grid's extents.
+    :arg body: one thread's program.
+    :arg extents: those of the grid and of the block.
     :arg sizes: names that may be in its factors.
     """
     terms = _work(body, sizes).items()
     factors, coefficient = max(terms, key=lambda term: (len(term[0]), term[1]), default=((), 0))
-    return Work(coefficient*threads*prod(e for e in extents if isinstance(e, int)),
+    return Work(coefficient*prod(e for e in extents if isinstance(e, int)),
                 (*(e for e in extents if not isinstance(e, int)), *factors))
 
 

@@ -176,6 +176,11 @@ class _CudaFunction(FunctionText):
         dynamic = end + others > self.limits.static_shared_bytes
         return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
 
+    @property
+    def threads(self) -> int:
+        """The threads of a block, or the most that a block can have if their number depends on sizes."""
+        return self.launch.threads if isinstance(self.launch.threads, int) else self.limits.threads
+
     # Limits
 
     def require_within(self) -> None:
@@ -185,7 +190,7 @@ class _CudaFunction(FunctionText):
         blocks = asked if isinstance(asked, int) else 0
         options, hint = f" with min_blocks={asked}", "set_options(knl, min_blocks=...) with less, or use smaller blocks"
         checks: list[tuple[str, int, Expression, str, str]] = [
-            ("threads per block", limits.threads, launch.threads, "", "split the l.* inames by smaller lengths"),
+            ("threads per block", limits.threads, self.threads, "", "split the l.* inames by smaller lengths"),
             *((f"threads along {x}", most, own, "", "use another l.* axis")
               for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
             ("bytes of shared memory per block", limits.shared_bytes, total, "", "use smaller tiles"),
@@ -196,9 +201,9 @@ class _CudaFunction(FunctionText):
               for x, own, most in zip("xyz", launch.grid, limits.grid, strict=True)),
             ("blocks per multiprocessor", limits.resident_blocks, blocks, options, hint),
             ("threads per multiprocessor", limits.resident_threads,
-             blocks * limits.warps(launch.threads) * limits.warp, options, hint),
-            ("registers per thread", limits.block_thread_registers(launch.threads), self.max_registers,
-             f" with max_registers={self.max_registers} in blocks of {launch.threads} threads",
+             blocks * limits.warps(self.threads) * limits.warp, options, hint),
+            ("registers per thread", limits.block_thread_registers(self.threads), self.max_registers,
+             f" with max_registers={self.max_registers} in blocks of {self.threads} threads",
              "CudaTarget(max_registers=...) with less, or use smaller blocks"),
             ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
              blocks * limits.allocated_shared_bytes(total), options, hint)]
@@ -217,13 +222,13 @@ class _CudaFunction(FunctionText):
         """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
         asked, limits = self.lowered.kernel.options.min_blocks, self.limits
         return asked if isinstance(asked, int) else min(
-            limits.resident_blocks, limits.resident_threads // (limits.warps(self.launch.threads) * limits.warp),
+            limits.resident_blocks, limits.resident_threads // (limits.warps(self.threads) * limits.warp),
             limits.resident_shared_bytes // max(limits.allocated_shared_bytes(self.shared.total), 1))
 
     def lines(self) -> Iterator[str]:
         launch = self.launch
         blocks = self._blocks()
-        bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
+        bounds = f"{self.threads}, {blocks}" if blocks else str(self.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
         yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
@@ -375,14 +380,15 @@ class _Writer:
         launch = self.launches[call.name]
         condition, grid = split_condition(launch.grid)
         inside = known if condition is None else known.where(condition)
-        for extent in grid:
+        by_sizes = [*grid, *(extent for extent in launch.block if not isinstance(extent, int))]
+        for extent in by_sizes:
             inside = inside.where(p.Comparison(extent, ">=", 1))
         if affordable(inside.points.is_empty, otherwise=False):
             return
         clear = condition_expression(inside.points, known.points)
-        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, inside.points)]
-        extents = ", ".join(self.emitter.text(extent, inside) for extent in grid)
-        shape = [f"dim3({extents})", f"dim3({', '.join(map(str, launch.block))})"]
+        unclear = [p.Comparison(extent, ">", 0) for extent in by_sizes if not _positive(extent, inside.points)]
+        shape = [f"dim3({', '.join(self.emitter.text(extent, inside) for extent in extents)})"
+                 for extents in (grid, launch.block)]
         if launch.dynamic_shared_bytes:
             shape.append(str(launch.dynamic_shared_bytes))
         text = f"{self.function(launch)}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
@@ -420,7 +426,7 @@ def host_parameters(lowered: Lowered, launches: Sequence[GeneratedKernel], layou
         known = result.get(x.name)
         if not (isinstance(x, ScratchPointer | HostIname) or (isinstance(known, Pointer) and known.written)):
             result[x.name] = x
-    extents = [*(e for launch in launches for e in launch.grid),
+    extents = [*(e for launch in launches for e in (*launch.grid, *launch.block)),
                *(e for x in every if isinstance(x, ScratchPointer) for e in x.shape)]
     names = mentioned(lowered.program.order).union(*map(variables, extents))
     for a in lowered.kernel.arguments:

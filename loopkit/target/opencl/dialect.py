@@ -193,7 +193,8 @@ tanpi upsample vec_step wait_group_events write_mem_fence"""
 #: Names with a meaning in OpenCL C, or in these texts, that no other name can hide.
 RESERVED = frozenset([
     *(x for x in _VECTORS if not re.fullmatch(r"float16|char|short|int|long|float|double", x)),
-    *_AXES, *_COMPLEX, *OPENCL_HELPERS, *(f"convert_{x}" for x in _VECTORS), *_WORDS.split()])
+    *_COMPLEX, *OPENCL_HELPERS, *(f"convert_{x}" for x in _VECTORS), *_WORDS.split()])
 
-#: OpenCL C's functions, of whose names a kernel can have none, and an array any.
-FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
+#: OpenCL C's functions and the macros of these texts, of whose names a kernel can have none, and an array any: a macro
+#: with arguments is one only before a parenthesis.
+FUNCTIONS = frozenset([*_AXES, *_FUNCTION_NAMES.split()])

@@ -162,7 +162,7 @@ class _OpenCLFunction(FunctionText):
                 *((f"threads along {x}", most, own, "use another l.* axis")
                   for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
                 ("bytes of shared memory per block", limits.shared_bytes, self.shared_bytes, "use smaller tiles")):
-            if own > most:
+            if isinstance(own, int) and own > most:
                 raise LimitError(what, most, own, where=f"'{launch.name}' on {limits.name}", hint=way_out)
 
     def require_capability(self) -> None:
@@ -184,8 +184,9 @@ class _OpenCLFunction(FunctionText):
         return f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if is_global else ''});"
 
     def lines(self) -> Iterator[str]:
-        block = ", ".join(map(str, self.launch.block))
-        yield f"__kernel __attribute__((reqd_work_group_size({block})))"
+        block = self.launch.block
+        fixed = f" __attribute__((reqd_work_group_size({', '.join(map(str, block))})))"
+        yield f"__kernel{fixed if all(isinstance(extent, int) for extent in block) else ''}"
         yield from function_lines(f"void {self.name}", self.parameters, self._body(), OPENCL)
 
     def _body(self) -> list[str]:

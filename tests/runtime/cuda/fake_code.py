@@ -117,8 +117,8 @@ class _Reader:
         values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
         sizes = {p.name: values[p.name] for p in launch.parameters
                  if isinstance(p, Value | HostIname)}
-        assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid, f"{launch.name} with {values} and {grid}"
-        assert tuple(launch.block) == block
+        for extents, given in ((launch.grid, grid), (launch.block, block)):
+            assert tuple(int(evaluate(e, sizes)) for e in extents) == given, f"{launch.name} with {values} and {given}"
         assert launch.dynamic_shared_bytes == shared
         pointers = [values[p.name] or 0 for p in launch.parameters if isinstance(p, Pointer)]
         for p in launch.parameters:
@@ -138,7 +138,7 @@ def _plain(argument: Any) -> Any:
 
 
 def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
-    return (launch.name, launch.block, [str(e) for e in launch.grid],
+    return (launch.name, [str(e) for e in (*launch.block, *launch.grid)],
             [(type(p), p.name, p.dtype, (p.array, p.axis) if isinstance(p, Stride) else None)
              for p in launch.parameters if not _counts(p)])
 

@@ -144,3 +144,18 @@ def test_time(lab: Lab) -> None:
     before = len(lab.machine.launched)
     compiled.time(u=u, T=4, duration=0.01)
     assert len(lab.machine.launched) >= before + 8
+
+
+def test_blocks_whose_threads_depend_on_the_loop(lab: Lab) -> None:
+    knl = make_kernel("{[t,j,i]: 0<=t<T and 0<=j<3 and 0<=i<n-t}", "u[t+1,j,i] = u[t,2-j,n-1-i] + t", u=F)
+    compiled = lk.compile(lk.tag_inames(knl, "j:g.0, i:l.0"), target="cuda")
+    u = np.arange(90, dtype=F).reshape(5, 3, 6)
+    wanted, given = u.copy(), make(lab, "torch", u)
+    lk.compile(knl, target="c")(u=wanted, T=4)
+    compiled(u=given, T=4)
+    np.testing.assert_array_equal(read(lab, given), wanted)
+    assert [(x.grid, x.block) for x in lab.machine.launched] == [((3, 1, 1), (6 - t, 1, 1)) for t in range(4)]
+    with pytest.raises(lk.LimitError, match="needs 1025 threads along x") as caught:
+        compiled(u=make(lab, "torch", np.zeros((3, 3, 1025), F)), T=2)
+    assert "the block is n - t" in (caught.value.hint or "")
+    assert len(lab.machine.launched) == 4

@@ -87,7 +87,8 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
     constants = {k: v for k, v in values.items() if k not in varying and k not in pointers}
     strided = ArrayView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
     function = GeneratedKernel("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77)
-    launch = PreparedLaunch(driver, 1, function, (5, 4, 3), {x: i for i, x in enumerate((*places, *order))},
+    launch = PreparedLaunch(driver, 1, function, (5, 4, 3, *function.block),
+                            {x: i for i, x in enumerate((*places, *order))},
                             {"strided": strided}, {**constants, **dict.fromkeys(varying, 0)})
     again = {x: data.draw(number(p.dtype)) for p in parameters for x in [p.name] if x in varying}
     for stream, scalars in ((0, values), (7, {**values, **again})):

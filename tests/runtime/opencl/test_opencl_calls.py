@@ -213,3 +213,14 @@ def test_equivalence() -> None:
     assert report.error == 0
     with pytest.raises(lk.EquivalenceError, match="y"):
         lk.check_equivalent(lambda x, c: {"y": x, "z": 2*x}, shifted(), {"n": 3, "m": 9}, target="opencl")
+
+
+def test_the_launch_takes_the_block_from_the_arguments(device: OpenCLDevice) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="rows")
+    compiled = lk.compile(lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.1, j:l.0"), target="opencl")
+    for n, m in ((3, 5), (20, 7), (0, 4)):
+        x = np.arange(n*m, dtype=np.float32).reshape(n, m)
+        np.testing.assert_array_equal(compiled(x=x)[0], 2*x)
+    with pytest.raises(lk.LimitError, match=r"'rows' on .* needs 1000000 threads") as caught:
+        compiled(x=np.zeros((1, 1000000), np.float32))
+    assert "the block is m x n" in (caught.value.hint or "")

@@ -26,6 +26,7 @@ from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
 from loopkit.compat.loopy.transform.iname import prioritize_loops
+from loopkit.compat.loopy.transform.subst import about_arguments
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
@@ -241,7 +242,7 @@ class _Text:
         has_more = len(program.domains.domains) > len(self.domains)
         return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
                               self.data, name=self.name, reductions=own.reductions,
-                              assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+                              assumptions=about_arguments(self.assumptions, program.written), functions=functions)
 
 
 _DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)
@@ -264,14 +265,6 @@ def _shapes(declared: Declared) -> dict[str, Any]:
 
 #: The function of OpenCL that loopy's language has for all targets.
 _CLAMP = "clamp(x_, least_, most_) := min(max(x_, least_), most_)"
-
-
-def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
-    """*given* without the conditions on what the kernel computes itself, which are weaker."""
-    if not isinstance(given, str) or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", given)):
-        return given
-    parts = [part for part in re.split(r"\band\b", given) if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", part))]
-    return " and ".join(parts) or None
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

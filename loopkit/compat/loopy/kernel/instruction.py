@@ -58,10 +58,14 @@ class MultiAssignmentBase(InstructionBase):
 
 @dataclass(frozen=True)
 class Assignment(MultiAssignmentBase):
-    """``assignee = expression``; both may be texts."""
+    """``assignee = expression``; both may be texts.
+
+    :ivar reduced: the inames of its reductions that share a loop with others, and are not in the expression.
+    """
 
     assignee: Any = None
     expression: Any = None
+    reduced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def assignees(self) -> tuple[Any, ...]:
@@ -86,7 +90,7 @@ class Assignment(MultiAssignmentBase):
 
     def reduction_inames(self) -> frozenset[str]:
         """The inames of its reductions."""
-        return frozenset(x for e in _nodes(self.expression) for x in getattr(e, "inames", ()))
+        return self.reduced.union(x for e in _nodes(self.expression) for x in getattr(e, "inames", ()))
 
     def __str__(self) -> str:
         return line_of(self)
@@ -210,12 +214,13 @@ def _nodes(expr: Expression) -> Iterator[Any]:
                 yield from _nodes(part)
 
 
-def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]]) -> Assignment:
-    """loopy's form of *statement*, which depends on the statements *after* gives it."""
+def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]],
+                   reduced: frozenset[str] = frozenset()) -> Assignment:
+    """loopy's form of *statement*, which depends on the statements *after* gives it, and reduces over *reduced*."""
     return Assignment(
         statement.assignee, statement.expression, id=statement.id, no_sync_with=statement.no_sync_with,
         tags=statement.tags, depends_on=frozenset(statement.depends_on) | after.get(str(statement.id), frozenset()),
-        within_inames=statement.within_inames, predicates=frozenset(statement.predicates))
+        within_inames=statement.within_inames, predicates=frozenset(statement.predicates), reduced=reduced)
 
 
 def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:

@@ -29,6 +29,7 @@ from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
+from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 
 
@@ -226,12 +227,15 @@ class LoopKernel:
     def instructions(self) -> Sequence[Assignment]:
         shown = self.core.instructions
         order, after = self.origin.order, dict[str, frozenset[str]]()
+        reduced: dict[str, frozenset[str]] = {}
+        for node in self.core.reductions.values():
+            reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
         writers, own = self.writer_map(), [str(s.id) for s in shown]
         for s in shown:
             name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
             after[name] = order.before(name, own) if name in order.after else frozenset(
                 next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
-        return [instruction_of(s, after) for s in shown]
+        return [instruction_of(s, after, reduced.get(str(s.id), frozenset())) for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.diagnostic import NoExecutable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.errors import CallError
+from loopkit.errors import CallError, CompilerError
 from loopkit.kernel.printing import integer_arguments
 from loopkit.verification.checks import generate_code
 
@@ -40,8 +41,11 @@ class ExecutorBase:
                       and core.argument_by_name[name].dtype is None)
         key = known, device
         if key not in self._compiled:
-            typed = with_loopy_dtypes(lk.add_dtypes(core, dict(known)) if known else core)
-            self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            typed = ready(lk.add_dtypes(core, dict(known)) if known else core)
+            try:
+                self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
+            except CompilerError as err:
+                raise NoExecutable(err.message, log=err.log, hint=err.hint) from err
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         return self._compiled[key](**arguments).asdict()

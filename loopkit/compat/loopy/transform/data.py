@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array, expand_rules
+from loopkit.analysis.ranges import iname_span
 from loopkit.compat.loopy.diagnostic import LoopyWarning
-from loopkit.compat.loopy.dtypes import with_inferred
+from loopkit.compat.loopy.dtypes import dtype_of, with_inferred
 from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -17,8 +19,9 @@ from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError, TypeInferenceError
-from loopkit.language.names import name_list
+from loopkit.errors import PreconditionError, ScheduleError, TypeInferenceError
+from loopkit.expr.mappers import has_reduction, substitute, variables
+from loopkit.language.names import fresh, name_list
 
 #: loopy gives no order of loops, so steps may choose one.
 _FREE: Mapping[str, Any] = {"allow_reordering": True, "allow_launches": True}
@@ -34,15 +37,36 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
                  temporary_address_space: Any = None, temporary_scope: Any = None, footprint_subscripts: Any = None,
                  fetch_bounding_box: bool = False, fetch_outer_inames: Any = None,
                  prefetch_insn_id: str | None = None, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.add_prefetch`, which may reorder loops if the dependences allow it."""
+    """:func:`loopkit.add_prefetch`, which may reorder loops if the dependences allow it.
+
+    If *temporary_name* is a temporary already, the copy gets one of its own: several copies share none.
+    """
     if footprint_subscripts is not None:
         raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
-    return kernel.with_core(lk.add_prefetch(
-        kernel.core, _WHOLE.sub("", var_name), _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
-        default_tag=default_tag, fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
-        temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
-        fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
+    if temporary_name in kernel.core.temporaries:
+        temporary_name = kernel.core.fresh_name(str(temporary_name))
+    name, sweep = _WHOLE.sub("", var_name), _listed(sweep_inames) or ()
+    options: dict[str, Any] = {
+        "dim_arg_names": _listed(dim_arg_names), "default_tag": default_tag,
+        "fetch_outer_inames": _listed(fetch_outer_inames), "temporary_name": temporary_name,
+        "temporary_address_space": _space(temporary_address_space if temporary_scope is None else temporary_scope),
+        "fetch_bounding_box": fetch_bounding_box, "prefetch_insn_id": prefetch_insn_id, "within": as_within(within),
+        **_FREE}
+    try:
+        return kernel.with_core(lk.add_prefetch(kernel.core, name, sweep, **options))
+    except ScheduleError:
+        if (wider := _with_inames_of_all_uses(kernel.core, name, sweep)) == tuple(sweep):
+            raise
+    return kernel.with_core(lk.add_prefetch(kernel.core, name, wider, **options))
+
+
+def _with_inames_of_all_uses(core: lk.LoopKernel, name: str, sweep: Sequence[str]) -> tuple[str, ...]:
+    """*sweep* with the inames that other reads of *name* have in its place: one copy serves all reads."""
+    reads = [a.subscripts for a in accesses_by_array(core).get(name, ()) if not a.is_write]
+    swept = {axis for subscripts in reads for axis, i in enumerate(subscripts) if not variables(i).isdisjoint(sweep)}
+    others = {x for subscripts in reads for axis, i in enumerate(subscripts) if axis in swept for x in variables(i)}
+    return (*sweep, *(x for x in core.inames if x in others and x not in sweep))
 
 
 @for_each_kernel
@@ -57,14 +81,54 @@ def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, 
         if value:
             raise PreconditionError(f"precompute: loopkit has nothing for {name}={value!r}.", subject=name)
     use = subst_use if isinstance(subst_use, str) else ", ".join(map(str, subst_use))
-    core = lk.precompute(
-        kernel.core, use, _listed(sweep_inames) or (), precompute_inames=_listed(precompute_inames),
+    core, sweep = kernel.core, _listed(sweep_inames) or ()
+    names = _axis_names(core, use, sweep, _listed(precompute_inames) or ())
+    known = {core.fresh_name(x, *names): x for x in names if x in core.inames}
+    separate = {x: own for own, x in known.items()}
+    result = lk.precompute(
+        core, use, sweep, precompute_inames=[separate.get(x, x) for x in names] or None,
         default_tag=default_tag, precompute_outer_inames=_listed(precompute_outer_inames),
         temporary_name=temporary_name, temporary_address_space=_space(temporary_address_space),
-        fetch_bounding_box=fetch_bounding_box, compute_insn_id=compute_insn_id, within=as_within(within), **_FREE)
-    new = [name for name in core.temporaries if name not in kernel.core.temporaries]
-    typed = dtype is not None and dtype is not auto and new
-    return kernel.with_core(lk.add_dtypes(core, {new[0]: as_numpy(dtype)}) if typed else core)
+        fetch_bounding_box=fetch_bounding_box, compute_insn_id=compute_insn_id or fresh(use, {*core.statement_by_id}),
+        dtype=_value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
+        within=as_within(within), **_FREE)
+    for own, x in known.items():
+        result = _in_loop_over(result, own, x) if own in result.inames else result
+    return kernel.with_core(result)
+
+
+def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Names for the axes of a copy of a rule's values: those *given*, then loopy's.
+
+    loopy has the axes of swept inames that the rule mentions first, and loopkit those of its arguments.
+    """
+    if rule_name not in core.substitutions:
+        return []
+    rule = core.substitutions[rule_name]
+    free = [x for x in sweep if x in variables(rule.expr) and x not in rule.arguments]
+    taken = {*core.names_outside_rules, *given}
+    likes = [*(f"{rule_name}_{x}" for x in free), *rule.arguments]
+    names = [*given, *(fresh(like, taken) for like in likes[len(given):])]
+    return names[len(free):] + names[:len(free)]
+
+
+def _value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
+    """The dtype of a rule of inames, sizes and literals in loopy; ``None``: loopkit infers it."""
+    rule = core.substitutions.get(rule_name)
+    if rule is None:
+        return None
+    expr = expand_rules(rule.expr, core.substitutions)
+    known = has_reduction(expr) or not variables(expr) <= {*rule.arguments, *core.inames, *core.value_params}
+    return None if known else dtype_of(substitute(expr, dict.fromkeys(rule.arguments, 1)), core)
+
+
+def _in_loop_over(core: lk.LoopKernel, own: str, known: str) -> lk.LoopKernel:
+    """*core* with the loop over *own* fused into the one over *known*; :raises PreconditionError: its values differ."""
+    a, b = (iname_span(core, x).set for x in (own, known))
+    if not a.is_equal(b):
+        raise PreconditionError(f"The iname '{known}' exists, and has other values than the copy.", subject=known,
+                                hint="give another name in precompute_inames=")
+    return lk.rename_inames(core, [own], known, existing_ok=True)
 
 
 @for_each_kernel

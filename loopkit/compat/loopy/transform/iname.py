@@ -17,6 +17,7 @@ from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
 from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
+from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
 
 
@@ -43,9 +44,12 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
 @for_each_kernel
 def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None = None, tag: Any = None,
                 within: Any = None) -> LoopKernel:
-    """:func:`loopkit.join_inames`."""
-    new = new_iname or kernel.core.fresh_name("_and_".join(name_list(inames)))
-    core = lk.join_inames(kernel.core, inames, new, **_within(within))
+    """:func:`loopkit.join_inames`, after the loops are in the order of *inames*."""
+    names = name_list(inames)
+    new = new_iname or kernel.core.fresh_name("_and_".join(names))
+    free = len(names) > 1 and not any(x in kernel.core.tags for x in names)
+    core = lk.prioritize_loops(kernel.core, names) if free else kernel.core
+    core = lk.join_inames(core, names, new, **_within(within))
     return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
@@ -143,8 +147,18 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
 
 @for_each_kernel
 def make_reduction_inames_unique(kernel: LoopKernel, inames: Any = None, within: Any = None) -> LoopKernel:
-    """The inames of a reduction exist only inside it, so nothing changes."""
-    return kernel
+    """Give each reduction its own inames: the first one with an iname keeps it."""
+    core = kernel.core
+    chosen = None if inames is None else name_list(inames)
+    selected = None if within is None else matching(core, as_within(within) or "*")
+    for x in core.inames:
+        loops = [loop for loop in loops_in(core.tree) if loop.iname == x]
+        for loop in loops[1:]:
+            inside = [*leaves(loop)]
+            of_reduction = any(x in node.inames and node.update in inside for node in core.reductions.values())
+            if of_reduction and (chosen is None or x in chosen) and (selected is None or selected & {*inside}):
+                core = lk.rename_iname(core, x, core.fresh_name(x), within=inside)
+    return kernel.with_core(core)
 
 
 def has_schedulable_iname_nesting(program: Any) -> bool:

@@ -34,7 +34,9 @@ def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
 
 @for_each_kernel
 def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> LoopKernel:
-    """:func:`loopkit.add_dependency`; on a barrier, the statements depend on those that run before it.
+    """:func:`loopkit.add_dependency`, which may reorder instructions.
+
+    On a barrier, the statements depend on those that run before it.
 
     :raises PreconditionError: a match selects nothing.
     """
@@ -47,7 +49,7 @@ def add_dependency(kernel: LoopKernel, insn_match: Any, depends_on: Any) -> Loop
     core = kernel.core
     for source in sorted(sources.union(*(order.before(bar, known) for bar in barriers))):
         for sink in sorted(sinks - {source}):
-            core = lk.add_dependency(core, f"id:{sink}", f"id:{source}")
+            core = lk.add_dependency(core, f"id:{sink}", f"id:{source}", allow_reordering=source in sources)
     return kernel.with_core(core).with_order(
         after={x: order.after[x].union(barriers) for x in sinks & order.after.keys()})
 

@@ -1,7 +1,6 @@
 """loopy's steps for domains, fusion, assignments, expressions and reductions."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import loopkit as lk
@@ -16,25 +15,6 @@ from loopkit.errors import PreconditionError
 def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
     """:func:`loopkit.map_domain`."""
     return kernel.with_core(lk.map_domain(kernel.core, str(transform_map)))
-
-
-def get_kennedy_unweighted_fusion_candidates(kernel: Any, candidates: Collection[str], *, prefix: str = "ifused",
-                                             force_infusible: Collection[tuple[str, str]] = frozenset()
-                                             ) -> Mapping[str, frozenset[str]]:
-    """:func:`loopkit.get_kennedy_unweighted_fusion_candidates`."""
-    core = core_of(kernel)
-    found = lk.get_kennedy_unweighted_fusion_candidates(
-        core, [x for x in core.inames if x in candidates] + [x for x in candidates if x not in core.inames],
-        force_infusible=force_infusible, prefix=prefix)
-    return {new: frozenset(old) for new, old in found.items()}
-
-
-@for_each_kernel
-def rename_inames_in_batch(kernel: LoopKernel, batches: Mapping[str, Collection[str]]) -> LoopKernel:
-    """:func:`loopkit.rename_inames_in_batch`."""
-    order = kernel.core.inames
-    return kernel.with_core(lk.rename_inames_in_batch(kernel.core, {
-        new: sorted(old, key=order.index) if set(old) <= {*order} else old for new, old in batches.items()}))
 
 
 @for_each_kernel

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import loopkit as lk
@@ -21,17 +22,42 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: Any, parameters
     return kernel.with_core(lk.extract_subst(kernel.core, subst_name, text, parameters, within=as_within(within)))
 
 
+#: The uses of a rule in any statement, or in those that a match expression selects.
+_OF_RULE = re.compile(r"(?P<outer>[^>]+?)\s*>\s*id:(?P<rule>\w+)")
+
+
 @for_each_kernel
 def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.expand_subst`."""
+    """:func:`loopkit.expand_subst`; ``within="... > id:f"`` selects the rule ``f``."""
+    if (found := _OF_RULE.fullmatch(as_within(within) or "")) is not None:
+        outer = None if found["outer"] == "..." else found["outer"]
+        return kernel.with_core(lk.expand_subst(kernel.core, found["rule"], within=outer))
     return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
 
 
 @for_each_kernel
 def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    if _assumption_names(assumptions).isdisjoint(kernel.core.value_params):
+    own = about_arguments(assumptions, kernel.core.written_names)
+    if own is None or _assumption_names(own).isdisjoint(kernel.core.value_params):
         return kernel
-    return kernel.with_core(lk.assume(kernel.core, assumptions))
+    return kernel.with_core(lk.assume(kernel.core, own))
+
+
+#: What keeps a condition from being a list of others.
+_NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
+
+
+def about_arguments(given: Any, written: AbstractSet[str]) -> Any:
+    """The conditions *given* on other names than those *written*, which are weaker; ``None``: there are none.
+
+    >>> about_arguments("[n, t] -> { : n > 3 and t >= 0 }", {"t"})
+    'n > 3'
+    """
+    text = condition_of(given)
+    if given is None or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", text)):
+        return given
+    parts = [] if _NO_LIST.search(text) else re.split(r"\band\b|&&", text)
+    return " and ".join(x.strip() for x in parts if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", x))) or None
 
 
 def assume(program: Any, assumptions: Any) -> Any:
@@ -41,7 +67,7 @@ def assume(program: Any, assumptions: Any) -> Any:
     """
     kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
     if all(k.made is not None for k in kernels):
-        known = {x for k in kernels for x in k.core.value_params}
+        known = {x for k in kernels for x in (*k.core.value_params, *k.core.written_names)}
         if known.isdisjoint(names := _assumption_names(assumptions)):
             require_known("parameter", sorted(names), sorted(known))
     return _assumed(program, assumptions)

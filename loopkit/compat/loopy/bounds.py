@@ -1,0 +1,54 @@
+"""The bounds that loopy leaves to the caller: those of accesses with arguments that no domain mentions."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+import loopkit as lk
+from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
+from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.expr.mappers import variables
+from loopkit.poly.elements import outside
+from loopkit.poly.limits import bounded
+from loopkit.poly.piecewise import is_piecewise
+from loopkit.poly.sets import Set
+
+
+def ready(core: lk.LoopKernel) -> lk.LoopKernel:
+    """*core* as it is compiled: with loopy's dtypes, and with the assumptions that loopy leaves to the caller.
+
+    loopy checks no access whose subscripts, or whose array's extents, have an argument that the domains of its
+    statement do not mention. Such an access then may be outside of its array for some arguments; each call is checked.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i + s] = 1.0", [lk.GlobalArg("y", np.float64, ("m",)), "..."])
+    >>> print(ready(knl).assumptions.is_subset(lk.assume(knl, "n <= 0 or (s >= 0 and s + n <= m)").assumptions))
+    True
+    """
+    typed = with_loopy_dtypes(core)
+    with bounded(f"looking at the bounds of kernel '{core.name}'"):
+        good = reduce(Set.subtract, _sizes_outside(typed), typed.assumptions)
+        some = [s.domain.set.params() for s in typed.statements if not s.domain.is_empty()]
+        # a statement that runs at no other sizes is wrong at all
+        if good is typed.assumptions or any(map(good.is_disjoint, some)):
+            return typed
+    return lk.assume(typed, good)
+
+
+def _sizes_outside(knl: lk.LoopKernel) -> Iterator[Set]:
+    """The sizes at which an access that loopy does not check is outside of its array."""
+    shapes = array_shapes(knl)
+    for name, accesses in accesses_by_array(knl).items():
+        shape = shapes.get(name)
+        if name in knl.array_args and shape is not None and all(e is None or is_piecewise(e) for e in shape):
+            for a in accesses:
+                bad = outside(a.relation, shape, knl.assumptions) if a.affine and _is_unchecked(knl, a, shape) else None
+                if bad is not None:
+                    yield bad.params()
+
+
+def _is_unchecked(knl: lk.LoopKernel, a: Access, shape: Shape) -> bool:
+    domain = analysis_domain(knl, knl.statement_by_id[a.statement])
+    own = domain.named(domain.set.gist_params(knl.assumptions).drop_unused_params())
+    names = frozenset[str]().union(*(variables(e) for e in (*a.subscripts, *shape) if e is not None))
+    return not names <= {*own.inames, *own.params}

@@ -1,0 +1,94 @@
+"""loopy's search for loops that can be fused, and the fusion."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import loopkit as lk
+from loopkit.analysis.dependences import dependences
+from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_span
+from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.errors import IllegalTransformError
+from loopkit.kernel.statement import owner
+from loopkit.kernel.tree import leaves, loops_in
+from loopkit.transform.renaming import exists_in_reductions
+
+
+def get_kennedy_unweighted_fusion_candidates(kernel: Any, candidates: Collection[str], *, prefix: str = "ifused",
+                                             force_infusible: Collection[tuple[str, str]] = frozenset()
+                                             ) -> Mapping[str, frozenset[str]]:
+    """:func:`loopkit.get_kennedy_unweighted_fusion_candidates`, also of inames of reductions.
+
+    loopy gives no order of loops in a nest. So a loop is a candidate outside of those around it alone, if the
+    dependences allow it.
+    """
+    core = core_of(kernel)
+    chosen = [*(x for x in core.inames if x in candidates), *sorted(x for x in candidates if x not in core.inames)]
+    reduced = [x for x in chosen if x in core.inames and exists_in_reductions(core, x)]
+    loops = [x for x in chosen if x not in reduced]
+    groups = [frozenset(old) for old in lk.get_kennedy_unweighted_fusion_candidates(
+        _with_outer_loops(core, loops), loops, force_infusible=force_infusible).values()] if loops else []
+    groups += map(frozenset, _groups_of_reductions(core, reduced, frozenset(map(frozenset, force_infusible))))
+    names: list[str] = []
+    for _ in groups:
+        names.append(core.fresh_name(prefix, *names))
+    return dict(zip(names, groups, strict=True))
+
+
+def _groups_of_reductions(core: lk.LoopKernel, inames: Iterable[str], apart: Collection[frozenset[str]]
+                          ) -> Iterable[Sequence[str]]:
+    """Groups of inames of reductions: with the same values, tag and loops around, and no dependence between them."""
+    after: dict[str, set[str]] = {}
+    for d in dependences(core):
+        after.setdefault(owner(d.source), set()).add(owner(d.sink))
+    for _ in after:
+        for later in after.values():
+            later |= {z for y in tuple(later) for z in after.get(y, ())}
+
+    def same(x: str, y: str) -> bool:
+        (a, around_a), (b, around_b) = _places(core, x), _places(core, y)
+        return around_a == around_b and core.tags.get(x) == core.tags.get(y) and frozenset((x, y)) not in apart \
+            and iname_span(core, x).set.is_equal(iname_span(core, y).set) \
+            and not any(s != t and (t in after.get(s, ()) or s in after.get(t, ())) for s in a for t in b)
+    groups: list[list[str]] = []
+    for x in inames:
+        group = next((g for g in groups if all(same(x, y) for y in g)), None)
+        if group is None:
+            groups.append([x])
+        else:
+            group.append(x)
+    return groups
+
+
+def _places(core: lk.LoopKernel, iname: str) -> tuple[frozenset[str], frozenset[frozenset[str]]]:
+    """The statements whose reductions have *iname*, and the loops around these."""
+    inside = [next(leaves(loop)) for loop in loops_in(core.tree) if loop.iname == iname]
+    around = [loops_of(core.paths[s]) for s in inside]
+    return frozenset(map(owner, inside)), frozenset(frozenset(x[:x.index(iname)]) for x in around)
+
+
+def _with_outer_loops(core: lk.LoopKernel, inames: Collection[str]) -> lk.LoopKernel:
+    """*core* with the loops over *inames* outside of those around them alone, where this is legal."""
+    for x in inames:
+        while around := [loop.iname for loop in loops_in(core.tree) for y in loops_in(loop.body)
+                         if y.iname == x and [*leaves(y)] == [*leaves(loop)]]:
+            try:
+                core = lk.interchange(core, around[-1], x)
+            except IllegalTransformError:
+                break
+    return core
+
+
+@for_each_kernel
+def rename_inames_in_batch(kernel: LoopKernel, batches: Mapping[str, Collection[str]]) -> LoopKernel:
+    """:func:`loopkit.rename_inames_in_batch`."""
+    order = kernel.core.inames
+    groups = {new: sorted(old, key=order.index) if set(old) <= {*order} else sorted(old)
+              for new, old in batches.items()}
+    core = kernel.core
+    for old in groups.values():
+        loops = [x for x in old if x in order and not exists_in_reductions(core, x)]
+        core = _with_outer_loops(core, loops) if len(loops) > 1 else core
+    return kernel.with_core(lk.rename_inames_in_batch(core, groups))

@@ -1,0 +1,36 @@
+"""Bounds that loopy leaves to the caller: the layer assumes them, and each call checks them."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+import loopkit.compat.loopy as lp
+
+
+def shifted(text: str) -> lp.TranslationUnit:
+    data = [lp.GlobalArg("y", np.float64, shape="m"), lp.ValueArg("s,m", np.int32), "..."]
+    return lp.make_kernel("{[i]: 0<=i<n}", text, data, target=lp.ExecutableCTarget())
+
+
+def test_a_call_checks_what_loopy_leaves_to_it() -> None:
+    knl = shifted("y[i + s] = i")
+    y = np.zeros(8)
+    knl(y=y, s=3, n=5, m=8)
+    np.testing.assert_array_equal(y, [0, 0, 0, 0, 1, 2, 3, 4])
+    knl(y=y, s=100, n=0, m=8)
+    for s in (-1, 4):
+        with pytest.raises(lk.CallError, match="assumes"):
+            knl(y=y, s=s, n=5, m=8)
+
+
+def test_no_statement_is_outside_at_all_sizes() -> None:
+    with pytest.raises(lk.BoundsError):
+        lp.generate_code_v2(shifted("y[i + m] = i"))
+
+
+def test_domains_with_the_sizes_are_checked_before_a_call() -> None:
+    knl = lp.make_kernel("{[i]: 0<=i<n and s<m}", "y[i] = s",
+                         [lp.GlobalArg("y", np.float64, shape="m"), lp.ValueArg("s,m", np.int32), "..."])
+    with pytest.raises(lk.BoundsError):
+        lp.generate_code_v2(knl)
