@@ -194,7 +194,8 @@ def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
         return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
     except IllegalTransformError:
         once = in_lockstep(core, of_execution, once=True)
-        if once is core:
+        # an iname without statements has no tag
+        if once is core or not tags.keys() <= {*once.inames}:
             raise
         return lk.tag_inames(once, tags, force=force)
 
