@@ -66,7 +66,7 @@ def test_the_error_of_a_kind_reaches_the_user() -> None:
         def view(self, name: str, x: Any) -> Any:
             raise lk.CallError(f"'{name}' is sparse.", argument=name)
     kinds = ArrayKinds()
-    kinds._kinds[int] = Sparse()                                            # noqa: SLF001
+    kinds._kinds[int] = Sparse()
     with pytest.raises(lk.CallError, match="'x' is sparse"):
         kinds.signature("x", 1)
 
