@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences
-from loopkit.compat.loopy.diagnostic import DependencyCycleFound, LoopyWarning, VariableAccessNotOrdered
+from loopkit.compat.loopy.diagnostic import LoopyWarning, VariableAccessNotOrdered
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.order import Order
 from loopkit.errors import PreconditionError
@@ -21,9 +21,8 @@ def check_order(kernel: LoopKernel) -> None:
     :raises DependencyCycleFound: statements depend on each other in a circle.
     :raises VariableAccessNotOrdered: see :func:`check_variable_access_ordered`.
     """
-    if circle := kernel.origin.order.circle:
-        raise DependencyCycleFound(f"The statements {' -> '.join(circle)} depend on each other in a circle.",
-                                   hint="'dep=*...' gives all dependences of a statement, and adds no others")
+    if (fault := kernel.origin.order.fault) is not None:
+        raise fault
     check_variable_access_ordered(kernel)
 
 

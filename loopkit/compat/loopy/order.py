@@ -51,6 +51,13 @@ class Order:
     circle: tuple[str, ...] = ()
     barriers: frozenset[str] = frozenset()
 
+    @property
+    def fault(self) -> DependencyCycleFound | None:
+        """The reason why the statements have no order."""
+        return None if not self.circle else DependencyCycleFound(
+            f"The statements {' -> '.join(self.circle)} depend on each other in a circle.",
+            hint="'dep=*...' gives all dependences of a statement, and adds no others")
+
     def before(self, name: str, known: Collection[str] = ()) -> frozenset[str]:
         """All that runs before *name*; with *known* only the nearest of these.
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -12,6 +13,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.compat.loopy.symbolic import SubArrayRef
+from loopkit.compat.loopy.tools import Optional
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
@@ -64,7 +66,6 @@ class InstructionBase:
 class MultiAssignmentBase(InstructionBase):
     """A statement that writes."""
 
-    temp_var_type: Any = None
     atomicity: Any = ()
 
 
@@ -72,12 +73,18 @@ class MultiAssignmentBase(InstructionBase):
 class Assignment(MultiAssignmentBase):
     """``assignee = expression``; both may be texts.
 
+    :ivar temp_var_type: ``Optional(dtype)`` declares a temporary, and ``Optional(None)`` one whose dtype follows.
     :ivar reduced: the inames of its reductions that share a loop with others, and are not in the expression.
     """
 
     assignee: Any = None
     expression: Any = None
+    temp_var_type: Any = field(default=Optional(), kw_only=True)
     reduced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "temp_var_type", _declared(self.temp_var_type))
 
     @property
     def assignees(self) -> tuple[Any, ...]:
@@ -110,10 +117,30 @@ class Assignment(MultiAssignmentBase):
 
 @dataclass(frozen=True)
 class CallInstruction(MultiAssignmentBase):
-    """``assignees = function(arguments)``; the parts may be texts."""
+    """``assignees = function(arguments)``; the parts may be texts.
+
+    >>> from loopkit.compat.loopy.tools import Optional
+    >>> print(CallInstruction("(a, b[i])", "f(x[i])", temp_var_types=(Optional("int32"), Optional())))
+    <int32> a, b[i] = f(x[i])
+
+    :ivar temp_var_types: for each assignee as for :class:`Assignment`; ``None``: no assignee is declared.
+    """
 
     assignees: Any = ()
     expression: Any = None
+    temp_var_types: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.assignees, str):
+            written = self.assignees.strip()
+            listed = written[1:-1] if written[:1] == "(" else written
+            object.__setattr__(self, "assignees", tuple(filter(None, (x.strip() for x in _SEPARATOR.split(listed)))))
+        given = (Optional(),)*len(self.assignees) if self.temp_var_types is None else self.temp_var_types
+        if len(given) != len(self.assignees):
+            raise PreconditionError(f"A call has {len(self.assignees)} assignees and {len(given)} temp_var_types.",
+                                    subject="temp_var_types", hint="give Optional() for what is not a new temporary")
+        object.__setattr__(self, "temp_var_types", tuple(map(_declared, given)))
 
     def __str__(self) -> str:
         return line_of(self)
@@ -127,8 +154,22 @@ def make_assignment(assignees: tuple[Any, ...], expression: Any, temp_var_types:
     y[i] = 2*x[i]
     """
     if len(assignees) == 1 and not isinstance(assignees[0], SubArrayRef):
-        return Assignment(*assignees, expression, temp_var_type=temp_var_types and temp_var_types[0], **kwargs)
-    return CallInstruction(assignees, expression, **kwargs)
+        return Assignment(*assignees, expression, temp_var_type=(temp_var_types or [Optional()])[0], **kwargs)
+    return CallInstruction(assignees, expression, temp_var_types=temp_var_types, **kwargs)
+
+
+#: A comma outside of brackets.
+_SEPARATOR = re.compile(r",(?![^\[]*\])")
+
+
+def _declared(given: Any) -> Optional:
+    """The declaration of a temporary in loopy's present form; ``None``, ``auto`` and a dtype are older forms."""
+    if isinstance(given, Optional):
+        return given
+    new = Optional() if given is None else Optional(None) if given is auto else Optional(given)
+    warnings.warn(f"temp_var_type={given!r} is an older form. Pass lp.Optional({', '.join(map(repr, new.given))}).",
+                  DeprecationWarning, stacklevel=4)
+    return new
 
 
 @dataclass(frozen=True)
@@ -203,9 +244,10 @@ def line_of(statement: InstructionBase) -> str:
     options += ["atomic"] if statement.atomicity else []
     claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
     options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
-    written = statement.assignees if isinstance(statement, CallInstruction) else (statement.assignee,)
-    declared = "" if statement.temp_var_type is None else f"<{_dtype_name(statement.temp_var_type)}> "
-    results = f"{declared}{', '.join(map(text_of, written))} = " if written else ""
+    declared = statement.temp_var_types if isinstance(statement, CallInstruction) else (statement.temp_var_type,)
+    written = ", ".join((f"<{_dtype_name(new.value)}> " if new.has_value else "") + text_of(assignee)
+                        for assignee, new in zip(statement.assignees, declared, strict=True))
+    results = f"{written} = " if written else ""
     return f"{results}{text_of(statement.expression)}{_braces(options)}"
 
 
@@ -214,8 +256,7 @@ def _braces(options: list[str]) -> str:
 
 
 def _dtype_name(dtype: Any) -> str:
-    value = getattr(dtype, "value", dtype)
-    return "" if value is None or value is auto else as_numpy(value).name
+    return "" if dtype is None or dtype is auto else as_numpy(dtype).name
 
 
 def text_of(expr: Any) -> str:

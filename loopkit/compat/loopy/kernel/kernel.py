@@ -29,7 +29,7 @@ from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 
@@ -116,8 +116,17 @@ class LoopKernel:
             return self._grown.after(step, again)
         if self.definition is None:
             return step(self)
-        new = self if self.made is None else step(self)
-        return replace(new, definition=replace(self.definition, steps=(*self.definition.steps, again)))
+        definition = replace(self.definition, steps=(*self.definition.steps, again))
+        try:
+            new = self if self.made is None else step(self)
+        except (IllegalTransformError, UndecidedError) as err:
+            if (fault := self.origin.order.fault) is None:
+                raise
+            # a use of the kernel tells the circle: without an order of the statements, no step keeps it
+            fault.__cause__ = err
+            return replace(self, made=None, definition=replace(definition, fault=fault))
+        left = new.definition if new.made is None else None
+        return replace(new, definition=definition if left is None else replace(definition, fault=left.fault))
 
     @property
     def name(self) -> str:
