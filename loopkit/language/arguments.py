@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
+from loopkit.errors import NameConflictError, PreconditionError, StorageError, UnknownNameError
 from loopkit.expr.kinds import DTYPES, dtype_of, is_half, is_tuple, kind_of, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
@@ -313,7 +313,7 @@ class _Uses:
         if temporary.initializer is not None and name in self.written:
             raise self.source.error(self.written[name], f"The constant '{name}' is written.", "an array")
         if name not in self.written and (name in self.ranks or is_bound) and temporary.initializer is None:
-            raise PreconditionError(f"The temporary '{name}' is read but never written.", subject=name)
+            raise StorageError(f"The temporary '{name}' is read but never written.", subject=name)
         shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):
             raise PreconditionError(f"The temporary '{name}' bounds a domain, but is not an integer scalar.",

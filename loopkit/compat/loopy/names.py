@@ -20,7 +20,7 @@ _BY_MODULE = {
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
     "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
-                           "MultiAssignmentBase NoOpInstruction UniqueName"),
+                           "LegacyStringInstructionTag MultiAssignmentBase NoOpInstruction UniqueName"),
     "kernel.kernel": "KernelState LoopKernel",
     "kernel.tools": "find_most_recent_global_barrier get_global_barrier_order",
     "options": "Options",
@@ -88,7 +88,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "CallMangleInfo": "a function of the kernel language",
     "HappensAfter": "dep= in the text",
     "InKernelCallable": "a function of the kernel language",
-    "LegacyStringInstructionTag": "tags= in the text",
     "LinearSubscript": "a subscript for each axis",
     "MemoryOrdering": "the option {atomic} of a statement",
     "MemoryScope": "the option {atomic} of a statement",

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.compat.loopy.symbolic import SubArrayRef
@@ -29,6 +30,22 @@ class UniqueName:
 
     def __str__(self) -> str:
         return self.name
+
+
+class LegacyStringInstructionTag(str, Tag):
+    """A label of a statement, which is equal to its text.
+
+    >>> LegacyStringInstructionTag("main") == "main", LegacyStringInstructionTag("main").value
+    (True, 'main')
+    """
+
+    def __init__(self, value: str) -> None:
+        """The text is that of ``str``, and a tag has no fields of its own."""
+
+    @property
+    def value(self) -> str:
+        """The label."""
+        return str(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +73,15 @@ class InstructionBase:
             given = getattr(self, name)
             texts = isinstance(given, str) and name != "predicates"
             listed = () if given is None else re.split("[,:]", given) if texts else given
-            object.__setattr__(self, name, frozenset(x.strip() if isinstance(x, str) else x for x in listed))
+            kind = LegacyStringInstructionTag if name == "tags" else str
+            object.__setattr__(self, name, frozenset(kind(x.strip()) if isinstance(x, str) else x for x in listed))
 
     def copy(self, **changes: Any) -> Self:
         return replace(self, **changes)
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """Its tags of a class."""
+        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +262,7 @@ def line_of(statement: InstructionBase) -> str:
         return f"... {kind}{_braces(options)}"
     assert isinstance(statement, Assignment | CallInstruction)
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
-    options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
+    options += [f"tags={labels_of(statement)}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
     claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
     options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
@@ -249,6 +271,16 @@ def line_of(statement: InstructionBase) -> str:
                         for assignee, new in zip(statement.assignees, declared, strict=True))
     results = f"{written} = " if written else ""
     return f"{results}{text_of(statement.expression)}{_braces(options)}"
+
+
+def labels_of(statement: InstructionBase) -> str:
+    """The tags of *statement* in a text; :raises PreconditionError: one has no text."""
+    for tag in statement.tags:
+        if not isinstance(tag, str):
+            raise PreconditionError(f"The text of a statement cannot have the tag {tag!r}.", subject=repr(tag),
+                                    hint="give it a label, tags=\"main\", and then: "
+                                         "lp.tag_instructions(knl, tag, \"tag:main\")")
+    return ":".join(sorted(statement.tags))
 
 
 def _braces(options: list[str]) -> str:
@@ -315,5 +347,5 @@ def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
         raise PreconditionError(f"A step cannot make '{old.id}' atomic.", subject=str(old.id),
                                 hint="{atomic} in the text makes it atomic")
     same = frozenset(new.predicates) == frozenset(old.predicates)
-    return old.copy(assignee=new.assignee, expression=new.expression, id=new.id, tags=new.tags,
-                    within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))
+    return old.copy(assignee=new.assignee, expression=new.expression, id=new.id,
+                    tags=frozenset(str(x) if isinstance(x, str) else x for x in new.tags), within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))

@@ -45,8 +45,12 @@ def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = N
     void loopy_kernel(const float *__restrict__ x, float *__restrict__ y, const int n);
     """
     code = (codegen_result or generate_code_v2(kernel)).generated
-    return [_declaration(code.source, function.name).replace("*restrict ", "*__restrict__ ")
+    return [_ATTRIBUTE.sub(r"void \1 ", _declaration(code.source, function.name)).replace("*restrict ", "*__restrict__ ")
             for function in code.kernels]
+
+
+#: The size of a block in OpenCL, which loopy writes after the type.
+_ATTRIBUTE = re.compile(r"(__attribute__\(\(reqd_work_group_size\([\d, ]*\)\)\)) void ")
 
 
 def _declaration(source: str, name: str) -> str:
