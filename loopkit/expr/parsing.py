@@ -19,7 +19,7 @@ from loopkit.errors import UnknownNameError
 from loopkit.expr.functions import FUNCTIONS, FunctionName, ScalarFunction
 from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
 from loopkit.expr.nodes import COMBINED, Combined, NumberOperation, Operation, Reduction, TypeCast, negated, onto
-from loopkit.expr.number_literals import read_number
+from loopkit.expr.number_literals import SPECIAL_NUMBERS, read_number
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN, Extremum
 from loopkit.expr.tuple_parsing import read_tuple, segmented_name, tuple_of, with_fields
@@ -288,6 +288,9 @@ class ExpressionParser(Cursor):
             return p.Call(FunctionName(name, own), tuple(arguments))
         elif name in FUNCTIONS:
             self._check_arity("function", name, FUNCTIONS[name].arity, len(arguments), at)
+        elif name in SPECIAL_NUMBERS:
+            self._check_arity("number", name, 0, len(arguments), at)
+            return SPECIAL_NUMBERS[name]
         else:
             raise self._unknown("function", name, [*self.known.functions, *FUNCTIONS, *self.known.operations,
                                                    *self.known.rules], at)

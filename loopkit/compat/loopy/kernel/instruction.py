@@ -1,12 +1,14 @@
 """Statements with loopy's fields, made from loopkit's."""
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
@@ -169,6 +171,8 @@ def text_of(expr: Any) -> str:
 def _sized(expr: Any) -> Any:
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
+    if isinstance(expr, p.NaN):
+        return math.nan if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, math.nan)
     return map_children(expr, _sized)
 
 
