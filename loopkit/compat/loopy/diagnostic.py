@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from loopkit.errors import (
     BoundsError,
+    CallError,
     EquivalenceError,
     LoopkitError,
     LoopkitWarning,
@@ -36,3 +37,7 @@ class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)
 
 class DependencyCycleFound(LoopkitError):  # noqa: N818 (loopy's name)
     """Statements depend on each other in a circle."""
+
+
+class StridesMismatchError(CallError, ValueError):
+    """An array of a call has other strides than the kernel expects; loopy raises a ``ValueError``."""

@@ -18,6 +18,7 @@ from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tagged_axes
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.typing import unless_auto
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -27,7 +28,7 @@ from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype", "default_order", "default_offset",
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype", "default_offset",
                      "seq_dependencies", "loop_priority", "iname_slab_increments", "cache_manager", "state"})
 
 
@@ -36,7 +37,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                **others: Any) -> TranslationUnit:
+                default_order: Any = "C", **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
@@ -62,7 +63,18 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
                  seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
     made = text.made()
+    if str(unless_auto(default_order) or "C").upper() == "F":
+        made = made.after(_in_fortran_order, _in_fortran_order)
     return make_program(made.tagged(tags) if tags else made)
+
+
+def _in_fortran_order(kernel: LoopKernel) -> LoopKernel:
+    """*kernel* with the order F of the axes of the arguments that declare none."""
+    names = [a.name for a in kernel.core.array_args.values() if a.order is None and a.strides is None]
+    shaped = [x for x in names if kernel.arg_dict[x].shape != ()]
+    own = {x: kernel.declared.get(x) for x in shaped}
+    chosen = [x for x in shaped if not isinstance(d := own[x], ArrayArg) or d.order is None]
+    return kernel.with_core(lk.tag_array_axes(kernel.core, chosen, "F")) if chosen else kernel
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
@@ -28,6 +29,7 @@ from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
 from loopkit.poly.domains import AnySet
+from loopkit.poly.limits import bounded
 
 
 class KernelState(IntEnum):
@@ -118,10 +120,13 @@ class LoopKernel:
 
     @cached_property
     def temporary_variables(self) -> Mapping[str, TemporaryVariable]:
+        with bounded(f"inferring shapes of kernel '{self.name}'"):
+            shapes = array_shapes(self.core)
         return {name: (given if isinstance(given := self.declared.get(name), TemporaryVariable) else
                        TemporaryVariable(name)).copy(
                            name=name, dtype=to_loopy_type(t.dtype, allow_none=True),
-                           shape=auto if t.shape is None else t.shape, address_space=address_space_of(t.address_space))
+                           shape=auto if None in shapes.get(name, (None,)) else shapes[name],
+                           address_space=address_space_of(t.address_space))
                 for name, t in self.core.temporaries.items()}
 
     @property

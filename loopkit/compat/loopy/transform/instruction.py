@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import loopkit as lk
@@ -11,8 +12,10 @@ from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import IllegalTransformError, PreconditionError, StorageError, UnknownNameError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.statement import owner
+from loopkit.kernel.tags import IlpTag
 
 
 def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
@@ -80,8 +83,18 @@ def tag_instructions(kernel: LoopKernel, new_tag: Any, within: Any = None) -> Lo
 
 @for_each_kernel
 def preprocess_program(kernel: LoopKernel) -> LoopKernel:
-    """The dtypes that follow from the known ones; a kernel of loopkit needs no other preparation."""
-    return kernel.with_core(with_inferred(kernel.core))
+    """The dtypes that follow from the known ones, and a cell of temporaries for each iteration of ``ilp`` loops.
+
+    A kernel of loopkit needs no other preparation.
+    """
+    core = with_inferred(kernel.core)
+    for x in [x for x, tag in core.tags.items() if isinstance(tag, IlpTag)]:
+        shared = {s.written for s in core.statements if x in s.inames and x not in variables(s.assignee)}
+        for t in sorted(shared & core.temporaries.keys()):
+            # storage allocation makes the cells of a temporary that this step refuses
+            with suppress(PreconditionError, IllegalTransformError, StorageError):
+                core = lk.expand(core, t, x, trailing=True)
+    return kernel.with_core(core)
 
 
 preprocess_kernel = preprocess_program
