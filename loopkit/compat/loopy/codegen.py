@@ -7,6 +7,7 @@ from typing import Any
 
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, single_kernel
 from loopkit.target.code import GeneratedCode
 from loopkit.verification.checks import generate_code as generate
@@ -64,7 +65,7 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     """
     kernel: LoopKernel = single_kernel(t_unit)
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
-    return CodeGenerationResult(generate(with_loopy_dtypes(kernel.core), target=target.core))
+    return CodeGenerationResult(generate(with_loopy_dtypes(separated(kernel, finally_=True).core), target=target.core))
 
 
 def generate_code(kernel: Any, device: Any = None) -> tuple[str, Any]:

@@ -16,7 +16,7 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
-from loopkit.compat.loopy.transform.data import tagged_axes
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.compat.loopy.typing import unless_auto
 from loopkit.errors import PreconditionError, UnknownNameError
@@ -103,7 +103,7 @@ class _Text:
             if err.kind != "function":
                 raise
             return replace(self.empty, definition=replace(definition, fault=err))
-        return replace(self.empty, made=core, definition=definition, functions=tuple(functions))
+        return separated(replace(self.empty, made=core, definition=definition, functions=tuple(functions)))
 
     def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
@@ -124,11 +124,7 @@ class _Text:
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
             core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
-        core = lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
-        for declared in self.empty.declared.values():
-            if isinstance(declared, ArrayArg) and declared.separates:
-                core = tagged_axes(core, declared.name, declared.dim_tags)
-        return core
+        return lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
 
     def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
                  ) -> lk.LoopKernel:

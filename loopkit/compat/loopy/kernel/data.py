@@ -134,8 +134,8 @@ class _Array(KernelArgument):
 
     @property
     def separates(self) -> bool:
-        """Is an axis separated into several arguments? ``lp.make_kernel`` does this after it has fixed sizes."""
-        return isinstance(self, ArrayArg) and "sep" in _tags_of(self.dim_tags)
+        """Is an axis separated into several arguments? The layer does this when its extent is constant."""
+        return isinstance(self, ArrayArg) and "sep" in tags_of(self.dim_tags)
 
     def require_core(self) -> None:
         """:raises PreconditionError: a field has a value for which loopkit has nothing."""
@@ -147,14 +147,15 @@ class _Array(KernelArgument):
                                         subject=self.name)
 
 
-def _tags_of(dim_tags: Any) -> list[str]:
+def tags_of(dim_tags: Any) -> list[str]:
+    """The tags of axes in one of loopy's forms."""
     listed = dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags or ()
     return [str(tag).strip() for tag in listed]
 
 
 def _layout_of(dim_tags: Any) -> dict[str, Any]:
     """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
-    tags = _tags_of(dim_tags)
+    tags = tags_of(dim_tags)
     if not tags:
         return {}
     if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):

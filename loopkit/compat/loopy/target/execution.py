@@ -11,6 +11,7 @@ from loopkit.compat.loopy.diagnostic import StridesMismatchError
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import ArrayArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import known_value, parameter_plus_constant
 from loopkit.kernel.printing import integer_arguments
@@ -20,7 +21,7 @@ class ExecutorBase:
     """A kernel, compiled for each combination of the dtypes of its arguments."""
 
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
-        self.kernel = kernel
+        self.kernel = kernel = separated(kernel, finally_=True)
         self.context = context
         self._core_target = target.core
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}

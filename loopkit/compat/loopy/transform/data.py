@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.compat.loopy.dtypes import with_inferred
-from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
+from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
@@ -99,17 +100,37 @@ set_temporary_scope = set_temporary_address_space
 
 @for_each_kernel
 def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes`."""
-    return kernel.with_core(tagged_axes(kernel.core, ary_names, dim_tags))
+    """:func:`loopkit.tag_array_axes`; an axis with ``sep`` is separated when its extent is constant."""
+    tags = tags_of(dim_tags)
+    if "sep" not in tags:
+        return kernel.with_core(_tagged(kernel.core, name_list(ary_names), tags))
+    own = {name: given.copy(dim_tags=tags) if isinstance(given := kernel.declared.get(name), ArrayArg) else
+           GlobalArg(name, dim_tags=tags) for name in name_list(ary_names)}
+    return separated(replace(kernel.with_core(kernel.core), declared={**kernel.declared, **own}))
 
 
-def tagged_axes(core: lk.LoopKernel, ary_names: Any, dim_tags: Any) -> lk.LoopKernel:
-    """:func:`loopkit.tag_array_axes` of loopy's forms of *dim_tags*."""
-    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
-    tags = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
-    if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
-        tags = tags[:1]
-    return lk.tag_array_axes(core, name_list(ary_names), ",".join(tags))
+def _tagged(core: lk.LoopKernel, names: Sequence[str], tags: Sequence[str]) -> lk.LoopKernel:
+    own = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
+    if len(own) > 1 and len({*own}) == 1 and own[0] in ("C", "F"):
+        own = own[:1]
+    return lk.tag_array_axes(core, names, ",".join(own))
+
+
+def separated(kernel: LoopKernel, *, finally_: bool = False) -> LoopKernel:
+    """*kernel* with the axes that are declared ``sep`` as arguments, if their extents are constant.
+
+    :arg finally_: no later step makes an extent constant.
+    :raises PreconditionError: *finally_*, and an extent is not constant.
+    """
+    core = kernel.core
+    for name, d in kernel.declared.items():
+        if isinstance(d, ArrayArg) and d.separates and name in core.array_args:
+            shape = kernel.arg_dict[name].shape
+            tags = tags_of(d.dim_tags)
+            if finally_ or shape is auto or len(shape) != len(tags) or all(
+                    isinstance(extent, int) for extent, tag in zip(shape, tags, strict=True) if tag == "sep"):
+                core = _tagged(core, [name], tags)
+    return kernel if core is kernel.core else replace(kernel, made=core)
 
 
 tag_data_axes = tag_array_axes

@@ -6,6 +6,7 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.expr.nodes import to_text
 
@@ -34,7 +35,7 @@ def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
 def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: Any) -> LoopKernel:
     """:func:`loopkit.fix_parameters` of the arguments that the kernel has."""
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
-    return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
+    return separated(kernel.with_core(lk.fix_parameters(kernel.core, **own))) if own else kernel
 
 
 @for_each_kernel
