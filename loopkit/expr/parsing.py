@@ -98,6 +98,7 @@ class KnownNames:
     :ivar operations: the reductions by name.
     :ivar functions: those of the user, by name.
     :ivar read_domain: reads an inline domain (source, text, place) and returns its inames; ``None``: none is allowed.
+    :ivar at_place: the subscripts of the element at a place, for each array with a declared shape of several axes.
     """
 
     inames: Collection[str] = ()
@@ -105,6 +106,7 @@ class KnownNames:
     operations: Mapping[str, Operation] = field(default_factory=lambda: BUILT_IN)
     functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     read_domain: Callable[[Source, str, int], tuple[str, ...]] | None = None
+    at_place: Mapping[str, Callable[[Expression], tuple[Expression, ...]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -211,7 +213,8 @@ class ExpressionParser(Cursor):
             return shared_variable(name)
         if self.accept("["):
             # loopy's a[[i]]: the place in memory, which is the subscript of an array with one axis
-            index = [self.expression()]
+            place = self.expression()
+            index = [*self.known.at_place[name](place)] if name in self.known.at_place else [place]
             self.take("]", "']]'")
             self.take("]", "']]'")
         else:

@@ -1,8 +1,9 @@
 """Arguments and temporaries of a kernel: from their declarations, or from their uses in the text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from loopkit.errors import NameConflictError, PreconditionError, UnknownNameErro
 from loopkit.expr.kinds import DTYPES, dtype_of, is_half, is_tuple, kind_of, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
+from loopkit.expr.places import subscripts_at
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.annotations import fits, require_kinds
@@ -54,6 +56,22 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
             require_free(name, items, "The argument")
             items[name] = name if isinstance(datum, str) else _normal(replace(datum, name=name))
     return items
+
+
+def readers_of_places(declared: Declared) -> Mapping[str, Callable[[Expression], tuple[Expression, ...]]]:
+    """For each array of several axes in order C or F, the subscripts of the element at a place in memory."""
+    found: dict[str, Callable[[Expression], tuple[Expression, ...]]] = {}
+    for name, d in declared.items():
+        if isinstance(d, GlobalArg | TemporaryVariable) and d.shape is not None and len(d.shape) > 1:
+            if isinstance(d, TemporaryVariable) or (d.strides is None and d.order in (None, "C")):
+                found[name] = partial(subscripts_at, shape=d.shape)
+            elif d.order == "F":
+                found[name] = partial(_subscripts_in_fortran_order, shape=d.shape)
+    return found
+
+
+def _subscripts_in_fortran_order(place: Expression, shape: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    return subscripts_at(place, shape[::-1])[::-1]
 
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:

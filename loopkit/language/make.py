@@ -25,7 +25,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tags import GivenTags, user_tags
 from loopkit.kernel.tree import given
-from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
+from loopkit.language.arguments import Declared, find_temporaries, read_declarations, readers_of_places, resolve
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
 from loopkit.language.calls import CallMaker, signature_of
@@ -219,7 +219,7 @@ def _read_kernel(domains: Given | Iterable[Given], instructions: Program,
     with bounded(f"making kernel '{name}'"):
         declared = read_declarations(kernel_data, temporaries)
         program = _read_program(listed_program(instructions), [texts] if isinstance(texts, str) else texts, reductions,
-                                functions)
+                                functions, declared)
         knl = _kernel_of(program, name, declared, assumptions, options or Options(), made)
         if not knl.statements and instructions != []:
             raise program.source.error(0, "The instructions contain no statement.", "a statement")
@@ -233,9 +233,9 @@ def _read_kernel(domains: Given | Iterable[Given], instructions: Program,
 def remade(kernel: LoopKernel, instructions: Sequence[str | InstructionObject], domains: Sequence[str | InstanceSet],
            kernel_data: Iterable[object]) -> LoopKernel:
     """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
-    program = _read_program(instructions, domains, kernel.operations.values(), kernel.functions.values())
-    return _kernel_of(program, kernel.name, read_declarations(kernel_data, ()), kernel.assumptions, kernel.options,
-                      History())
+    declared = read_declarations(kernel_data, ())
+    program = _read_program(instructions, domains, kernel.operations.values(), kernel.functions.values(), declared)
+    return _kernel_of(program, kernel.name, declared, kernel.assumptions, kernel.options, History())
 
 
 def listed_program(instructions: Program) -> Sequence[str | InstructionObject]:
@@ -283,7 +283,8 @@ class _ReadProgram:
 
 
 def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequence[str | InstanceSet],
-                  reductions: Iterable[ReductionOperation], functions: Iterable[Callee]) -> _ReadProgram:
+                  reductions: Iterable[ReductionOperation], functions: Iterable[Callee], declared: Declared
+                  ) -> _ReadProgram:
     """Read the instructions and the domains of a kernel."""
     functions = tuple(functions)
     own = WrittenOut(" ".join(d if isinstance(d, str) else d.text for d in domains))
@@ -295,7 +296,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     called = _by_name("The function", (*(f for f in functions if isinstance(f, ScalarFunction)), *own.functions),
                       {*read.parents, *read.params, *operations, *kernels})
     parsed = parse_program(source, read.parents.keys(), read.add_inline, operations, called,
-                           {name: signature_of(f) for name, f in kernels.items()})
+                           {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared))
     return _ReadProgram(source, read, parsed, operations, called, kernels, tuple(own.instructions))
 
 

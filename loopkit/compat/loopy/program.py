@@ -16,7 +16,7 @@ from loopkit.expr.mappers import called, update_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
-from loopkit.language.arguments import Declared, find_temporaries
+from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
 from loopkit.language.domains import Domains
 from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
@@ -161,7 +161,8 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     end
     """
     source = Source(respelled(instructions), "the instructions")
-    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {}, functions, kernels)
+    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {}, functions, kernels,
+                           readers_of_places(declared))
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)

@@ -70,10 +70,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
 
 def _in_fortran_order(kernel: LoopKernel) -> LoopKernel:
     """*kernel* with the order F of the axes of the arguments that declare none."""
-    names = [a.name for a in kernel.core.array_args.values() if a.order is None and a.strides is None]
-    shaped = [x for x in names if kernel.arg_dict[x].shape != ()]
-    own = {x: kernel.declared.get(x) for x in shaped}
-    chosen = [x for x in shaped if not isinstance(d := own[x], ArrayArg) or d.order is None]
+    chosen = [a.name for a in kernel.core.array_args.values() if a.order is None and a.strides is None and a.shape != ()
+              and getattr(kernel.declared.get(a.name), "order", None) is None]
     return kernel.with_core(lk.tag_array_axes(kernel.core, chosen, "F")) if chosen else kernel
 
 

@@ -55,7 +55,7 @@ class ExecutorBase:
         if self.kernel.options.skip_arg_checks:
             return
         for name, a in self.kernel.core.array_args.items():
-            array = given.get(name)
+            array: Any = given.get(name)
             order = "C" if a.order is None and a.strides is None else a.order
             if order in ("C", "F") and (strides := getattr(array, "strides", None)) is not None:
                 expected, axes = np.dtype(array.dtype).itemsize, range(len(array.shape))

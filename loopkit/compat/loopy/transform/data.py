@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
-from loopkit.compat.loopy.dtypes import with_inferred
+from loopkit.compat.loopy.dtypes import with_inferred, with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -80,6 +80,23 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
 
 
 @for_each_kernel
+def add_padding_to_avoid_bank_conflicts(kernel: LoopKernel, device: Any) -> LoopKernel:
+    """:func:`loopkit.add_padding` of arrays in shared memory: each row gets an odd number of elements.
+
+    The elements of a column are then in different banks. Memory of other kinds, of the declared shapes, and of vectors
+    stays as it is.
+    """
+    core = kernel.core
+    for x in lk.lower(with_loopy_dtypes(core), stop="storage").storages.values():
+        own = core.temporaries.get(x.name)
+        if own is not None and x.space is lk.AddressSpace.SHARED and len(x.in_memory) > 1 and not (
+                own.fixed or x.dtype.itemsize < 4) and isinstance(columns := x.in_memory[-1], int) and columns % 2 == 0:
+            order = own.layout.order or range(len(x.in_memory))
+            core = lk.add_padding(core, x.name, order[-2], by=1)
+    return kernel.with_core(core)
+
+
+@for_each_kernel
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
@@ -125,8 +142,8 @@ def separated(kernel: LoopKernel, *, finally_: bool = False) -> LoopKernel:
     core = kernel.core
     for name, d in kernel.declared.items():
         if isinstance(d, ArrayArg) and d.separates and name in core.array_args:
-            shape = kernel.arg_dict[name].shape
-            tags = tags_of(d.dim_tags)
+            shown, tags = kernel.arg_dict[name], tags_of(d.dim_tags)
+            shape: Any = shown.shape if isinstance(shown, ArrayArg) else auto
             if finally_ or shape is auto or len(shape) != len(tags) or all(
                     isinstance(extent, int) for extent, tag in zip(shape, tags, strict=True) if tag == "sep"):
                 core = _tagged(core, [name], tags)
