@@ -70,6 +70,11 @@ def readers_of_places(declared: Declared) -> Mapping[str, Callable[[Expression],
     return found
 
 
+def offsets_of(declared: Declared) -> Mapping[str, int | str]:
+    """The declared offsets other than 0."""
+    return {name: d.offset for name, d in declared.items() if isinstance(d, GlobalArg) and d.offset not in (None, 0)}
+
+
 def _subscripts_in_fortran_order(place: Expression, shape: tuple[Expression, ...]) -> tuple[Expression, ...]:
     return subscripts_at(place, shape[::-1])[::-1]
 
@@ -86,6 +91,9 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
         datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, GlobalArg):
         datum = laid_out_argument(replace(datum, inferred=None))
+        if isinstance(datum.offset, str | bool) and not str(datum.offset).isidentifier():
+            raise PreconditionError(f"The offset of '{name}' cannot be {datum.offset!r}.", subject=name,
+                                    hint="pass an integer, or the name of a value argument")
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -323,7 +331,7 @@ class _Uses:
         if layout is not None and not isinstance(layout, str) and axes is not None and len(layout) != axes:
             raise PreconditionError(f"'{name}' has {axes} axes, and its layout has {len(layout)}.", subject=name,
                                     hint="declare a stride for each axis")
-        return replace(argument, shape=shape)
+        return replace(argument, shape=shape, offset=None)         # the subscripts have it
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""

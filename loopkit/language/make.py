@@ -25,7 +25,14 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tags import GivenTags, user_tags
 from loopkit.kernel.tree import given
-from loopkit.language.arguments import Declared, find_temporaries, read_declarations, readers_of_places, resolve
+from loopkit.language.arguments import (
+    Declared,
+    find_temporaries,
+    offsets_of,
+    read_declarations,
+    readers_of_places,
+    resolve,
+)
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
 from loopkit.language.calls import CallMaker, signature_of
@@ -296,7 +303,8 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     called = _by_name("The function", (*(f for f in functions if isinstance(f, ScalarFunction)), *own.functions),
                       {*read.parents, *read.params, *operations, *kernels})
     parsed = parse_program(source, read.parents.keys(), read.add_inline, operations, called,
-                           {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared))
+                           {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
+                           offsets_of(declared))
     return _ReadProgram(source, read, parsed, operations, called, kernels, tuple(own.instructions))
 
 

@@ -135,7 +135,7 @@ class ObjectParser(OptionParser):
             raise self.refused(f"A subscript is of '{type(e.aggregate).__name__}', not of an array.", "an array")
         if not e.index_tuple:
             raise self.refused(f"'{e.aggregate.name}' has no subscript in its brackets.", "a subscript")
-        index = tuple(self._node(i, exact=True) for i in e.index_tuple)
+        index = self.from_start(e.aggregate.name, tuple(self._node(i, exact=True) for i in e.index_tuple), self.at)
         self.uses.append(NameUse(e.aggregate.name, len(index), self.tokens[self.at].start))
         return p.Subscript(shared_variable(e.aggregate.name), index[0] if len(index) == 1 else index)
 

@@ -47,3 +47,19 @@ def test_a_place_outside_is_refused() -> None:
         lk.generate_code(made("i*n + 2*j", shape=("n", "n")), target="c")
     with pytest.raises(lk.ParseError, match="'y' is used with one subscript and declared with 2 axes"):
         made("i*n + j", shape=("n", "n"), strides=("n", 1))
+
+
+def test_an_offset_is_added_to_subscripts() -> None:
+    twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
+    data = [lk.GlobalArg("x", np.int32, offset="start"), lk.GlobalArg("y", offset=2), lk.GlobalArg("z", offset=0), ...]
+    knl = lk.make_kernel("{[i]: 0<=i<3}", ["y[:] = twice(x[:], 3)", lk.Assignment("z[i]", "x[i] + y[i]")], data,
+                         functions=[twice], assumptions="start>=0")
+    out = knl(x=np.arange(9, dtype=np.int32), y=np.zeros(5, np.int32), start=4)
+    assert out.y.tolist() == [0, 0, 8, 10, 12]
+    assert out.z.tolist() == [12, 15, 18]
+    for offset, text, error in (("2x", "y[i] = 1", "The offset of 'y' cannot be '2x'"), (1.5, "y[i] = 1", "offset="),
+                                (2, "y[i, 0] = 1", "'y' has an offset and 2 axes")):
+        with pytest.raises(lk.LoopkitError, match=error):
+            lk.make_kernel("{[i]: 0<=i<n}", text, [lk.GlobalArg("y", offset=offset), "..."])  # type: ignore[arg-type]
+    with pytest.raises(lk.BoundsError):
+        lk.generate_code(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1", [lk.GlobalArg("y", np.int32, offset=-1), "..."]))

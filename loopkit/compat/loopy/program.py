@@ -162,7 +162,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     """
     source = Source(respelled(instructions), "the instructions")
     parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {}, functions, kernels,
-                           readers_of_places(declared))
+                           readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)

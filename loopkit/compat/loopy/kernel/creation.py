@@ -18,7 +18,7 @@ from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
-from loopkit.compat.loopy.typing import unless_auto
+from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -28,7 +28,7 @@ from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype", "default_offset",
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "flags", "index_dtype",
                      "seq_dependencies", "loop_priority", "iname_slab_increments", "cache_manager", "state"})
 
 
@@ -173,7 +173,8 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:
     for name, value in others.items():
-        if name not in _UNUSED and value not in (None, (), [], False, frozenset()):
+        neutral: tuple[Any, ...] = (None, auto) if name == "default_offset" else (None, (), [], False, frozenset())
+        if name not in _UNUSED and value not in neutral:
             raise PreconditionError(f"make_kernel: loopkit has nothing for {name}={value!r}.", subject=name)
 
 

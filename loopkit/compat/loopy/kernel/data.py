@@ -84,7 +84,7 @@ class ValueArg(KernelArgument):
 
 #: The fields of loopy's arrays that loopkit does not have, each with the value that changes nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "dim_tags": (None,), "offset": (0, None, auto), "storage_shape": (None,), "base_indices": (None,),
+    "dim_tags": (None,), "storage_shape": (None,), "base_indices": (None,),
     "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
 
 
@@ -183,7 +183,7 @@ class ArrayArg(_Array):
             layout = {"order": self.order.upper()} if self.order else _layout_of(self.dim_tags)
         if layout.get("order") == "C":
             layout = {}                                    # the order that outputs have anyway
-        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, **layout)
+        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, offset=unless_auto(self.offset), **layout)
 
 
 class GlobalArg(ArrayArg):
@@ -216,6 +216,9 @@ class TemporaryVariable(_Array):
     def core(self) -> lk.TemporaryVariable:
         """loopkit's temporary; :raises PreconditionError: there is none."""
         self.require_core()
+        if unless_auto(self.offset) not in (0, None):
+            raise PreconditionError(f"The temporary '{self.name}' has offset={self.offset!r}.", subject=self.name,
+                                    hint="add it to the subscripts")
         space = as_address_space(self.address_space)
         return lk.TemporaryVariable(
             self.name, self.core_dtype, self.core_shape, None if space is None else lk.AddressSpace(space.core),
