@@ -84,3 +84,30 @@ def test_rows_in_shared_memory_get_an_odd_length() -> None:
 def test_a_reference_of_padded_arrays() -> None:
     unit = make("y[i, j] = 2*x[i, j]", [lp.GlobalArg("x", np.float32), ...], "{[i,j]: 0<=i<n and 0<=j<10}")
     lp.auto_test_vs_ref(unit, None, lp.add_padding(unit, "x", 0, 64), parameters={"n": 5})
+
+
+def test_a_reference_of_arrays_with_split_axes() -> None:
+    unit = make("y[i, j] = x[i, j] + y[i, j]", [lp.GlobalArg("x,y", np.float32, ("n", 10)), ...],
+                "{[i,j]: 0<=i<n and 0<=j<10}")
+    split = lp.split_array_dim(unit, [("x", 0), ("y", 1)], 4, auto_split_inames=False)
+    lp.auto_test_vs_ref(unit, None, lp.add_padding(split, "x", 0, 64), parameters={"n": 7})
+    wrong = make("y[i, j] = x[i, j] - y[i, j]", [lp.GlobalArg("x,y", np.float32, ("n", 10)), ...],
+                 "{[i,j]: 0<=i<n and 0<=j<10}")
+    with pytest.raises(lk.EquivalenceError):
+        lp.auto_test_vs_ref(wrong, None, split, parameters={"n": 7})
+    other = make("y[i, j, k] = x[i, j, k] + y[i, j, k]", [lp.GlobalArg("x,y", np.float32, (2, 3, 4))],
+                 "{[i,j,k]: 0<=i<2 and 0<=j<3 and 0<=k<4}")
+    with pytest.raises(lp.LoopyError, match=r"the axes of '[xy]' are not those of the reference"):
+        lp.auto_test_vs_ref(lp.fix_parameters(unit, n=7), None, other)
+
+
+def test_kernels_with_one_meaning_are_equal() -> None:
+    domains = ["{[i]: 0<=i<10}", "{[m]: 0<=m<20}"]
+    for names in ("acc[m]", "acc"):
+        assert make(f"<> {names} = a[m, i]", domains=domains) == make(f"<> {names} = a[m, i]", domains=domains)
+    array, number = make("<> acc[m] = a[m, i]", domains=domains), make("<> acc = a[m, i]", domains=domains)
+    assert array != number
+    assert lp.privatize_temporaries_with_inames(number, "m", "acc") == array
+    assert lp.tag_inames(number, {"m": "unr"}) != number
+    assert lp.add_dtypes(number, {"a": np.float32}) != number
+    assert len({number["loopy_kernel"], number["loopy_kernel"].copy()}) == 1

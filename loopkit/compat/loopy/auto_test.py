@@ -1,18 +1,21 @@
 """auto_test_vs_ref: a program and its reference on the same data."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import loopkit as lk
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import single_kernel
 from loopkit.errors import PreconditionError
+from loopkit.expr.evaluate import evaluate
 from loopkit.language.names import name_list
+from loopkit.poly.limits import bounded
 
 
 def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: Any = (), op_label: Any = (),
@@ -34,9 +37,55 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     tested = reference if test_prog is None else test_prog[test_entrypoint] if test_entrypoint else \
         single_kernel(test_prog)
     if do_check:
-        lk.check_equivalent(with_loopy_dtypes(reference.core), with_loopy_dtypes(tested.core),
-                            _values(reference, parameters or {}), target="c")
+        right, knl = with_loopy_dtypes(reference.core), with_loopy_dtypes(tested.core)
+        values = _values(reference, parameters or {})
+        with bounded(f"inferring shapes of kernel '{knl.name}'"):
+            split = {name: shape for name, shape in array_shapes(right).items()
+                     if name in knl.array_args and len(array_shapes(knl)[name]) > len(shape)}
+        lk.check_equivalent(_with_split_axes(right, knl, split) if split else right, knl, values, target="c")
     return {}
+
+
+def _with_split_axes(reference: lk.LoopKernel, knl: lk.LoopKernel, split: Mapping[str, Sequence[Any]]
+                     ) -> Callable[..., Any]:
+    """*reference* as a function of the arrays of *knl*, which splits axes of the arrays *split*, given by shape."""
+    run = lk.compile(reference, "c")
+
+    def function(**given: Any) -> dict[str, Any]:
+        own, shapes = dict(given), {name: np.shape(x) for name, x in given.items()}
+        for name in split.keys() & given.keys():
+            extents = [evaluate(e, given) for e in split[name]]
+            merged = given[name].reshape(_merged(name, shapes[name], extents))
+            own[name] = np.ascontiguousarray(merged[tuple(map(slice, extents))])
+        found = dict(run(**{name: x for name, x in own.items() if name in reference.argument_by_name}).asdict())
+        with bounded(f"inferring shapes of kernel '{knl.name}'"):
+            known = array_shapes(knl)
+        for name in split.keys() & found.keys():
+            shape = [evaluate(e, given) for e in known[name] if e is not None]
+            # the padding keeps its values
+            whole = np.array(given[name]) if name in given else np.zeros(shape, found[name].dtype)
+            whole = np.ascontiguousarray(whole).reshape(_merged(name, shape, found[name].shape))
+            whole[tuple(map(slice, found[name].shape))] = found[name]
+            found[name] = whole.reshape(shape)
+        return found
+    return function
+
+
+def _merged(name: str, shape: Sequence[int], extents: Sequence[int]) -> tuple[int, ...]:
+    """The *shape* of the array *name* with the parts of axes together, each at least as long as one of *extents*.
+
+    :raises PreconditionError: the parts are not those of split axes.
+    """
+    found, rest = list[int](), list(shape)
+    for left, extent in zip(reversed(range(len(extents))), extents, strict=True):
+        length = rest.pop(0)
+        while length < extent and len(rest) > left:
+            length *= rest.pop(0)
+        found.append(length)
+    if rest or any(own < extent for own, extent in zip(found, extents, strict=True)):
+        raise PreconditionError(f"auto_test_vs_ref: the axes of '{name}' are not those of the reference, or parts of "
+                                "them.", subject=name, hint="lk.check_equivalent compares with a function of arrays")
+    return tuple(found)
 
 
 def _values(kernel: LoopKernel, parameters: Mapping[str, Any]) -> dict[str, Any]:

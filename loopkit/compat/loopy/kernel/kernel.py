@@ -23,7 +23,7 @@ from loopkit.compat.loopy.kernel.data import (
     address_space_of,
 )
 from loopkit.compat.loopy.kernel.definition import Again, Definition
-from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
+from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of, line_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
@@ -53,7 +53,7 @@ class Iname:
         return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoopKernel:
     """A kernel of loopkit, with loopy's names for its parts.
 
@@ -70,6 +70,22 @@ class LoopKernel:
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
     functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def _program(self) -> tuple[Any, ...]:
+        """The parts that decide the meaning and the text, without the steps that led to them."""
+        if self.made is None:
+            return (self.definition,)
+        core = self.core
+        return (core.name, self.target, self.options, tuple(self.args), sorted(self.temporary_variables.items()),
+                core.domains_text, tuple(map(line_of, self.instructions)), self.iname_to_tags, core.kernel_tags,
+                core.substitutions, str(core.assumptions))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, LoopKernel) and self._program == other._program)
+
+    def __hash__(self) -> int:
+        return hash((self.name, None if self.made is None else self.core.domains_text))
 
     @property
     def core(self) -> lk.LoopKernel:
