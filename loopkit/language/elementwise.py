@@ -1,12 +1,13 @@
-"""Arithmetic of declared tuples, such as the vectors of OpenCL: each operation is one of the fields.
+"""Arithmetic of vectors, declared tuples of numbers of one dtype: each operation is one of the fields.
 
-``a*x[i] + b*y[i]`` of tuples with the fields ``x`` and ``y`` becomes ``make_tuple(x=a.x*x[i].x + b.x*y[i].x, ...)``,
-and a sum of tuples a tuple of sums. A number is an operand of each field. Everything after parsing has numbers only.
+``a*x[i] + b*y[i]`` of tuples with the fields ``x`` and ``y`` becomes ``make_tuple(x=a.x*x[i].x + b.x*y[i].x, ...)``.
+A sum or product over an iname becomes a reduction over tuples, which :func:`fieldwise` makes. A number is an operand of
+each field. Everything after parsing has arithmetic of numbers only.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pymbolic.primitives as p
@@ -14,10 +15,11 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import ScalarFunction, function_of
-from loopkit.expr.kinds import is_tuple, titles
+from loopkit.expr.kinds import titles
 from loopkit.expr.mappers import children, map_children, with_children
 from loopkit.expr.nodes import REDUCTIONS, MakeTuple, Reduction, TypeCast, product_of, to_text
-from loopkit.expr.tuples import field_names
+from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.tuples import field_dtypes, field_names, fields_of
 from loopkit.language.arguments import Declared
 from loopkit.language.program import ForBlock, IfBlock, ParsedAssignment, ParsedProgram, ProgramNode, assignments
 
@@ -25,6 +27,9 @@ from loopkit.language.program import ForBlock, IfBlock, ParsedAssignment, Parsed
 DOT = ScalarFunction("dot", 2)
 
 _ARITHMETIC = (p.Sum, p.Product, p.Quotient, p.FloorDiv, p.Remainder, p.Power, p.Min, p.Max, TypeCast)
+
+#: The operator and the neutral number of the reductions that :func:`fieldwise` makes.
+_FIELDWISE = {"sum": ("+", 0), "product": ("*", 1)}
 
 _Fields = tuple[str, ...]
 
@@ -36,25 +41,44 @@ class _Parts(NamedTuple):
     values: tuple[Expression, ...]
 
 
-def tuples_of(declared: Declared) -> dict[str, _Fields]:
-    """The fields of each array or temporary that is declared with a dtype of tuples."""
+def vectors_of(declared: Declared) -> dict[str, _Fields]:
+    """The fields of each array or temporary that is declared as a tuple of numbers of one dtype."""
     return {name: field_names(d.dtype) for name, d in declared.items()
-            if not isinstance(d, str) and d.dtype is not None and is_tuple(d.dtype)}
+            if not isinstance(d, str) and d.dtype is not None and len({*field_dtypes(d.dtype).values()}) == 1}
 
 
 def functions_of_vectors(declared: Declared, others: Mapping[str, ScalarFunction]) -> Mapping[str, ScalarFunction]:
-    """*others*, with ``dot`` if there are tuples and no function of the user has this name."""
-    return {DOT.name: DOT, **others} if tuples_of(declared) else others
+    """*others*, with ``dot`` if there are vectors and no function of the user has this name."""
+    return {DOT.name: DOT, **others} if vectors_of(declared) else others
 
 
-def in_fields(parsed: ParsedProgram, declared: Declared) -> ParsedProgram:
-    """*parsed* with the arithmetic of declared tuples, and of temporaries that get it, as arithmetic of their fields.
+def fieldwise(operation: str, fields: Sequence[str]) -> ReductionOperation:
+    """The sum or the product of tuples with *fields*.
+
+    >>> fieldwise("sum", ["x", "y"]).name
+    'sum_of_x_y'
+    """
+    sign, neutral = _FIELDWISE[operation]
+    return ReductionOperation("_".join([operation, "of", *fields]), {x: f"a.{x} {sign} b.{x}" for x in fields},
+                              neutral=dict.fromkeys(fields, neutral), reorderable=True)
+
+
+def is_fieldwise(operation: ReductionOperation) -> bool:
+    """Is *operation* one that :func:`fieldwise` makes? It is surely reorderable."""
+    inner = operation.name.partition("_of_")[0]
+    return inner in _FIELDWISE and bool(operation.fields) and operation == fieldwise(inner, operation.fields)
+
+
+def in_fields(parsed: ParsedProgram, declared: Declared) -> tuple[ParsedProgram, Mapping[str, ReductionOperation]]:
+    """*parsed* with the arithmetic of vectors, and of temporaries that get it, as arithmetic of their fields.
+
+    The second result are the reductions of tuples that it needs, by name.
 
     :raises PreconditionError: two tuples of one operation have different fields.
     """
-    known = tuples_of(declared)
+    known = vectors_of(declared)
     if not known:
-        return parsed
+        return parsed, {}
     others = {title: name for d in declared.values() if not isinstance(d, str) and d.dtype is not None
               for name, title in titles(d.dtype).items()}
     rules = {rule.rule.name: rule.rule.expr for rule in parsed.rules}
@@ -66,8 +90,9 @@ def in_fields(parsed: ParsedProgram, declared: Declared) -> ParsedProgram:
                 known[name] = found.fields
         if len(known) == before:
             break
-    return replace(parsed, body=tuple(_changed(node, reader.value) for node in parsed.body), rules=tuple(
+    new = replace(parsed, body=tuple(_changed(node, reader.value) for node in parsed.body), rules=tuple(
         replace(rule, rule=replace(rule.rule, expr=reader.value(rule.rule.expr))) for rule in parsed.rules))
+    return new, {x.name: x for x in reader.reductions.values()}
 
 
 def _changed(node: ProgramNode, change: Callable[[Expression], Expression]) -> ProgramNode:
@@ -91,10 +116,12 @@ class _Fielded:
 
     :ivar known: the fields of arrays, temporaries and rules whose values are tuples.
     :ivar others: the fields by their other names.
+    :ivar reductions: the reductions of tuples so far.
     """
 
     known: Mapping[str, _Fields]
     others: Mapping[str, str]
+    reductions: dict[tuple[str, _Fields], ReductionOperation] = field(default_factory=dict)
 
     def value(self, e: Expression) -> Expression:
         """*e* with arithmetic of numbers only; a tuple that is computed is made of its fields."""
@@ -105,6 +132,8 @@ class _Fielded:
                 name = name if name in found.fields else self.others.get(name, name)
                 return found.values[found.fields.index(name)] if name in found.fields else p.Lookup(
                     self.value(aggregate), name)
+            case Reduction(operation=operation) if operation in _FIELDWISE and (whole := self._whole(e)) is not None:
+                return whole
             case _ if isinstance(e, (Reduction, p.Call, *_ARITHMETIC)) and not self._is_known(e):
                 made = self.parts(e)
                 return map_children(e, self.value) if made is None else MakeTuple(*made)
@@ -114,7 +143,7 @@ class _Fielded:
     def _is_known(self, e: Expression) -> bool:
         match e:
             case p.Variable() | p.Subscript(aggregate=p.Variable()) | p.Call(function=p.Variable()):
-                return _name_of(e) in self.known
+                return _read_name(e) in self.known
             case _:
                 return False
 
@@ -122,13 +151,17 @@ class _Fielded:
         """The fields of *e* as numbers; ``None``: it is no tuple, or one whose fields are not known."""
         match e:
             case _ if self._is_known(e):
-                whole, fields = map_children(e, self.value), self.known[_name_of(e)]
+                whole, fields = map_children(e, self.value), self.known[_read_name(e)]
                 return _Parts(fields, tuple(p.Lookup(whole, x) for x in fields))
             case MakeTuple(fields=fields, values=values):
                 return _Parts(fields, tuple(map(self.value, values)))
             case p.If(condition=condition, then=then, else_=otherwise):
                 test = self.value(condition)
                 return self._each(e, (then, otherwise), lambda a, b: p.If(test, a, b))
+            case Reduction(operation=operation) if operation in _FIELDWISE:
+                total = self._whole(e)
+                return None if total is None else _Parts(fields_of(total), tuple(
+                    p.Lookup(total, x) for x in fields_of(total)))
             case Reduction(operation=operation) if operation in REDUCTIONS:
                 return self._each(e, (e.expr,), lambda a: replace(e, expr=a))
             case p.Call() if function_of(e) is not DOT:
@@ -137,6 +170,16 @@ class _Fielded:
                 return self._each(e, children(e), lambda *own: with_children(e, own))
             case _:
                 return None
+
+    def _whole(self, e: Reduction) -> Reduction | None:
+        """*e*, a sum or product of tuples, as one reduction; ``None``: it is of numbers."""
+        operand = self.parts(e.expr)
+        if operand is None:
+            return None
+        key = e.operation, operand.fields
+        if key not in self.reductions:
+            self.reductions[key] = fieldwise(*key)
+        return replace(e, operation=self.reductions[key].name, expr=MakeTuple(*operand))
 
     def _each(self, e: Expression, operands: Sequence[Expression], made: Callable[..., Expression]) -> _Parts | None:
         """The operation *made* for each field of *operands*, some of which may be numbers."""
@@ -160,7 +203,7 @@ class _Fielded:
         return p.Sum(found.values)                                                        # type: ignore[arg-type]
 
 
-def _name_of(e: Expression) -> str:
+def _read_name(e: Expression) -> str:
     """The name of the array, the temporary or the rule that *e* reads."""
     inner = e.aggregate if isinstance(e, p.Subscript) else e.function if isinstance(e, p.Call) else e
     assert isinstance(inner, p.Variable)

@@ -37,7 +37,7 @@ from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
 from loopkit.language.calls import CallMaker, signature_of
 from loopkit.language.domains import Domains, read_assumptions, read_domains
-from loopkit.language.elementwise import functions_of_vectors, in_fields
+from loopkit.language.elementwise import functions_of_vectors, in_fields, is_fieldwise
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.objects import InstructionObject, program_source
@@ -307,7 +307,8 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
                            functions_of_vectors(declared, called),
                            {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
                            offsets_of(declared))
-    return _ReadProgram(source, read, in_fields(parsed, declared), operations, called, kernels, tuple(own.instructions))
+    parsed, of_tuples = in_fields(parsed, declared)
+    return _ReadProgram(source, read, parsed, {**operations, **of_tuples}, called, kernels, tuple(own.instructions))
 
 
 def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assumptions: str | AnySet | None,
@@ -351,7 +352,8 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
         barriers=tuple(dict.fromkeys((*maker.barriers, *parts.barriers))), calls=parts.calls,
         operations=operations, functions=functions,
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
-                                  "declared reorderable") for o in operations.values() if o.reorderable),
+                                  "declared reorderable") for o in operations.values()
+                       if o.reorderable and not is_fieldwise(o)),
                      *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values())),
         substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
                        for rule_name, r in rules.known.items()},

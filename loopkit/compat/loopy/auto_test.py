@@ -12,8 +12,9 @@ from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import single_kernel
-from loopkit.errors import PreconditionError
+from loopkit.errors import EquivalenceError, PreconditionError
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.kinds import is_tuple
 from loopkit.language.names import name_list
 from loopkit.poly.limits import bounded
 
@@ -28,11 +29,9 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     """Compare *test_prog* with *ref_prog* by :func:`loopkit.check_equivalent`.
 
     :arg parameters: the sizes and numbers of the calls.
+    :arg check_result: compares an output with that of the reference: ``(are they equal, a remark)``.
     :raises EquivalenceError: the outputs differ.
     """
-    if check_result is not None:
-        raise PreconditionError("auto_test_vs_ref: loopkit has nothing for check_result=.", subject="check_result",
-                                hint="lk.check_equivalent(ref, knl, ..., rtol=) sets the error bound")
     reference = ref_prog[ref_entrypoint] if ref_entrypoint else single_kernel(ref_prog)
     tested = reference if test_prog is None else test_prog[test_entrypoint] if test_entrypoint else \
         single_kernel(test_prog)
@@ -42,8 +41,29 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
         with bounded(f"inferring shapes of kernel '{knl.name}'"):
             split = {name: shape for name, shape in array_shapes(right).items()
                      if name in knl.array_args and len(array_shapes(knl)[name]) > len(shape)}
-        lk.check_equivalent(_with_split_axes(right, knl, split) if split else right, knl, values, target="c")
+        function = _with_split_axes(right, knl, split) if split or check_result is not None else None
+        if check_result is not None and function is not None:
+            function = _checked_by(check_result, function, knl)
+        lk.check_equivalent(function or right, knl, values, target="c")
     return {}
+
+
+def _checked_by(check_result: Callable[..., Any], reference: Callable[..., Any], knl: lk.LoopKernel
+                ) -> Callable[..., Any]:
+    """A function with the outputs of *knl*, if *check_result* accepts them in the place of those of *reference*."""
+    run = lk.compile(knl, "c")
+
+    def function(**given: Any) -> dict[str, Any]:
+        right = reference(**given)
+        found = dict(run(**{name: np.array(x) if name in knl.written_names else x for name, x in given.items()
+                            if name in knl.argument_by_name}).asdict())
+        for name, own in found.items():
+            accepted, remark = check_result(own, right[name])
+            if not accepted:
+                raise EquivalenceError(f"check_result refuses the output '{name}'{f': {remark}' if remark else ''}.",
+                                       output=name, index=(), got=own, expected=right[name], error=np.inf, bound=0)
+        return found
+    return function
 
 
 def _with_split_axes(reference: lk.LoopKernel, knl: lk.LoopKernel, split: Mapping[str, Sequence[Any]]
@@ -95,5 +115,6 @@ def _values(kernel: LoopKernel, parameters: Mapping[str, Any]) -> dict[str, Any]
              if isinstance(arg, ValueArg) and name in kernel.core.argument_by_name}
     found = {name: known.get(name, usual.get(name)) for name in {**usual, **known}}
     dtypes = {a.name: a.dtype for a in kernel.core.arguments}
-    return {name: np.dtype(dtypes[name]).type(value) if dtypes.get(name) is not None else value
+    return {name: value if (dtype := dtypes.get(name)) is None else np.asarray(value, dtype) if is_tuple(dtype)
+            else np.dtype(dtype).type(value)
             for name, value in found.items() if name in dtypes}

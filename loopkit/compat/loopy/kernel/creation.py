@@ -233,5 +233,8 @@ def _temporaries(given: Mapping[str, TemporaryVariable]) -> Iterable[TemporaryVa
     return [t.copy(name=name) for name, t in given.items()]
 
 
-def _value(argument: ValueArg) -> lk.ValueArg:
-    return lk.ValueArg(argument.name, None if argument.dtype is None else argument.dtype.numpy_dtype)
+def _value(argument: ValueArg) -> lk.ValueArg | lk.GlobalArg:
+    dtype = None if argument.dtype is None else argument.dtype.numpy_dtype
+    # a call passes a vector by its place
+    return lk.GlobalArg(argument.name, dtype, ()) if dtype is not None and dtype.names else lk.ValueArg(
+        argument.name, dtype)
