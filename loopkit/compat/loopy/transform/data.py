@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.compat.loopy.dtypes import with_inferred, with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -15,6 +16,7 @@ from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kern
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import variables
 from loopkit.language.names import name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -35,9 +37,14 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
     if footprint_subscripts is not None:
         raise PreconditionError("add_prefetch: loopkit has nothing for footprint_subscripts=.",
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
+    name, swept, outer = _WHOLE.sub("", var_name), _listed(sweep_inames), _listed(fetch_outer_inames)
+    if swept is None and name != var_name and outer is not None:
+        # the copy is of all elements that the loops within *outer* read
+        found = {x for a in accesses_by_array(kernel.core).get(name, ()) for e in a.subscripts for x in variables(e)}
+        swept = tuple(x for x in kernel.core.inames if x in found and x not in outer)
     return kernel.with_core(lk.add_prefetch(
-        kernel.core, _WHOLE.sub("", var_name), _listed(sweep_inames) or (), dim_arg_names=_listed(dim_arg_names),
-        default_tag=default_tag, fetch_outer_inames=_listed(fetch_outer_inames), temporary_name=temporary_name,
+        kernel.core, name, swept or (), dim_arg_names=_listed(dim_arg_names),
+        default_tag=default_tag, fetch_outer_inames=outer, temporary_name=temporary_name,
         temporary_address_space=_space(temporary_address_space if temporary_scope is None else temporary_scope),
         fetch_bounding_box=fetch_bounding_box, prefetch_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
 
