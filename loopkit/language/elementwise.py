@@ -148,7 +148,7 @@ class _Fielded:
                 return False
 
     def parts(self, e: Expression) -> _Parts | None:
-        """The fields of *e* as numbers; ``None``: it is no tuple, or one whose fields are not known."""
+        """The fields of *e* as numbers; ``None``: it is not a tuple, or its fields are unknown."""
         match e:
             case _ if self._is_known(e):
                 whole, fields = map_children(e, self.value), self.known[_read_name(e)]
