@@ -41,15 +41,15 @@ class _Parts(NamedTuple):
     values: tuple[Expression, ...]
 
 
-def vectors_of(declared: Declared) -> dict[str, _Fields]:
+def declared_vectors(declared: Declared) -> dict[str, _Fields]:
     """The fields of each array or temporary that is declared as a tuple of numbers of one dtype."""
     return {name: field_names(d.dtype) for name, d in declared.items()
             if not isinstance(d, str) and d.dtype is not None and len({*field_dtypes(d.dtype).values()}) == 1}
 
 
-def functions_of_vectors(declared: Declared, others: Mapping[str, ScalarFunction]) -> Mapping[str, ScalarFunction]:
+def functions_with_dot(declared: Declared, others: Mapping[str, ScalarFunction]) -> Mapping[str, ScalarFunction]:
     """*others*, with ``dot`` if there are vectors and no function of the user has this name."""
-    return {DOT.name: DOT, **others} if vectors_of(declared) else others
+    return {DOT.name: DOT, **others} if declared_vectors(declared) else others
 
 
 def fieldwise(operation: str, fields: Sequence[str]) -> ReductionOperation:
@@ -76,7 +76,7 @@ def in_fields(parsed: ParsedProgram, declared: Declared) -> tuple[ParsedProgram,
 
     :raises PreconditionError: two tuples of one operation have different fields.
     """
-    known = vectors_of(declared)
+    known = declared_vectors(declared)
     if not known:
         return parsed, {}
     others = {title: name for d in declared.values() if not isinstance(d, str) and d.dtype is not None

@@ -37,7 +37,7 @@ from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
 from loopkit.language.calls import CallMaker, signature_of
 from loopkit.language.domains import Domains, read_assumptions, read_domains
-from loopkit.language.elementwise import functions_of_vectors, in_fields, is_fieldwise
+from loopkit.language.elementwise import functions_with_dot, in_fields, is_fieldwise
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.objects import InstructionObject, program_source
@@ -304,7 +304,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     called = _by_name("The function", (*(f for f in functions if isinstance(f, ScalarFunction)), *own.functions),
                       {*read.parents, *read.params, *operations, *kernels})
     parsed = parse_program(source, read.parents.keys(), read.add_inline, operations,
-                           functions_of_vectors(declared, called),
+                           functions_with_dot(declared, called),
                            {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
                            offsets_of(declared))
     parsed, of_tuples = in_fields(parsed, declared)

@@ -111,3 +111,12 @@ def test_kernels_with_one_meaning_are_equal() -> None:
     assert lp.tag_inames(number, {"m": "unr"}) != number
     assert lp.add_dtypes(number, {"a": np.float32}) != number
     assert len({number["loopy_kernel"], number["loopy_kernel"].copy()}) == 1
+
+
+def test_arrays_of_any_order_fit() -> None:
+    unit = make("y[i, j] = 2*x[i, j]", default_order=lp.auto, default_offset=lp.auto)
+    x = np.arange(6.).reshape(2, 3)
+    for own in (x, np.asfortranarray(x), x[::-1], x[:, ::2]):
+        assert unit(x=own)[1][0].tolist() == (2*own).tolist()
+    with pytest.raises(lp.LoopyError, match="default_order='K'"):
+        make("y[i, j] = 2*x[i, j]", default_order="K")

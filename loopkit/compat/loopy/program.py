@@ -18,7 +18,7 @@ from loopkit.expr.tokens import Source
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
 from loopkit.language.domains import Domains
-from loopkit.language.elementwise import functions_of_vectors
+from loopkit.language.elementwise import functions_with_dot
 from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
@@ -163,7 +163,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     """
     source = Source(respelled(instructions), "the instructions")
     parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {},
-                           functions_of_vectors(declared, functions), kernels,
+                           functions_with_dot(declared, functions), kernels,
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)

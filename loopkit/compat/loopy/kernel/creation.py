@@ -9,8 +9,8 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
-from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Definition
+from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.compat.loopy.kernel.definition import Again, Definition
 from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
@@ -53,6 +53,9 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     _require_known_arguments(others)
+    if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
+        raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
+                                subject="default_order", hint="pass 'C', 'F' or lp.auto")
     data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
     declared = {d.name: d for d in data if not isinstance(d, str)}
     core_data = tuple(d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data)
@@ -63,16 +66,20 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
                  seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
     made = text.made()
-    if str(unless_auto(default_order) or "C").upper() == "F":
-        made = made.after(_in_fortran_order, _in_fortran_order)
+    if default_order not in ("C", "c", None):
+        step = Again(_in_order, (default_order,), {})
+        made = made.after(step, step)
     return make_program(made.tagged(tags) if tags else made)
 
 
-def _in_fortran_order(kernel: LoopKernel) -> LoopKernel:
-    """*kernel* with the order F of the axes of the arguments that declare none."""
-    chosen = [a.name for a in kernel.core.array_args.values() if a.order is None and a.strides is None and a.shape != ()
-              and getattr(kernel.declared.get(a.name), "order", None) is None]
-    return kernel.with_core(lk.tag_array_axes(kernel.core, chosen, "F")) if chosen else kernel
+def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:
+    """*kernel* with *order* of the arguments that declare none; ``auto``: arrays of any strides."""
+    own = {a.name: kernel.declared.get(a.name, GlobalArg(a.name)) for a in kernel.core.array_args.values()
+           if a.order is None and a.strides is None and a.shape != ()}
+    chosen = [name for name, d in own.items() if isinstance(d, ArrayArg) and d.order is None]
+    if unless_auto(order) and chosen:
+        return kernel.with_core(lk.tag_array_axes(kernel.core, chosen, "F"))
+    return replace(kernel, declared={**kernel.declared, **{name: own[name].copy(order=auto) for name in chosen}})
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ class _Array(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
-    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory. Calls check ``"F"``; for ``"C"``, which is
-        loopy's default, arrays of any strides fit.
+    :ivar order: ``"C"``, which is the default, or ``"F"``: the order of its axes in memory, which calls check;
+        ``auto``: arrays of any strides fit.
     :ivar strides: the distance of neighbouring elements along each axis, in elements; calls check it.
     :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``;
         ``sep`` separates an axis of an argument into several arguments.
@@ -106,7 +106,7 @@ class _Array(KernelArgument):
     offset: Any = 0
     dim_names: Any = None
     strides: Any = None
-    order: str | None = None
+    order: Any = None
     for_atomic: bool = False
     alignment: int | None = None
     tags: Any = frozenset()
@@ -180,7 +180,8 @@ class ArrayArg(_Array):
         self.require_core()
         layout: dict[str, Any] = {"strides": self.strides}
         if self.strides is None:
-            layout = {"order": self.order.upper()} if self.order else _layout_of(self.dim_tags)
+            order = unless_auto(self.order)
+            layout = {"order": order.upper()} if order else {} if self.order is auto else _layout_of(self.dim_tags)
         if layout.get("order") == "C":
             layout = {}                                    # the order that outputs have anyway
         return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, offset=unless_auto(self.offset), **layout)

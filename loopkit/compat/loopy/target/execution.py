@@ -12,6 +12,7 @@ from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import ArrayArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.transform.data import separated
+from loopkit.compat.loopy.typing import auto
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import known_value, parameter_plus_constant
 from loopkit.kernel.printing import integer_arguments
@@ -57,7 +58,9 @@ class ExecutorBase:
         for name, a in self.kernel.core.array_args.items():
             array: Any = given.get(name)
             order = "C" if a.order is None and a.strides is None else a.order
-            if order in ("C", "F") and (strides := getattr(array, "strides", None)) is not None:
+            declared = self.kernel.declared.get(name)
+            strides = None if getattr(declared, "order", None) is auto else getattr(array, "strides", None)
+            if order in ("C", "F") and strides is not None:
                 expected, axes = np.dtype(array.dtype).itemsize, range(len(array.shape))
                 for axis in axes if order == "F" else reversed(axes):
                     if strides[axis] != expected and array.shape[axis] > 1 and 0 not in array.shape:
