@@ -77,9 +77,11 @@ class ScalarFunction(Declared):
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
             raise PreconditionError(f"The name of a function cannot be {self.name!r}.", subject=str(self.name))
-        if not isinstance(self.arity, int) or self.arity < 1:
-            self._refuse("has the number of its arguments as arity=, which must be at least 1, "
+        if not isinstance(self.arity, int) or self.arity < 0:
+            self._refuse("has the number of its arguments as arity=, which must not be negative, "
                          f"and not {self.arity!r}")
+        if not self.arity and isinstance(self.dtypes, str) and self.dtypes in RULES:
+            self._refuse(f"has no arguments, from which '{self.dtypes}' follows", "dtypes={(): 'float32'}")
         for x, given in (("reference", self.reference), ("dtypes", self.dtypes)):
             if not callable(given) and (given is not None if x == "reference" else
                                         not isinstance(given, Mapping) and given not in self.rules):

@@ -58,7 +58,8 @@ def require_kinds(function: Callable[..., object], args: Sequence[object], kwarg
             raise PreconditionError(
                 f"{function.__name__}: {parameter.name}= must be {kind.one}, not "
                 f"{text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}.", subject=parameter.name,
-                hint=_example(function) if parameter.default is parameter.empty else
+                hint=f"{parameter.name}=[{getattr(value, 'name', '...')}]" if kind.has([value]) else
+                _example(function) if parameter.default is parameter.empty else
                 f"the default is {parameter.name}={parameter.default!r}")
 
 

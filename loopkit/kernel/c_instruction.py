@@ -22,6 +22,9 @@ PLACEHOLDER = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?:\.stride(?P<axis>\d*))?", 
 _NEVER = frozenset({"return", "goto", "asm", "__syncthreads", "__syncwarp", "barrier", "exit", "longjmp", "static",
                     "__shared__", "threadIdx", "blockIdx", "get_local_id", "get_global_id"})
 
+#: The temporary that stands for side effects: each C instruction without assignees reads and writes it.
+EFFECTS = "c_effects"
+
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -48,14 +51,15 @@ class CInstruction(Declared):
     :arg code: the text in C, or one for each language of the targets (``"c"``, ``"cuda"``, ...).
     :arg read_variables: the operands that the code reads: expressions and regions by the names in the code, or in a
         list, named by their arrays.
-    :arg assignees: likewise the elements and regions that the code writes.
+    :arg assignees: likewise the elements and regions that the code writes. Without any the code has a side effect:
+        the C instructions of a kernel that have one run in their order.
     :arg id: the name of the statement, at the start of the names that it adds to the kernel.
     :arg preamble: definitions that the code needs, for each language, or one for all of them.
     :arg assume: the reason why a name of the kernel in the code means something else.
     :arg reference: a Python function of the values that are read, in their order, with the value that is written, or
         the tuple of several, for the interpreter; only without regions.
-    :raises PreconditionError: an operand is not an expression, element or region; there is no assignee; the code has
-        unknown placeholders, brackets that do not match, or a ``return``.
+    :raises PreconditionError: an operand is not an expression, element or region; the code has unknown placeholders,
+        brackets that do not match, or a ``return``.
     """
 
     iname_exprs: str | Iterable[Any]
@@ -82,7 +86,9 @@ class CInstruction(Declared):
         reads = {**self._named(self.read_variables), **{str(x): str(y) for x, y in pairs}}
         object.__setattr__(self, "read_variables", reads)
         if not self.assignees:
-            self._refuse("has no assignee, so that no statement depends on it", "assignees=['y[i]']")
+            object.__setattr__(self, "assignees", {"effects": EFFECTS})
+            object.__setattr__(self, "read_variables", {**reads, "effects_before": EFFECTS})
+            reads = dict(self.reads)
         codes = self.codes
         if not codes or not all(isinstance(x, str) for x in codes.values()):
             self._refuse(f"has a text, or one for each language, as code, and not {self.code!r}")
@@ -108,6 +114,11 @@ class CInstruction(Declared):
             if not isinstance(text, str) or not _NAME.fullmatch(name):
                 self._refuse(f"cannot have the operand {name!r}: {text!r}", "an operand is a text: 'a[i, 0:m]'")
         return found
+
+    @property
+    def has_effects(self) -> bool:
+        """Does it write nothing that the kernel has?"""
+        return self.writes.get("effects") == EFFECTS
 
     @property
     def inames(self) -> tuple[str, ...]:
@@ -139,7 +150,8 @@ class CInstruction(Declared):
     @property
     def claim(self) -> str:
         """The claim that its declaration makes."""
-        return f"the C code of '{self.id}' accesses its operands only, and writes every element of its assignees"
+        return f"the C code of '{self.id}' accesses its operands only" + (
+            "" if self.has_effects else ", and writes every element of its assignees")
 
     def code_for(self, language: str) -> str:
         """:raises PreconditionError: there is no code in *language*."""

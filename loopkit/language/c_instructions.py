@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pymbolic.primitives as p
 
@@ -12,7 +13,10 @@ from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.parsing import parse_expression
-from loopkit.kernel.c_instruction import CInstruction, OpaqueValue, RegionRead
+from loopkit.kernel.c_instruction import EFFECTS, CInstruction, OpaqueValue, RegionRead
+
+#: Texts, and objects other than C instructions.
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -28,6 +32,14 @@ class WrittenOut:
     domains: list[str] = field(default_factory=list)
     reductions: list[ReductionOperation] = field(default_factory=list)
     functions: list[ScalarFunction] = field(default_factory=list)
+
+    def program(self, items: Iterable[Item | CInstruction]) -> list[Item | str]:
+        """*items* with the statements of C instructions."""
+        items = list(items)
+        start = [f"<int32> {EFFECTS} = 0 {{id={EFFECTS}, inames=}}"] if any(
+            isinstance(x, CInstruction) and x.has_effects for x in items) else []
+        return [*start, *(x for item in items for x in (
+            self.lines(item) if isinstance(item, CInstruction) else (item,)))]
 
     def lines(self, given: CInstruction) -> Iterator[str]:
         """The statements of *given*, all reads before all writes."""

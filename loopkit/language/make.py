@@ -296,8 +296,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     """Read the instructions and the domains of a kernel."""
     functions = tuple(functions)
     own = WrittenOut(" ".join(d if isinstance(d, str) else d.text for d in domains))
-    source = program_source([x for given in instructions
-                             for x in (own.lines(given) if isinstance(given, CInstruction) else (given,))])
+    source = program_source(own.program(instructions))
     read = read_domains([*domains, *own.domains])
     operations = _by_name("The reduction", (*reductions, *own.reductions), {*read.parents, *read.params})
     kernels = require_functions(f for f in functions if isinstance(f, LoopKernel))

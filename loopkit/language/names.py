@@ -64,6 +64,11 @@ _CODE = re.compile(r"[iufc]\d{1,2}")
 #: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
 _CALLED = frozenset({*BUILT_IN, "reduce", "simul_reduce", "cast", "make_tuple", "segmented"}) - {"min", "max"}
 
+#: Functions that generated code calls only where the text does: arrays and sizes of other kernels may have their names.
+_HIDDEN = frozenset("""
+exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc lgamma tgamma
+real imag""".split())  # noqa: SIM905 (as the other lists)
+
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
                       *_FUNCTIONS])
 
@@ -78,6 +83,8 @@ def fault(name: str, *, called: bool = False) -> str | None:
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is not a name: a name has letters, digits and underscores, and does not begin with a digit"
+    if name in _HIDDEN and not called:
+        return None
     if name in FUNCTIONS or (name in BUILT_IN and name not in _CALLED) or (called and name in _CALLED):
         return "is a function of the kernel language"
     if name in RESERVED:

@@ -2,7 +2,8 @@
 
 In the grammar of :mod:`loopkit.language.syntax`::
 
-    call     = [ "<" [ dtype ] ">" ] slice { "," slice } "=" name "(" [ argument { "," argument } ] ")" [ options ]
+    call     = [ results "=" ] name "(" [ argument { "," argument } ] ")" [ options ]
+    results  = [ "<" [ dtype ] ">" ] slice { "," slice }
     argument = slice | expression
     slice    = [ "[" [ iname { "," iname } ] "]" ":" ] name [ "[" ( "()" | part { "," part } ) "]" ]
     part     = expression | [ expression ] ":" [ expression ] [ ":" number ]
@@ -24,6 +25,9 @@ from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.parsing import BARE, ExpressionParser, NameUse
 from loopkit.language.program import Slice
 from loopkit.poly.affine import add, floor_div, multiply, subtract
+
+#: The number of axes of an array that takes slices of any number.
+ANY_RANK = -1
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class SliceParser(ExpressionParser):
         :raises UnknownNameError: it is the call of an unknown function, because it passes a slice.
         """
         depth, at, has_slice = 0, self.at, self.text == "["
+        if self.kind == "name" and self.text in self.kernels and self.tokens[at + 1].text == "(":
+            return at                                       # a call without results
         while self.tokens[at].kind not in ("newline", "end") and (depth or self.tokens[at].text != "="):
             depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(self.tokens[at].text, 0)
             has_slice |= depth == 1 and self.tokens[at].text == ":"
@@ -81,7 +87,9 @@ class SliceParser(ExpressionParser):
             raise self.error("results = function(arguments)", message="A slice is passed to no function.")
         signature = self.kernels[self.tokens[at].text]
         results: list[Slice] = []
-        for found in self._items(signature, signature.results, "="):
+        if at == self.at and signature.results:
+            raise self._miscounted(signature, "result", signature.results, at, "none")
+        for found in self._items(signature, signature.results, "=") if at != self.at else ():
             assert isinstance(found, Slice)
             results.append(found)
         self.at = at + 2
@@ -97,6 +105,9 @@ class SliceParser(ExpressionParser):
                 raise self._miscounted(signature, noun, known, start, "more")
             name = list(known)[len(found)]
             rank = known[name]
+            if rank is None and self._at_slice():
+                raise self.error("an expression", message=f"'{name}' of the function '{signature.name}' is a value, "
+                                 "and this call has a slice in its place.", hint=f"the {noun}s are {', '.join(known)}")
             found.append(self.expression() if rank is None else self._slice(signature, name, rank))
             if not self.accept(","):
                 break
@@ -104,6 +115,16 @@ class SliceParser(ExpressionParser):
         if len(found) < len(known):
             raise self._miscounted(signature, noun, known, start, str(len(found) or "none"))
         return found
+
+    def _at_slice(self) -> bool:
+        """Does a slice begin here?"""
+        depth, at = 0, self.at
+        while self.tokens[at].kind not in ("newline", "end") and (depth or self.tokens[at].text not in (",", ")")):
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(self.tokens[at].text, 0)
+            if self.tokens[at].text == ":" and (depth == 1 or self.text == "["):
+                return True
+            at += 1
+        return False
 
     def _miscounted(self, signature: Signature, noun: str, known: Mapping[str, object], start: int, given: str
                     ) -> ParseError:
@@ -131,7 +152,7 @@ class SliceParser(ExpressionParser):
             raise self.error("inames or ':', not both", at=first, message=f"The slice of '{array}' has both.")
         subscripts = self.from_start(array, subscripts, at)
         axes = tuple(extents) or swept or ()
-        if len(axes) != rank:
+        if rank not in (len(axes), ANY_RANK):
             raise self.error(f"{rank or 'no'} ax{'i' if rank == 1 else 'e'}s", at=first, message=(
                 f"'{name}' of the function '{signature.name}' has {rank or 'no'} ax{'i' if rank == 1 else 'e'}s, and "
                 f"this slice of '{array}' has {len(axes) or 'none'}."),

@@ -14,11 +14,12 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import NameConflictError, PreconditionError
-from loopkit.expr.functions import ScalarFunction
+from loopkit.expr.functions import ScalarFunction, functions_in
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
@@ -341,6 +342,11 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
+    called = {f.name for s in lowered.kernel.statements for e in (s.assignee, s.expression, *s.predicates)
+              for f in functions_in(expand_rules(e, lowered.kernel.substitutions))}
+    if taken := sorted(called & {*lowered.kernel.argument_by_name, *lowered.kernel.temporaries}):
+        raise NameConflictError(f"'{taken[0]}' is an array or a number, and also a function that kernel "
+                                f"'{lowered.kernel.name}' calls.", subject=taken[0], hint="give it another name")
     lowered = with_user_code(lowered)
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)

@@ -28,7 +28,8 @@ def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Cal
     """
     text = dedent(code.instruction.code_for(syntax.name)).strip("\n")
     own, declared = dict[str, str](), list[str]()
-    for part in code.parts:
+    used = {found["name"] for found in PLACEHOLDER.finditer(text)}
+    for part in (x for x in code.parts if x.name in used or x.steps):
         place = printer.place(part.element, bounds)
         own[part.name] = f"(*{part.local})" if part.is_written and not part.steps else part.local
         if part.steps or part.is_written:
@@ -63,6 +64,8 @@ def _is_used(given: CInstruction, part: UserOperand, number: int, stride: Expres
 
 def _strides(part: UserOperand, addresses: Addresses) -> Iterator[Expression]:
     """The distance of two elements along each range, in elements."""
+    if not part.steps:
+        return
     place = addresses.arrays[array_of(part.element)]
     shape = place.shape if isinstance(place, Flat) else part.shape
     assert shape is not None

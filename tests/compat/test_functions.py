@@ -106,8 +106,6 @@ def test_objects_are_instructions() -> None:
         lp.Assignment("y[i]", "t[1-i]", depends_on="wait"), lp.BarrierInstruction(id="wait", depends_on="t"),
         lp.Assignment("t[i]", "3", id="t"), lp.NoOpInstruction(id="last")], target=HOST)
     assert [line for line in statements(unit) if "=" in line] == ["t[i] = 3  {id=t}", "y[i] = t[1 - i]  {id=insn}"]
-    with pytest.raises(lp.LoopyError, match="no assignees"):
-        lp.make_kernel("{[i]: 0<=i<2}", [lp.CallInstruction((), "f(i)")])
 
 
 def test_instructions_are_mapped_and_removed() -> None:

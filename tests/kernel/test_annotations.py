@@ -191,6 +191,9 @@ def test_fits(value: object, kind: Any, expected: bool) -> None:
      "tag_inames: iname_to_tag= must be a mapping of texts to texts, InameTag objects, user tags or lists of texts, "
      "InameTag objects or user tags, a list of tuples (a text, a text, an InameTag, a user tag or a list of texts, "
      "InameTag objects or user tags) or a text, not ['i:l.0'].", None),
+    (lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = f(i)", functions=lk.ScalarFunction("f", 1)),   # type: ignore[arg-type]
+     "make_kernel: functions= must be a list of ScalarFunction objects or LoopKernel objects, not "
+     "ScalarFunction(name='f', arity=1).", "functions=[f]"),
     (lambda: lk.library.copy(threads="256"),                                               # type: ignore[arg-type]
      "copy: threads= must be an integer or None, not '256'.", "the default is threads=None")])
 def test_messages(call: Callable[[], object], message: str, hint: str | None) -> None:

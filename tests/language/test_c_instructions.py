@@ -147,10 +147,28 @@ def test_two_ranges() -> None:
     assert lk.compile(knl, "c")(a=a).s[0] == lk.compile(knl, "c")(a=np.asfortranarray(a)).s[0] == a[1:, :3].sum()
 
 
+def test_side_effects_run_in_order() -> None:
+    """C code without assignees, in a loop and in a function without results; a loop in parallel would reorder it."""
+    says, then = (lk.CInstruction("i", f"{x}($i);", preamble=f"static void {x}(long long i) {{ (void)i; }}", id=x)
+                  for x in ("says", "then"))
+    function = lk.make_function([], [lk.CInstruction((), "says(7);", preamble=str(says.preamble), id="own")], name="f")
+    knl = lk.make_kernel("{[i]: 0<=i<n}", ["for i", says, then, "f()", "end"], functions=[function])
+    assert [r for r in (s.id for s in knl.statements) if r.endswith("effects")] == [
+        "c_effects", "says_effects", "then_effects", "f_c_effects", "f_own_effects"]
+    text = str(lk.generate_code(knl, "c"))
+    body = text[text.index("for (int i"):]
+    assert body.index("says(says_i)") < body.index("then(then_i)") < body.index("says(7)")
+    assert lk.compile(knl, "c")(n=2) == ()
+    assert str(knl.obligations[0]).count("accesses its operands only (")
+    with pytest.raises(lk.IllegalTransformError, match="writes c_effects"):
+        lk.tag_inames(knl, "i:g.0")
+
+
 # Errors and values
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("i", "$y = $x;", "x[i]"), "has no assignee"), (("i", "$y = $z;", "x[i]", "y[i]"), r"the placeholder '\$z'"),
+    (("i", "$y = $x;", "x[i]"), r"the placeholder '\$y'"),
+    (("i", "$y = $z;", "x[i]", "y[i]"), r"the placeholder '\$z'"),
     (("i", "$y = 1; }", (), "y[i]"), "brackets that do not match"),
     (("i", "return;", (), "y[i]"), "has 'return' in its code"),
     (("i", "$y = threadIdx.x;", (), "y[i]"), "has 'threadIdx'"),

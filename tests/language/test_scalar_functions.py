@@ -100,7 +100,8 @@ def test_text(golden: GoldenFiles) -> None:
 # Errors
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("1f", 1), "The name of a function cannot be '1f'"), (("f", 0), "at least 1, and not 0"),
+    (("1f", 1), "The name of a function cannot be '1f'"), (("f", -1), "must not be negative, and not -1"),
+    (("f", 0), "has no arguments, from which 'promoted' follows"),
     (("f", 1, "int"), "dtypes= cannot be 'int'\\."),
     (("f", 2, {("f4",): "f4"}), "has 2 arguments, but dtypes= has an entry"),
     (("f", 1, {"float99": "f4"}), "an entry 'float99': 'float99'|is not of dtypes"),
@@ -203,3 +204,9 @@ def test_a_registered_function_is_for_later_steps() -> None:
         lk.register_callable(knl, "x", lk.ScalarFunction("x", 1))
     with pytest.raises(lk.PreconditionError, match="'f' cannot be called 'g'"):
         lk.register_callable(knl, "g", f)
+
+
+def test_functions_without_arguments() -> None:
+    half = lk.ScalarFunction("half_of", 0, {(): "float32"}, text={"c": "(0.5f)"}, reference=lambda: np.float32(0.5))
+    knl = lk.make_kernel("{[i]: 0<=i<2}", "y[i] = i + half_of()", functions=[half])
+    assert "i + (float)((0.5f));" in str(lk.generate_code(knl, "c"))

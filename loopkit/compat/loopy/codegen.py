@@ -1,7 +1,7 @@
 """generate_code_v2 and the objects that it returns."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ class PreambleInfo:
     seen_dtypes: Any = frozenset()
     seen_functions: Any = frozenset()
     seen_atomic_dtypes: Any = frozenset()
+
+
+def generated(generators: Iterable[Callable[[PreambleInfo], Iterable[tuple[str, str]]]]) -> Iterator[tuple[str, str]]:
+    """The keys and texts of *generators* of preambles."""
+    return ((str(key), str(text)) for generator in generators for key, text in generator(PreambleInfo()))
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from pymbolic.typing import Expression
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real_dtype, resolve, weak
-from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64, join, real_dtype, resolve, signature, weak
+from loopkit.expr.functions import FUNCTIONS, UNKNOWN, FunctionName
 from loopkit.expr.kinds import is_tuple, kind_of
 from loopkit.expr.mappers import children, map_children, with_children
 from loopkit.expr.nodes import MakeTuple, Neutral, TypeCast
+from loopkit.expr.random_numbers import RANDOM
 from loopkit.expr.tuples import field_dtype, tuple_dtype
 from loopkit.kernel.printing import integer_arguments
 from loopkit.kernel.statement import Statement
@@ -119,8 +120,14 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
         case p.Lookup(aggregate=aggregate, name=name):
             whole = of(aggregate)
             return whole if whole is None else field_dtype(whole, name)
+        case p.Call(function=p.Variable(name=name)) if name in RANDOM:
+            return np.dtype(RANDOM[name][0])
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
             return _of_function(expr, name, [of(c) for c in expr.parameters])
+        case p.Call(function=FunctionName(function=function)):
+            given = [dtype for c in expr.parameters if (dtype := of(c)) is not None]
+            known_all = len(given) == len(expr.parameters)
+            return resolve(signature(function, given)[1]) if known_all and function.dtypes != UNKNOWN else None
         case _ if isinstance(expr, _TRUTH):
             return BOOL
         case p.ExpressionNode():
@@ -243,8 +250,13 @@ class _Types:
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
                 sides, _ = self.together([self.read(e, common) for e in (expr.left, expr.right)])
                 return with_children(expr, sides), BOOL
+            case p.Call(function=p.Variable(name=name)) if name in RANDOM:
+                return expr, np.dtype(RANDOM[name][0])              # the dtypes of its arguments are fixed
             case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
                 return self.cast_call(expr, name)
+            case p.Call(function=FunctionName()):
+                arguments = (self.cast(e, None)[0] for e in expr.parameters)
+                return with_children(expr, tuple(arguments)), _of(expr, self.core, self.known)
             case _ if isinstance(expr, _TRUTH):
                 return map_children(expr, lambda e: self.cast(e, None)[0]), BOOL
             case _ if isinstance(expr, _SHIFTS):

@@ -18,8 +18,8 @@ _BY_MODULE = {
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
-    "kernel.instruction": ("Assignment BarrierInstruction CallInstruction InstructionBase MultiAssignmentBase "
-                           "NoOpInstruction"),
+    "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
+                           "MultiAssignmentBase NoOpInstruction"),
     "kernel.kernel": "KernelState LoopKernel",
     "options": "Options",
     "target.base": "ASTBuilderBase TargetBase",
@@ -37,7 +37,8 @@ _BY_MODULE = {
                         "to_batched"),
     "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
                           "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
-    "transform.callable": "inline_callable_kernel merge pack_and_unpack_args_for_call register_callable",
+    "transform.callable": ("inline_callable_kernel merge pack_and_unpack_args_for_call register_callable "
+                           "register_preamble_generators register_symbol_manglers rename_callable"),
     "transform.reduction": "realize_reduction",
     "transform.save": "save_and_reload_temporaries",
     "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
@@ -112,9 +113,6 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "merge": "one text for both kernels",
     "pack_and_unpack_args_for_call": "one text for both kernels",
     "parse_transformed_fortran": "the kernel language",
-    "register_preamble_generators": "a function of the kernel language",
-    "register_symbol_manglers": "a value argument",
-    "rename_callable": "another name in the text",
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",

@@ -9,14 +9,18 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.compat.loopy.order import Item, ordered, text_of
+from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import called, update_of, variables
 from loopkit.expr.nodes import to_text
-from loopkit.expr.tokens import Source
+from loopkit.expr.operations import ReductionOperation
+from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
+from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
 from loopkit.language.elementwise import functions_with_dot
 from loopkit.language.iterations import inames_of_parts
@@ -35,7 +39,6 @@ from loopkit.language.program import (
     read_rules,
     writes,
 )
-from loopkit.language.slices import Signature
 from loopkit.language.syntax import parse_program
 
 _NOTHING: frozenset[str] = frozenset()
@@ -68,11 +71,13 @@ class LoopyProgram:
 
     :ivar rules: the lines of its substitution rules.
     :ivar domains: those of its inames, with the copies of ``dup=``.
+    :ivar groups: ids that name several statements.
     """
 
     statements: tuple[LoopyStatement, ...]
     rules: tuple[str, ...]
     domains: Domains
+    groups: Mapping[str, frozenset[str]]
     _ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +137,7 @@ class LoopyProgram:
         globs = [t.text for t in statement.node.options.dep if t.kind != QUERY]
         final = any(glob.startswith("*") for glob in globs)
         for glob in (glob.removeprefix("*") if final else glob for glob in globs):
-            matches = {name for name in self._ids if fnmatchcase(name, glob)}
+            matches = {name for name in self._ids if fnmatchcase(name, glob)} | self.groups.get(glob, _NOTHING)
             if glob and not matches and not set("*?[") & set(glob):
                 require_known("statement", [glob], sorted(self._ids))
             found |= matches
@@ -149,10 +154,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 
 
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
-                 functions: Mapping[str, ScalarFunction], kernels: Mapping[str, Signature]) -> LoopyProgram:
+                 functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
+                 packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
+                 groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
+    :arg packed: those of *kernels* whose slices may have another rank than their arguments.
+    :arg operations: further reductions; *groups*: ids that name several statements.
 
     >>> from loopkit.language.domains import read_domains
     >>> print(read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {}).text({}))
@@ -162,8 +171,10 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     end
     """
     source = Source(respelled(instructions), "the instructions")
-    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, {},
-                           functions_with_dot(declared, functions), kernels,
+    signatures = {name: signature_of(f) for name, f in kernels.items()}
+    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
+                           functions_with_dot(declared, functions), {
+                               name: packed_signature(s) if name in packed else s for name, s in signatures.items()},
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
@@ -172,13 +183,16 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     ids = number_statements(parsed)
     inames = inames_of_parts(parsed, temporaries, rules)
     taken = {*ids.places}
+    packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     statements = tuple(
         LoopyStatement(ids.of.get(node.start) or fresh(node.kind, taken), node) if isinstance(node, Marker) else
-        LoopyStatement(ids.of[node.start], node, domains.ancestors(inames[node.start]), conditions,
+        LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
+                       if isinstance(node, FunctionCall) and node.function in packed else node,
+                       domains.ancestors(inames[node.start]), conditions,
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
         for node, conditions in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains)
+    return LoopyProgram(statements, lines, domains, groups or {})
 
 
 def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = ()

@@ -18,7 +18,7 @@ def respelled(instructions: str | Iterable[str]) -> str:
     y[i] = sum([j], a[j]) {dep=*a, if=p:q}
     """
     texts = [instructions] if isinstance(instructions, str) else instructions
-    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in _logical_lines(text)]
+    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in logical_lines(text)]
     return _without_empty_blocks("\n".join(lines))
 
 
@@ -26,11 +26,11 @@ def _line(line: str) -> str:
     match = _OPTIONS.search(line)
     if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
         return line
-    options = ", ".join(_options(match["options"]))
+    options = ", ".join(options_of(match["options"]))
     return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
 
 
-def _options(text: str) -> Iterator[str]:
+def options_of(text: str) -> Iterator[str]:
     """The options that loopkit has, each once."""
     found: dict[str, list[str]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
@@ -68,7 +68,7 @@ def _reduction(found: re.Match[str]) -> str:
     return f"{head}{' ' if head.endswith(',') else ''}[{names}]"
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def logical_lines(text: str) -> Iterator[str]:
     """The lines of *text*; a line whose brackets are open or that ends in a backslash goes on with the next one."""
     line, depth = "", 0
     for piece in text.split("\n"):
@@ -82,3 +82,27 @@ def _logical_lines(text: str) -> Iterator[str]:
         line = ""
     if line.strip():
         yield line
+
+
+#: A name and the parenthesis after it.
+CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
+
+
+def counted_calls(text: str) -> dict[str, int]:
+    """The names before parentheses in *text*, each with the number of values in them.
+
+    >>> counted_calls("f(x, g(1)) + h()")
+    {'f': 2, 'g': 1, 'h': 0}
+    """
+    return {found[1]: _count(text, found.end()) for found in CALL.finditer(text)}
+
+
+def _count(text: str, start: int) -> int:
+    """The number of values between the parenthesis before *start* and its end."""
+    depth, commas = 1, 0
+    for end in range(start, len(text)):
+        depth += (text[end] in "([{") - (text[end] in ")]}")
+        commas += depth == 1 and text[end] == ","
+        if not depth:
+            return commas + bool(text[start:end].strip())
+    return 0

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import loopkit as lk
-from loopkit.compat.loopy.kernel.definition import Again
+from loopkit.compat.loopy.kernel.definition import Again, Callee
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -39,7 +40,7 @@ class TranslationUnit:
     kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
-    functions: Mapping[str, lk.ScalarFunction] = field(default_factory=dict, hash=False)
+    functions: Mapping[str, lk.ScalarFunction | SideEffect] = field(default_factory=dict, hash=False)
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -130,8 +131,8 @@ def linked(program: TranslationUnit) -> TranslationUnit:
     kernels = dict(program.kernels)
     for name in _callees_first(kernels):
         kernel = kernels[name]
-        functions: list[lk.ScalarFunction | lk.LoopKernel] = [
-            kernels[x].core for x in _callees(kernel, kernels) if kernels[x].made is not None]
+        callees = [kernels[x] for x in _callees(kernel, kernels)]
+        functions: list[Callee] = [k.core for k in callees if k.made is not None]
         if kernel.definition is None:
             changed = [f.name for f in functions if not any(f is own for own in kernel.functions)]
             if changed:
@@ -143,6 +144,9 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         if kernel.made is None or len(functions) != len(kernel.functions) or any(
                 a is not b for a, b in zip(functions, kernel.functions, strict=True)):
             new = kernel.definition.make(functions)
+            fault = next((k.definition.fault for k in callees if k.made is None and k.definition is not None), None)
+            if fault is not None:
+                new = replace(new, definition=replace(new.definition, fault=fault))
             for step in kernel.definition.steps:
                 new = new.after(step, step)
             kernels[name] = new

@@ -2,28 +2,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
+from loopkit.compat.loopy.c_code import CStatements
+from loopkit.compat.loopy.codegen import generated
+from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Again, Definition
-from loopkit.compat.loopy.kernel.instruction import InstructionBase, line_of, text_of
+from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, condition_of
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
+from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.program import LoopyProgram, read_program
+from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
+from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto, unless_auto
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import LoopkitError, NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
-from loopkit.language.arguments import read_declarations
-from loopkit.language.calls import signature_of
+from loopkit.language.arguments import Declared, read_declarations
+from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
@@ -52,6 +60,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
 
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
+    preambles = _preambles(others.pop("preambles", ()), others.pop("preamble_generators", ()))
     _require_known_arguments(others)
     if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
         raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
@@ -64,7 +73,7 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), declared, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
     text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
-                 seq_dependencies, tuple((fixed_parameters or {}).items()), empty)
+                 seq_dependencies, Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     made = text.made()
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
@@ -83,6 +92,32 @@ def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:
 
 
 @dataclass(frozen=True)
+class Extras:
+    """The parts of a kernel that few have.
+
+    :ivar fixed: the values of parameters.
+    :ivar preambles: definitions for C code, by keys that order them.
+    :ivar manglers: functions of a kernel and a name, whose values are a dtype and the symbol of C; ``None``: none.
+    """
+
+    fixed: tuple[tuple[str, Any], ...] = ()
+    preambles: tuple[tuple[str, str], ...] = ()
+    manglers: tuple[Callable[[Any, str], Any], ...] = ()
+
+    @property
+    def preamble(self) -> str:
+        return "\n".join(text for _, text in sorted(self.preambles))
+
+    def symbol(self, name: str) -> lk.ScalarFunction | None:
+        """The function without arguments that stands for the symbol *name* of C; ``None``: no mangler has it."""
+        for found in filter(None, (mangler(None, name) for mangler in self.manglers)):
+            languages = ("c", "opencl", "cuda")
+            return lk.ScalarFunction(f"symbol_{name}", 0, {(): as_numpy(found[0])}, preamble=dict.fromkeys(
+                languages, self.preamble) if self.preamble else {}, text=dict.fromkeys(languages, f"({found[1]})"))
+        return None
+
+
+@dataclass(frozen=True)
 class _Text:
     """The arguments of make_kernel.
 
@@ -91,53 +126,125 @@ class _Text:
 
     name: str
     domains: tuple[str, ...]
-    instructions: tuple[str, ...]
+    instructions: tuple[str | CInstruction, ...]
     data: tuple[Any, ...]
     assumptions: Any
     in_sequence: bool
-    fixed: tuple[tuple[str, Any], ...]
+    extras: Extras
     empty: LoopKernel
 
-    def made(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel] = ()) -> LoopKernel:
-        """The kernel; without one of loopkit if *functions* lacks one that the text calls."""
-        calls = {found[1]: _count(line, found.end()) for line in self.instructions for found in _CALL.finditer(line)}
-        definition = Definition(self.name, self.made, calls)
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """The names before parentheses, each with the number of values in them."""
+        return counted_calls("\n".join(x for x in self.instructions if isinstance(x, str)))
+
+    def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
+             packed: frozenset[str] = frozenset()) -> LoopKernel:
+        """The kernel; without one of loopkit if *functions* lacks one that the text calls, or cannot be called so.
+
+        :arg facts: further assumptions; *packed*: the functions that get slices of another rank.
+        """
+        definition = Definition(self, packed=packed)
         try:
-            core = self._core(functions)
-        except UnknownNameError as err:
-            if err.kind != "function":
+            core = self._with_facts(facts).core_with(functions, packed)
+        except LoopkitError as err:
+            if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
+                return self.made(functions, (), packed)             # they are about another kernel's names
+            missing = err.name if isinstance(err, UnknownNameError) and err.kind == "argument" else ""
+            if missing and (symbol := self.extras.symbol(missing)) is not None:
+                lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
+                         for x in self.instructions)
+                made = replace(self, instructions=tuple(lines)).made([*functions, symbol], facts, packed)
+                return replace(made, definition=definition, functions=tuple(functions))
+            # a later step may add what a call lacks: assumptions, values of parameters
+            if not any(isinstance(f, lk.LoopKernel) for f in functions) and not (
+                    isinstance(err, UnknownNameError) and err.kind in ("function", "argument")):
                 raise
-            return replace(self.empty, definition=replace(definition, fault=err))
+            return replace(self.empty, definition=replace(definition, fault=err), functions=tuple(functions))
         return separated(replace(self.empty, made=core, definition=definition, functions=tuple(functions)))
 
-    def _core(self, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]) -> lk.LoopKernel:
+    def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> _Text:
+        """The text with further preambles and symbol manglers."""
+        return replace(self, extras=replace(self.extras, preambles=(*self.extras.preambles, *preambles),
+                                            manglers=(*self.extras.manglers, *manglers)))
+
+    def renamed(self, old: str, new: str) -> _Text:
+        """The text with another name of a function, or of the kernel."""
+        lines = (CALL.sub(lambda call: f"{new if call[1] == old else call[1]}(", x) if isinstance(x, str) else x
+                 for x in self.instructions)
+        return replace(self, name=new if self.name == old else self.name, instructions=tuple(lines))
+
+    def _with_facts(self, facts: Iterable[str]) -> _Text:
+        """The text with those of *facts* as assumptions that are about its names."""
+        names = {*_NAME.findall(" ".join((*self.domains, *map(str, self.instructions))))}
+        own = [x for x in facts if {*_NAME.findall(x)} - _WORDS <= names]
+        if not own:
+            return self
+        given = [] if self.assumptions is None else [condition_of(self.assumptions)]
+        return replace(self, assumptions=" and ".join(f"({x})" if " or " in x else x for x in (*given, *own)))
+
+    def core_with(self, functions: Sequence[Callee], packed: frozenset[str]) -> lk.LoopKernel:
+        """loopkit's kernel."""
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
         scalars = {shadowed.get(x, x): replace(f, name=shadowed.get(x, x)) for x, f in scalars.items()}
-        instructions = [_CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in self.instructions
-                        ] if shadowed else self.instructions
         kernels = {f.name: f for f in functions if isinstance(f, lk.LoopKernel)}
-        if any("clamp(" in line for line in instructions) and not {"clamp"} & (scalars.keys() | kernels.keys()):
-            instructions = [_CLAMP, *instructions]
+        effects = {f.name: f for f in functions if isinstance(f, SideEffect)}
         with bounded(f"making kernel '{self.name}'"):
-            program = read_program(instructions, read_domains(self.domains), read_declarations(self.data, ()),
-                                   scalars, {name: signature_of(f) for name, f in kernels.items()})
+            domains, declared = read_domains(self.domains), read_declarations(self.data, ())
+            c_code = CStatements(domains.parents.keys(), _shapes(declared), self.extras.preamble, effects,
+                                 kernels.keys(), WrittenOut(" ".join(self.domains)))
+            lines = c_code.lines(self.instructions)
+            if any(is_of_fields(line) for line in lines):
+                lines = list(with_whole_structs(lines, declared, c_code.groups))
+            if any(map(USED.search, lines)):
+                lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
+                scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
+            _require_new(lines, self.instructions)
+            if shadowed:
+                lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
+            if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
+                lines = [_CLAMP, *lines]
+            if c_code.own.domains:
+                domains = read_domains([*self.domains, *c_code.own.domains])
+            scalars |= {f.name: f for f in c_code.own.functions}
+            program = read_program(lines, domains, declared, scalars, kernels, packed,
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups)
             text = program.text({}, in_sequence=self.in_sequence)
-        functions = (*scalars.values(), *kernels.values())
-        core = self._core_of(program, text, functions)
+        called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
+        core = self._core_of(program, text, called, c_code.own)
         if program.queries:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
-            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), functions)
-        return lk.fix_parameters(core, **dict(self.fixed)) if self.fixed else core
+            core = self._core_of(program, program.text(selected, in_sequence=self.in_sequence), called, c_code.own)
+        c_code.require_declared(core)
+        return lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
 
-    def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel]
-                 ) -> lk.LoopKernel:
+    def _core_of(self, program: LoopyProgram, text: str, functions: Sequence[lk.ScalarFunction | lk.LoopKernel],
+                 own: WrittenOut) -> lk.LoopKernel:
         # the copies of inames are in the domains of the program only
-        has_copies = len(program.domains.domains) > len(self.domains)
-        return lk.make_kernel(program.domains.domains if has_copies else self.domains, text if text.strip() else [],
-                              self.data, name=self.name,
+        has_more = len(program.domains.domains) > len(self.domains)
+        return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
+                              self.data, name=self.name, reductions=own.reductions,
                               assumptions=_assumptions(self.assumptions, program.written), functions=functions)
+
+
+_DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)
+
+
+def _require_new(lines: Iterable[str], instructions: Iterable[str | CInstruction]) -> None:
+    """:raises NameConflictError: a temporary that the layer adds to *lines* has a name of the *instructions*."""
+    text = "\n".join(map(str, instructions))
+    added = Counter(_DECLARED.findall("\n".join(lines))) - Counter(_DECLARED.findall(text))
+    if taken := sorted(added.keys() & {*_NAME.findall(text)}):
+        raise NameConflictError(f"The layer needs the name '{taken[0]}' for a temporary of its own.", subject=taken[0],
+                                hint="give it another name")
+
+
+def _shapes(declared: Declared) -> dict[str, Any]:
+    """The declared shapes of arrays and temporaries; ``None``: not declared. A temporary without one is a number."""
+    return {name: () if d.shape is None and isinstance(d, lk.TemporaryVariable) else d.shape
+            for name, d in declared.items() if isinstance(d, lk.GlobalArg | lk.TemporaryVariable)}
 
 
 #: The function of OpenCL that loopy's language has for all targets.
@@ -152,20 +259,9 @@ def _assumptions(given: Any, written: AbstractSet[str]) -> Any:
     return " and ".join(parts) or None
 
 
-#: A name and the parenthesis after it.
-_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
-
-
-def _count(text: str, start: int) -> int:
-    """The number of values between the parenthesis before *start* and its end."""
-    depth, commas = 1, 0
-    for end in range(start, len(text)):
-        depth += (text[end] in "([{") - (text[end] in ")]}")
-        commas += depth == 1 and text[end] == ","
-        if not depth:
-            return commas + bool(text[start:end].strip())
-    return 0
-
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: The words of conditions in isl's notation.
+_WORDS = frozenset({"and", "or", "not", "mod", "exists", "true", "false"})
 
 def make_function(*args: Any, **kwargs: Any) -> TranslationUnit:
     """A program of one kernel that no call enters, but other kernels may call."""
@@ -176,6 +272,11 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
                                              ) -> Any:
     """Nothing changes: a kernel runs its statements in this order from the start."""
     return program
+
+
+def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
+    """Definitions of C code, by their keys."""
+    return (*map(tuple, given or ()), *generated(generators or ()))
 
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:
@@ -200,15 +301,15 @@ def _domains(domains: Any) -> list[str]:
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
-def _texts(instructions: Any) -> list[str]:
+def _texts(instructions: Any) -> list[str | CInstruction]:
     given = [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
         instructions)
     return list(map(_instruction_text, given))
 
 
-def _instruction_text(item: Any) -> str:
+def _instruction_text(item: Any) -> str | CInstruction:
     """The text of *item*; :raises PreconditionError: loopkit has no such instruction."""
-    if isinstance(item, str):
+    if isinstance(item, str | CInstruction):
         return item
     if isinstance(item, SubstitutionRule):
         return _rule_text(item)

@@ -1,29 +1,99 @@
 """The definition of a kernel, which is made again when a function that it calls changes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Protocol, Self
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.errors import LoopkitError
+
+#: The functions that statements call: those of numbers, those without results, and kernels.
+Callee = lk.ScalarFunction | SideEffect | lk.LoopKernel
+
+
+class Text(Protocol):
+    """The arguments of make_kernel.
+
+    :ivar calls: the names before parentheses in the text, each with the number of values in them.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def calls(self) -> Mapping[str, int]: ...
+
+    def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
+             packed: frozenset[str] = frozenset()) -> Any:
+        """The kernel of the layer, with the *functions* that the text calls."""
+
+    def renamed(self, old: str, new: str) -> Self:
+        """The text with another name of a function, or of the kernel."""
+
+    def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> Self:
+        """The text with further preambles and symbol manglers."""
 
 
 @dataclass(frozen=True)
 class Definition:
     """The text of a kernel, and the steps since it was made.
 
-    :ivar make: makes the kernel of the layer, with the functions that its text calls.
-    :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar steps: functions of a kernel of the layer.
-    :ivar fault: the reason why the kernel cannot be made without further functions.
+    :ivar packed: the functions that get slices of another rank than their arguments.
+    :ivar fault: the reason why the kernel cannot be made without further functions, or with those that it has.
     """
 
-    name: str
-    make: Callable[[Sequence[lk.ScalarFunction | lk.LoopKernel]], Any]
-    calls: Mapping[str, int]
+    text: Text
     steps: tuple[Callable[[Any], Any], ...] = ()
+    packed: frozenset[str] = frozenset()
     fault: LoopkitError | None = None
+
+    @property
+    def name(self) -> str:
+        return self.text.name
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        return self.text.calls
+
+    def make(self, functions: Sequence[Callee]) -> Any:
+        """The kernel of the layer, before the steps."""
+        return self.text.made(functions, list(self._facts()), self.packed)
+
+    def renamed(self, old: str, new: str) -> Definition:
+        """The definition with another name of a function, or of the kernel."""
+        return replace(self, text=self.text.renamed(old, new), packed=frozenset(
+            new if x == old else x for x in self.packed))
+
+    def _facts(self) -> Iterator[str]:
+        """The assumptions of the steps, which the checks of calls need from the start; other names may come later."""
+        for step in self.steps:
+            name = step.apply.__name__ if isinstance(step, Again) else ""
+            if name == "rename_argument":
+                return
+            if isinstance(step, Again) and name == "assume":
+                yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
+            if isinstance(step, Again) and name == "fix_parameters":
+                yield from (f"{x} = {value}" for x, value in step.kwargs.items() if isinstance(value, Integral))
+
+
+#: A set of parameters in isl's notation.
+_PARAMETERS = re.compile(r"(?:\[[^\]]*\]\s*->\s*)?\{\s*:?(?P<condition>[^{}]*)\}", re.DOTALL)
+
+
+def condition_of(assumptions: Any) -> str:
+    """*assumptions*, a condition or a set of parameters, as a condition.
+
+    >>> condition_of("[n] -> { : n >= 1 }")
+    'n >= 1'
+    """
+    text = str(assumptions).strip()
+    whole = _PARAMETERS.fullmatch(text)
+    return text if whole is None else whole["condition"].strip()
 
 
 @dataclass(frozen=True)

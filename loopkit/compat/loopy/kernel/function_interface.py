@@ -10,10 +10,22 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.types import NumpyType
-from loopkit.errors import LoopkitError, TypeInferenceError
+from loopkit.errors import PreconditionError, TypeInferenceError
 
 #: The dtypes of arguments for which a function is asked in advance.
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64", "complex64", "complex128")
+
+
+@dataclass(frozen=True)
+class SideEffect:
+    """A registered function without a result, whose calls are statements: ``f(x[i])``.
+
+    :ivar text: its name in C.
+    """
+
+    name: str
+    text: str
+    preamble: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,16 +52,25 @@ class ScalarCallable:
         """The definitions that a generated text needs."""
         return ()
 
-    def core(self, name: str, arity: int) -> lk.ScalarFunction:
-        """loopkit's function, called *name*."""
-        known: dict[str, str] = {}
-        for dtype in _DTYPES:
-            # loopy's functions tell by an exception that a dtype is not for them
-            with suppress(AttributeError, LookupError, TypeError, ValueError, LoopkitError):
-                own = self.typed([np.dtype(dtype)] * arity)
-                if own.name_in_target is not None:
-                    known[dtype] = own.name_in_target
-        preamble = "\n".join(text for _, text in self.generate_preambles(None))
+    def core(self, name: str, arity: int, target: Any) -> lk.ScalarFunction | SideEffect:
+        """loopkit's function, called *name*; one without a result has side effects.
+
+        :raises PreconditionError: it has no result, and another name in the text for each dtype.
+        """
+        known: dict[str, Any] = {}
+        for dtype in _DTYPES if arity else _DTYPES[:1]:
+            # a dtype that the function is not for raises an error of any class; a call with it raises the error again
+            with suppress(Exception):
+                known[dtype] = self.typed([np.dtype(dtype)] * arity)
+        preamble = "\n".join(text for _, text in sorted(self.generate_preambles(target)))
+        if known and not any(-1 in (own.arg_id_to_dtype or {}) for own in known.values()):
+            texts = {own.name_in_target or name for own in known.values()}
+            if len(texts) > 1:
+                raise PreconditionError(f"The function '{name}' has no result, and in the text it has the names "
+                                        f"{', '.join(sorted(texts))}.", subject=name,
+                                        hint="one name_in_target for all dtypes")
+            return SideEffect(name, texts.pop(), preamble)
+        known = {x: own.name_in_target for x, own in known.items() if own.name_in_target is not None}
         languages = ("c", "opencl", "cuda")
         return lk.ScalarFunction(name, arity, self.result, text=dict.fromkeys(languages, known),
                                  preamble=dict.fromkeys(languages, preamble) if preamble else {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -106,6 +106,34 @@ class CallInstruction(MultiAssignmentBase):
 
 
 @dataclass(frozen=True)
+class CInstruction(InstructionBase):
+    """A statement in C, whose code names variables of the kernel.
+
+    :ivar iname_exprs: inames, and pairs of a name in the code and an expression.
+    :ivar read_variables: the names of what the code reads; an array is read as a whole.
+    :ivar assignees: the targets of the code: variables, elements, and arrays as a whole; without any it has a side
+        effect.
+    :ivar assume: the reason why a name of the kernel in the code means something else; loopy does not have it.
+    """
+
+    iname_exprs: Any = ()
+    code: str = ""
+    read_variables: Any = frozenset()
+    assignees: Any = ()
+    assume: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("iname_exprs", "read_variables", "assignees"):
+            given = getattr(self, name)
+            listed = [x.strip() for x in given.split(",")] if isinstance(given, str) else list(given)
+            object.__setattr__(self, name, tuple(x for x in listed if not isinstance(x, str) or x))
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(text_of, self.assignees))} = CODE({', '.join(map(str, self.iname_exprs))}): {self.code}"
+
+
+@dataclass(frozen=True)
 class NoOpInstruction(InstructionBase):
     """A statement without effect, which others may name in ``depends_on``."""
 
@@ -146,12 +174,10 @@ def line_of(statement: InstructionBase) -> str:
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
     options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
-    if isinstance(statement, CallInstruction) and not statement.assignees:
-        raise PreconditionError(f"The call {text_of(statement.expression)} has no assignees, so it has no effect.",
-                                subject=str(statement.id), hint="a function writes its results only")
     written = statement.assignees if isinstance(statement, CallInstruction) else (statement.assignee,)
     declared = "" if statement.temp_var_type is None else f"<{_dtype_name(statement.temp_var_type)}> "
-    return f"{declared}{', '.join(map(text_of, written))} = {text_of(statement.expression)}{_braces(options)}"
+    results = f"{declared}{', '.join(map(text_of, written))} = " if written else ""
+    return f"{results}{text_of(statement.expression)}{_braces(options)}"
 
 
 def _braces(options: list[str]) -> str:

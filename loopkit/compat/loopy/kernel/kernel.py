@@ -22,7 +22,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition
+from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of, line_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.types import to_loopy_type
@@ -69,7 +69,7 @@ class LoopKernel:
     silenced_warnings: frozenset[str] = frozenset()
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
-    functions: tuple[lk.ScalarFunction | lk.LoopKernel, ...] = field(default=(), compare=False, repr=False)
+    functions: tuple[Callee, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def _program(self) -> tuple[Any, ...]:
@@ -312,7 +312,7 @@ class LoopKernel:
         return str(self.core)
 
     def __repr__(self) -> str:
-        return repr(self.core)
+        return f"<LoopKernel '{self.name}', which cannot be made yet>" if self.made is None else repr(self.core)
 
     def _repr_html_(self) -> str:
         return self.core._repr_html_()

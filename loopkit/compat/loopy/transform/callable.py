@@ -1,15 +1,18 @@
 """loopy's steps for functions: kernels that other kernels call, and functions of numbers."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.codegen import generated
+from loopkit.compat.loopy.kernel.definition import Definition
 from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, linked, make_program
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import NameConflictError, PreconditionError, require_known
+from loopkit.language.names import fresh
 
 
 def merge(translation_units: Iterable[Any]) -> TranslationUnit:
@@ -58,7 +61,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
         how = "no statement calls it" if not counts else "calls have different numbers of arguments"
         raise PreconditionError(f"register_callable: '{function_identifier}' has no number of arguments: {how}.",
                                 subject=function_identifier)
-    function = callable_.core(function_identifier, counts.pop())
+    function = callable_.core(function_identifier, counts.pop(), translation_unit.target)
     return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: function}))
 
 
@@ -70,7 +73,73 @@ def inline_callable_kernel(kernel: LoopKernel, function_name: str) -> LoopKernel
     return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))
 
 
-def pack_and_unpack_args_for_call(program: Any, call_name: str, input_args_to_pack: Any = None,
-                                  output_args_to_unpack: Any = None) -> Any:
-    """Nothing changes: a function of loopkit takes slices of any strides."""
-    return program
+def pack_and_unpack_args_for_call(program: TranslationUnit, call_name: str, input_args_to_pack: Any = None,
+                                  output_args_to_unpack: Any = None) -> TranslationUnit:
+    """Let calls of *call_name* pass slices of another rank than its arguments: the same elements in row-major order.
+
+    It makes no copies: a function of loopkit takes slices of any strides.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> twice = lp.make_function("{[i]: 0<=i<6}", "b[i] = 2*a[i]", name="twice")
+    >>> knl = lp.make_kernel("{[i,j]: 0<=i<3 and 0<=j<2}", "[i,j]: y[i,j] = twice([i,j]: x[i,j])")
+    >>> knl = lp.pack_and_unpack_args_for_call(lp.merge([knl, twice]), "twice")
+    >>> print(knl["loopy_kernel"].core.statements_text)
+    # [y_packed_0]: y[y_packed_0 // 2, y_packed_0 % 2] = twice([x_packed_0]: x[x_packed_0 // 2, x_packed_0 % 2])
+      for i_0
+        y[i_0 // 2, i_0 % 2] = 2*x[i_0 // 2, i_0 % 2]  {id=twice_insn}
+      end
+    """
+    return _redefined(program, lambda d: replace(d, packed=d.packed | {call_name}) if call_name in d.calls else d)
+
+
+def register_preamble_generators(program: TranslationUnit, preamble_generators: Iterable[Callable[[Any], Any]]
+                                 ) -> TranslationUnit:
+    """The program with definitions for its C code and its symbols: functions give pairs of a key and a text.
+
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    found = tuple(generated(preamble_generators))
+    return _redefined(program, lambda d: replace(d, text=d.text.extended(found, ())))
+
+
+def register_symbol_manglers(program: TranslationUnit, manglers: Iterable[Callable[[Any, str], Any]]
+                             ) -> TranslationUnit:
+    """The program with symbols of C: names other than arguments, for which a mangler gives a dtype and a text.
+
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    found = tuple(manglers)
+    return _redefined(program, lambda d: replace(d, text=d.text.extended((), found)))
+
+
+def _redefined(program: TranslationUnit, change: Callable[[Definition], Definition]) -> TranslationUnit:
+    """*program* with other definitions; :raises PreconditionError: a kernel has none any more."""
+    kernels: dict[str, LoopKernel] = {}
+    for name, kernel in program.kernels.items():
+        if kernel.definition is None:
+            raise PreconditionError(f"'{name}' has a step that cannot be applied again.", subject=name,
+                                    hint="apply this step before those")
+        new = change(kernel.definition)
+        kernels[name] = kernel if new is kernel.definition else replace(kernel, made=None, definition=new)
+    return linked(replace(program, kernels=kernels, executors={}))
+
+
+def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None = None, existing_ok: bool = False
+                    ) -> TranslationUnit:
+    """The program with another name of a kernel, or of a registered function, and of its calls.
+
+    :raises UnknownNameError: the program has no function *old_name*.
+    :raises NameConflictError: *new_name* is taken.
+    :raises PreconditionError: a kernel has a step that cannot be applied again.
+    """
+    taken = {*t_unit.kernels, *t_unit.functions}
+    require_known("function", [old_name], taken)
+    new = new_name or fresh(old_name, {*taken})
+    if new in taken - {old_name}:
+        raise NameConflictError(f"The program has a function '{new}' already.", subject=new)
+    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name else f
+                 for x, f in t_unit.functions.items()}
+    kernels = {new if name == old_name else name: kernel for name, kernel in t_unit.kernels.items()}
+    return _redefined(replace(t_unit, kernels=kernels, functions=functions, entrypoints=frozenset(
+        new if x == old_name else x for x in t_unit.entrypoints)),
+        lambda d: d.renamed(old_name, new) if d.name == old_name or old_name in d.calls else d)

@@ -108,7 +108,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_o
     """:func:`loopkit.rename_argument`."""
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
     renamed = kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name))
-    return LoopKernel(renamed.core, kernel.target, kernel.options, own, kernel.silenced_warnings)
+    return replace(renamed, declared=own)
 
 
 @for_each_kernel

@@ -1,9 +1,11 @@
 """loopy's steps for substitution rules, parameters and assumptions."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import separated
@@ -27,7 +29,9 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def assume(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
-    """:func:`loopkit.assume`."""
+    """:func:`loopkit.assume`, in the kernels that have the parameters."""
+    if {*re.findall(r"[A-Za-z_]\w*", condition_of(assumptions))}.isdisjoint(kernel.core.value_params):
+        return kernel
     return kernel.with_core(lk.assume(kernel.core, assumptions))
 
 
