@@ -1,12 +1,14 @@
 """Statements with loopy's fields, made from loopkit's."""
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
@@ -203,6 +205,8 @@ def _sized(expr: Any) -> Any:
         return TypeCast(expr.dtype.name, expr.item())
     if isinstance(expr, complex) and np.complex64(expr) == expr:
         return TypeCast("complex64", expr)                 # in a text it would have the dtype complex128
+    if isinstance(expr, p.NaN):
+        return math.nan if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, math.nan)
     return map_children(expr, _sized)
 
 
