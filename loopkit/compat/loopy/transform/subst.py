@@ -44,7 +44,7 @@ def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
     return kernel.with_core(lk.assume(kernel.core, own))
 
 
-#: What keeps a condition from being a list of others.
+#: Words and signs that only conditions with other parts than a list have.
 _NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
 
 
