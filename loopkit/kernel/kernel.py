@@ -236,6 +236,11 @@ class LoopKernel(KernelBody, KernelData, Shown):
     def __hash__(self) -> int:
         return hash((self.name, self.tree, tuple(s.id for s in self.statements)))
 
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk: the same in every process for equal kernels."""
+        with bounded(f"hashing kernel '{self.name}'"):
+            key_builder.rec(key_hash, (self._key(), self.statements, str(self.assumptions)))
+
     # The interface for users, with loopy's names
 
     @property

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate, takewhile
+from itertools import accumulate, count, takewhile
 
 from pymbolic.typing import Expression
 
@@ -275,8 +275,7 @@ class _DomainParser(Cursor):
 
     def piece(self) -> str:
         """Step over one piece of a union, whatever its condition; its text, with the brackets of no inames."""
-        start = self.tokens[self.at].start
-        missing = "[] " if self.text == ":" else ""
+        start, missing = self.tokens[self.at].start, "[] " if self.text == ":" else ""
         if not missing:
             self.tuple_of_inames()
         else:
@@ -328,10 +327,11 @@ class _DomainParser(Cursor):
 
     def one_of_bracket(self, what: str) -> str:
         first, name = self.at, self.text
-        if self.kind == "name":
-            self.at += 1
-            if self.kind == "name":
-                raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
+        self.at += self.kind == "name"
+        if self.at > first and self.kind == "name":
+            raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
+        if what == "an iname" and self.at > first and self.accept("="):      # { [i = n - 1] }, as isl prints it
+            self.at = next(k for k in count(self.at) if self.tokens[k].text in (",", "]", "}", ":", ""))
         if self.text in (":", "}", ""):
             raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):

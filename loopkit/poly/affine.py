@@ -119,6 +119,19 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
     return _aff(expr, tuple(dims), tuple(sorted(free)))
 
 
+def names_of(space: isl.Space) -> tuple[str, ...]:
+    """The names of the dimensions of *space*, a space of sets."""
+    return tuple(str(space.get_dim_name(DIM.set, i)) for i in range(space.dim(DIM.set)))
+
+
+def aff_in(space: isl.Space, expr: Expression) -> isl.Aff:
+    """*expr* as a function on *space*, a space of sets; :raises NotAffineError: it is none."""
+    params = [str(space.get_dim_name(DIM.param, i)) for i in range(space.dim(DIM.param))]
+    if isl.DEFAULT_CONTEXT not in (space.get_ctx(),):     # contexts have == only
+        raise NotAffineError(expr)                         # isl would take equal names for different ones
+    return to_aff(expr, names_of(space), params).align_params(space)
+
+
 def is_quasi_affine(expr: Expression, dims: Sequence[str] = (), params: Collection[str] | None = None) -> bool:
     """Is *expr* one quasi-affine form, without cases, of *dims* and of *params* (``None``: of any other names)?"""
     return if_affine(lambda: to_aff(expr, dims, params)) is not None

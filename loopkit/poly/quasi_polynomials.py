@@ -121,6 +121,8 @@ def polynomial_of(expr: Expression) -> Polynomial:
             return reduce(Polynomial.__add__, map(polynomial_of, children))
         case p.Product(children=children):
             return reduce(Polynomial.__mul__, map(polynomial_of, children))
+        case p.Power(base=base, exponent=int() as exponent) if exponent >= 0:
+            return polynomial_of(base).power(exponent)
         case p.FloorDiv(numerator=above, denominator=int() as below):
             return _floored(polynomial_of(above), below)
         case _:

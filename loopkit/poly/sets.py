@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from itertools import product
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -55,6 +55,10 @@ class InstanceSet(Shown):
 
     def __str__(self) -> str:
         return self.text
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk."""
+        key_builder.rec(key_hash, (self.inames, self.text))
 
     def named(self, points: isl.Set) -> InstanceSet:
         """*points* with this set's inames."""

@@ -70,3 +70,9 @@ def test_threads_that_store_in_one_element(text: str) -> None:
     core = lp.tag_inames(unit, {"i": "l.0"}).default_entrypoint.core
     assert elements_of(core, "z").tolist() == [[X[t, 3 - i] + 2*i for i in range(WIDTH)] for t in range(3)]
     assert core.statement_by_id["insn_1"].inames == ("t",)
+
+
+def test_an_iname_keeps_a_statement() -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<4}", "y[0] = 3 {id=a, inames=i}")
+    with pytest.raises(IllegalTransformError, match="two writes of one element"):
+        lp.tag_inames(unit, {"i": "l.0"})

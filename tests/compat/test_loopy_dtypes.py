@@ -108,3 +108,9 @@ def test_a_complex_literal_of_a_text_is_wide_and_one_of_an_object_as_narrow_as_i
         unit = lp.make_kernel("{[i]: 0<=i<2}", [lp.Assignment("y[i]", value)])
         unit = lp.add_and_infer_dtypes(unit, {"x": x.dtype})
         assert unit["loopy_kernel"].arg_dict["y"].dtype.numpy_dtype == np.dtype(dtype)
+
+
+def test_a_cast_of_a_tuple_is_refused_with_the_dtypes() -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<2}", "<> t = make_uint2(0, 1)\ny[i] = cast(int64, t) + i")
+    with pytest.raises(lk.TypeInferenceError, match="no common dtype"):
+        lp.preprocess_program(unit)

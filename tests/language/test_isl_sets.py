@@ -11,7 +11,8 @@ import loopkit as lk
 
 TEXTS = ("[n] -> { [i] : 0 <= i < n }", "[n] -> { [i] : 0 <= i < n and i mod 3 = 1 }",
          "[n] -> { [i] : exists e: i = 2*e and 0 <= i < n }", "[n, m] -> { [i, j] : 0 <= i < n and i <= j < m }",
-         "[n] -> { [i] : 0 <= i < n or 2n <= i < 3n }", "{ [i] : 0 <= i < 8 }")
+         "[n] -> { [i] : 0 <= i < n or 2n <= i < 3n }", "{ [i] : 0 <= i < 8 }",
+         "[n] -> { [i] : i = max(n, 1) - 1 }")
 
 
 def _again(knl: lk.LoopKernel) -> Any:

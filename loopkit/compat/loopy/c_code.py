@@ -96,7 +96,7 @@ class CStatements:
     # C instructions
 
     def _code(self, given: CInstruction) -> Iterator[str]:
-        name = self._id(given.id or "c_insn")
+        name = self._id(str(given.id or "c_insn"))
         words = {*re.findall(r"[A-Za-z_]\w*", without_literals(given.code))}
         if words & {"break", "continue"} and not words & {"for", "while", "do", "switch"}:
             raise UndecidedError(f"The C instruction '{name}' ends an iteration or the loop around it.",

@@ -130,8 +130,10 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
             return FLOAT64 if all(d is not None and d.kind in "iu" for d in sides) else _combined_known(sides)
         case p.If():
             return _combined_known([of(expr.then), of(expr.else_)])
-        case TypeCast():
-            return expr.dtype
+        case TypeCast(child=child):
+            whole = of(child)
+            # a tuple has no common dtype with a number, which is an error
+            return expr.dtype if whole is None or whole.names is None else resolve(join(whole, expr.dtype))
         case MakeTuple(fields=fields, values=values):
             each = [dtype for value in values if (dtype := of(value)) is not None]
             return tuple_dtype(fields, each) if len(each) == len(values) else None

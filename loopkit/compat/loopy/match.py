@@ -4,9 +4,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from pytools.tag import Tag
 
-def as_within(match: Any) -> str | None:
+
+def as_within(match: Any) -> str | Tag | None:
     """loopkit's match expression for *match*, a text or a result of this module; ``None`` selects everything."""
+    if isinstance(match, Tag):
+        return match
     text = None if match is None else str(match).strip()
     return text or None
 
@@ -47,6 +51,11 @@ def Iname(name: str) -> str:  # noqa: N802
 def Tagged(tag: Any) -> str:  # noqa: N802
     """The statements with *tag*."""
     return f"tag:{tag}"
+
+
+def ObjTagged(obj: Tag) -> Tag:  # noqa: N802
+    """The statements with the user tag *obj*."""
+    return obj
 
 
 def And(children: Collection[str]) -> str:  # noqa: N802

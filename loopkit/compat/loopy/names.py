@@ -12,14 +12,15 @@ _PACKAGE = "loopkit.compat.loopy"
 #: The names by the module that has them.
 _BY_MODULE = {
     "auto_test": "auto_test_vs_ref",
-    "codegen": "CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2",
+    "codegen": ("CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2 "
+                "t_unit_to_python"),
     "diagnostic": "LoopyError LoopyWarning",
     "kernel.creation": "make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
     "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
-                           "MultiAssignmentBase NoOpInstruction"),
+                           "MultiAssignmentBase NoOpInstruction UniqueName"),
     "kernel.kernel": "KernelState LoopKernel",
     "kernel.tools": "find_most_recent_global_barrier get_global_barrier_order",
     "options": "Options",
@@ -52,13 +53,13 @@ _BY_MODULE = {
                        "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
-    "tools": "CACHING_ENABLED CacheMode clear_in_mem_caches set_caching_enabled",
+    "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
     "transform.iname": ("add_inames_for_unused_hw_axes affine_map_inames chunk_iname duplicate_inames "
                         "get_iname_duplication_options has_schedulable_iname_nesting join_inames "
                         "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
                         "set_loop_priority split_iname tag_inames untag_inames"),
     "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "
-                              "get_one_scheduled_kernel linearize map_instructions preprocess_kernel "
+                              "get_one_scheduled_kernel infer_arg_descr linearize map_instructions preprocess_kernel "
                               "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
                               "tag_instructions"),
     "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
@@ -74,7 +75,7 @@ PLACES = LazyTable[Any]({name: f"{_PACKAGE}.{module}:{name}" for module, names i
 
 #: Every module of the layer that programs reach as an attribute, ``lp.diagnostic``.
 _MODULES = ("auto_test", "codegen", "diagnostic", "kernel", "match", "options", "schedule", "statistics", "symbolic",
-            "target", "transform", "translation_unit", "types", "typing", "version")
+            "target", "tools", "transform", "translation_unit", "types", "typing", "version")
 PLACES.addresses.update({name: f"{_PACKAGE}.{name}" for name in _MODULES})
 
 #: Advice for the names of loopy that the layer does not have.
@@ -92,27 +93,22 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     "MemoryOrdering": "the option {atomic} of a statement",
     "MemoryScope": "the option {atomic} of a statement",
     "NoOpInstruction": "'... nop' in the text",
-    "Optional": "None",
     "OrderedAtomic": "the option {atomic} of a statement",
     "ScalarCallable": "a function of the kernel language",
     "TaggedVariable": "a variable without a tag",
-    "UniqueName": "lk.make_kernel, which makes ids unique",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
     "generate_loop_schedules": "lk.lower(knl, stop='ast')",
-    "infer_arg_descr": "nothing: a kernel needs no preparation",
     "inline_callable_kernel": "one text for both kernels",
     "map_instructions": "lk.make_kernel of the new statements",
-    "memoize_on_disk": "functools.cache",
     "merge": "one text for both kernels",
     "pack_and_unpack_args_for_call": "one text for both kernels",
     "parse_transformed_fortran": "the kernel language",
     "replace_instruction_ids": "id= in the text",
     "set_default_target": "target= of lp.make_kernel",
     "show_dependency_graph": "knl.plot('dependences')",
-    "t_unit_to_python": "str(knl.core.history)",
     "tag_instructions": "tags= in the text",
 }.items() if name not in PLACES.addresses}
 

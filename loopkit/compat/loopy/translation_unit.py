@@ -97,19 +97,32 @@ class TranslationUnit:
         """A function that runs the program, for a context or queue of pyopencl, or for the host."""
         key = (entrypoint, *map(id, context))
         if key not in self.executors:
-            self.executors[key] = self.target.executor(runnable(self, entrypoint), *context)
+            kernel = runnable(self, entrypoint)
+            made = self.executors[key] = self.target.executor(kernel, *context)
+            made.t_unit, made.entrypoint = self, kernel.name
         return self.executors[key]
 
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> Any:
         """Run the program: ``(event, outputs)``."""
         return self.executor(*args[:1], entrypoint=entrypoint)(*args, **kwargs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: without executors."""
+        return {**self.__dict__, "executors": {}}
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk."""
+        key_builder.rec(key_hash, (tuple(self.kernels.items()), self.entrypoints, self.target,
+                                   tuple(self.functions.items())))
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.kernels.values()))
 
 
 def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
-    """The kernels among *known* that the text of *kernel* calls."""
+    """The kernels among *known* that the text of *kernel* calls, or may call when it is made."""
+    if kernel.parts is not None:
+        return [name for name, other in known.items() if other.parts is None]
     if kernel.definition is None:
         return [f.name for f in kernel.origin.functions if isinstance(f, lk.LoopKernel) and f.name in known]
     return sorted(kernel.definition.calls.keys() & known.keys() - {kernel.name})
@@ -135,6 +148,10 @@ def linked(program: TranslationUnit) -> TranslationUnit:
         kernel = kernels[name]
         callees = [kernels[x] for x in _callees(kernel, kernels)]
         functions: list[Callee] = [k.core for k in callees if k.made is not None]
+        if kernel.parts is not None:
+            own = (*functions, *program.functions.values())
+            kernels[name] = replace(kernel, origin=replace(kernel.origin, functions=own))
+            continue
         if kernel.definition is None:
             changed = [f.name for f in functions if not any(f is own for own in kernel.origin.functions)]
             if changed:

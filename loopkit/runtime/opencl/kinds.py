@@ -36,13 +36,15 @@ class PyopenclKind(Kind):
     def _address(self, x: Any) -> int:
         if not x.size:
             return 0
+        if not isinstance(x.base_data, self.cl.MemoryObjectHolder):
+            return int(x.base_data.svm_ptr) * APART + int(x.offset)
         buffer, offset = whole_buffer(self.cl, x.base_data)
         return int(buffer.int_ptr) * APART + offset + int(x.offset)
 
     def view(self, name: str, x: Any) -> ArrayView:
-        if x.size and not isinstance(x.base_data, self.cl.MemoryObjectHolder):
-            raise CallError(f"'{name}' is in shared virtual memory, which kernels cannot access.", argument=name,
-                            hint="make it with an allocator of buffers")
+        if x.size and x.offset and not isinstance(x.base_data, self.cl.MemoryObjectHolder):
+            raise CallError(f"'{name}' is a part of an array in shared virtual memory, which has no buffers of parts.",
+                            argument=name, hint=f"pass {name}.copy()")
         if min(x.strides, default=0) < 0:
             raise CallError(f"'{name}' has negative strides.", argument=name, hint=f"pass {name}.copy()")
         device = known_device(x.context, x.queue.device if x.queue is not None else x.context.devices[0])

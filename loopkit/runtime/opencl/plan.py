@@ -196,8 +196,8 @@ class OpenCLPlan(FunctionPlan):
     def _in_place(self, x: CallArray, given: Any, place: Place, queue: Any) -> DeviceMemory:
         """The memory of an array on the device, or a copy if the device allows no buffer of just this memory."""
         cl, events = self._device.cl, tuple(given.events)
-        if place.alone and not given.offset:
-            return DeviceMemory(given.base_data, events)
+        if (place.alone and not given.offset) or not isinstance(given.base_data, cl.MemoryObjectHolder):
+            return DeviceMemory(given.base_data, events)         # in shared virtual memory it is a pointer
         whole, _ = whole_buffer(cl, given.base_data)
         start, size = place.start, place.end - place.start
         if start % self._device.alignment == 0 and isinstance(whole, cl.Buffer) and not place.copied:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import loopkit as lk
 from loopkit.command.info import opencl_lines
 from loopkit.runtime.opencl import devices
 from loopkit.runtime.opencl.devices import OpenCLDevice
+from loopkit.runtime.opencl.kinds import APART, PyopenclKind
 from tests.deep import amount
 from tests.opencl import opencl
 
@@ -35,6 +37,17 @@ def shifted() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = x[i, j] + c\nz[i, j] = 2*x[i, j]", name="shifted")
     knl = lk.add_dtypes(knl, {"x": np.float32, "c": np.float32})
     return lk.tag_inames(lk.split_iname(knl, "j", 8, outer_tag="g.0", inner_tag="l.0"), "i:g.1")
+
+
+def test_arrays_in_shared_virtual_memory_are_pointers(device: OpenCLDevice, cl: Any) -> None:
+    """PoCL is not asked: it crashes now and then in copies of such memory."""
+    x = SimpleNamespace(size=4, offset=0, dtype=np.dtype("f4"), shape=(4,), strides=(4,), queue=device.queue,
+                        context=device.context, allocator=None, base_data=SimpleNamespace(svm_ptr=4096), events=[])
+    kind = PyopenclKind(cl)
+    assert kind.view("x", x).pointer == 4096*APART
+    part = SimpleNamespace(**{**vars(x), "offset": 16})
+    with pytest.raises(lk.CallError, match="a part of an array in shared virtual memory"):
+        kind.view("x", part)
 
 
 @cache

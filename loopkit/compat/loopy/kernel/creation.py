@@ -14,7 +14,7 @@ from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, condition_of
+from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -25,7 +25,7 @@ from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
-from loopkit.compat.loopy.transform.iname import prioritize_loops
+from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
 from loopkit.compat.loopy.transform.subst import about_arguments
 from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.compat.loopy.types import as_numpy
@@ -71,16 +71,13 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
         raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
                                 subject="default_order", hint="pass 'C', 'F' or lp.auto")
-    data = list(_data(kernel_data)) + list(_temporaries(temporary_variables or {}))
-    declared = {d.name: d for d in data if not isinstance(d, str)}
-    core_data = tuple(d if isinstance(d, str) else d.core() if not isinstance(d, ValueArg) else _value(d) for d in data)
-    rules = list(map(_rule_text, (substitutions or {}).values()))
     silenced = others.get("silenced_warnings") or ()
-    empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), declared, frozenset(
+    empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), {}, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
-    text = _Text(name, tuple(_domains(domains)), (*rules, *_texts(instructions)), core_data, assumptions or None,
-                 seq_dependencies, Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
-    made = text.made()
+    text = _Text(name, (), (), (), assumptions or None, seq_dependencies,
+                 Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
+    parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
+    made = text.of(parts, empty).made()
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
         made = made.after(step, step)
@@ -140,6 +137,29 @@ class _Text:
     in_sequence: bool
     extras: Extras
     empty: LoopKernel
+
+    def of(self, parts: Parts, empty: LoopKernel) -> _Text:
+        """The text of other *parts*."""
+        data = [*parts.args, *_temporaries(parts.temporary_variables)]
+        declared = {d.name: d for d in data if not isinstance(d, str)}
+        core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
+        rules = list(map(_rule_text, parts.substitutions.values()))
+        return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
+                       instructions=(*rules, *_texts(parts.instructions)), data=core_data,
+                       empty=replace(empty, declared=declared))
+
+    def grown(self, kernel: LoopKernel) -> LoopKernel:
+        """The kernel of the parts of *kernel*."""
+        assert kernel.parts is not None
+        others = ["..."] if "..." in self.data else []                  # the text may have further arguments
+        parts = replace(kernel.parts, args=[*kernel.parts.args, *others])
+        text = self.of(parts, replace(kernel, made=None, definition=None, origin=Origin()))
+        made = text.made([f for f in kernel.origin.functions if f.name in text.calls])
+        for iname, tag in kernel.parts.iname_tags:
+            made = tag_inames(made, {iname: tag})
+        for step in kernel.definition.steps if kernel.definition is not None else ():
+            made = made.after(step, step)
+        return made
 
     @property
     def calls(self) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 import loopkit as lk
+from loopkit.compat.loopy.symbolic import with_plain_integers
 from loopkit.compat.loopy.types import as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import PreconditionError
@@ -59,6 +60,10 @@ class KernelArgument:
     def copy(self, **changes: Any) -> Self:
         return replace(self, **changes)
 
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """The user tags of a class."""
+        return frozenset(tag for tag in getattr(self, "tags", ()) if isinstance(tag, tag_type))
+
     @property
     def is_integral(self) -> bool:
         return self.dtype is not None and bool(self.dtype.is_integral())
@@ -89,7 +94,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class _Array(KernelArgument):
+class ArrayBase(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
@@ -124,8 +129,7 @@ class _Array(KernelArgument):
         if isinstance(shape, str):
             return shape.strip().removeprefix("(").removesuffix(")") if shape.strip()[:1] == "(" else shape
         if isinstance(shape, tuple | list):
-            return None if None in shape else tuple(
-                x if isinstance(x, str | int) or not hasattr(x, "__index__") else int(x) for x in shape)
+            return None if None in shape else tuple(x if isinstance(x, str) else with_plain_integers(x) for x in shape)
         return shape
 
     @property
@@ -168,7 +172,7 @@ def _layout_of(dim_tags: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ArrayArg(_Array):
+class ArrayArg(ArrayBase):
     """An array that a call passes."""
 
     address_space: Any = AddressSpace.GLOBAL
@@ -204,7 +208,7 @@ class ImageArg(ArrayArg):
 
 
 @dataclass(frozen=True)
-class TemporaryVariable(_Array):
+class TemporaryVariable(ArrayBase):
     """An array or a number of the kernel itself; ``lp.tag_array_axes`` sets the order of its axes."""
 
     address_space: Any = auto

@@ -32,11 +32,30 @@ class Text(Protocol):
              packed: frozenset[str] = frozenset()) -> Any:
         """The kernel of the layer, with the *functions* that the text calls."""
 
+    def grown(self, kernel: Any) -> Any:
+        """The kernel of the layer with the parts of *kernel*, which grows."""
+
     def renamed(self, old: str, new: str) -> Self:
         """The text with another name of a function, or of the kernel."""
 
     def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> Self:
         """The text with further preambles and symbol manglers."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a kernel that a program builds step by step; they need to make sense when the kernel is used.
+
+    :ivar iname_tags: tags of inames, as pairs.
+    """
+
+    name: str
+    domains: Sequence[Any]
+    instructions: Sequence[Any]
+    args: Sequence[Any]
+    temporary_variables: Mapping[str, Any]
+    substitutions: Mapping[str, Any]
+    iname_tags: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,12 +65,14 @@ class Definition:
     :ivar steps: functions of a kernel of the layer.
     :ivar packed: the functions that get slices of another rank than their arguments.
     :ivar fault: the reason why the kernel cannot be made without further functions, or with those that it has.
+    :ivar parts: those of a kernel that grows, which replace those of the text.
     """
 
     text: Text
     steps: tuple[Callable[[Any], Any], ...] = ()
     packed: frozenset[str] = frozenset()
     fault: LoopkitError | None = None
+    parts: Parts | None = None
 
     @property
     def name(self) -> str:

@@ -12,11 +12,22 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
+from loopkit.compat.loopy.symbolic import SubArrayRef
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, map_children, subscripts_of, variables
 from loopkit.expr.nodes import TypeCast, to_text
+
+
+@dataclass(frozen=True)
+class UniqueName:
+    """An id that a statement gets when its kernel is made: *name*, or *name* with a number."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +38,7 @@ class InstructionBase:
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
     """
 
-    id: str | None = None
+    id: str | UniqueName | None = None
     depends_on: Any = frozenset()
     depends_on_is_final: bool = False
     no_sync_with: frozenset[Any] = frozenset()
@@ -109,6 +120,18 @@ class CallInstruction(MultiAssignmentBase):
         return line_of(self)
 
 
+def make_assignment(assignees: tuple[Any, ...], expression: Any, temp_var_types: Any = None, **kwargs: Any
+                    ) -> Assignment | CallInstruction:
+    """The statement that writes *expression* to *assignees*: a call if there are several, or slices.
+
+    >>> print(make_assignment(("y[i]",), "2*x[i]"))
+    y[i] = 2*x[i]
+    """
+    if len(assignees) == 1 and not isinstance(assignees[0], SubArrayRef):
+        return Assignment(*assignees, expression, temp_var_type=temp_var_types and temp_var_types[0], **kwargs)
+    return CallInstruction(assignees, expression, **kwargs)
+
+
 @dataclass(frozen=True)
 class CInstruction(InstructionBase):
     """A statement in C, whose code names variables of the kernel.
@@ -162,7 +185,8 @@ def line_of(statement: InstructionBase) -> str:
     >>> line_of(Assignment("y[i]", "2*x[i]", id="twice", depends_on="load", within_inames=frozenset("j")))
     'y[i] = 2*x[i] {id=twice, dep=load, inames=+j}'
     """
-    options = [f"id={statement.id}"] if isinstance(statement.id, str) else []
+    options = [] if statement.id is None else [
+        f"id_prefix={statement.id}" if isinstance(statement.id, UniqueName) else f"id={statement.id}"]
     if statement.depends_on or statement.depends_on_is_final:
         final = "*" if statement.depends_on_is_final else ""
         options.append(f"dep={final}{':'.join(sorted(statement.depends_on))}")
@@ -197,10 +221,22 @@ def _dtype_name(dtype: Any) -> str:
 
 def text_of(expr: Any) -> str:
     """*expr*, a text or an expression, as text; numbers of numpy keep their dtypes."""
-    return expr if isinstance(expr, str) else to_text(_sized(expr))
+    match expr:
+        case str():
+            return expr
+        case SubArrayRef(swept_inames=swept, subscript=part) if swept:
+            return f"[{', '.join(x.name for x in swept)}]: {text_of(part)}"
+        case SubArrayRef(subscript=part):
+            return array_of(part)
+        case p.Call(function=function, parameters=given) if any(isinstance(x, SubArrayRef) for x in given):
+            return f"{text_of(function)}({', '.join(map(text_of, given))})"
+        case _:
+            return to_text(_sized(expr))
 
 
 def _sized(expr: Any) -> Any:
+    if isinstance(expr, p.CommonSubexpression):
+        return _sized(expr.child)                              # as cse(...) in a text
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
     if isinstance(expr, complex) and np.complex64(expr) == expr:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pytools import UniqueNameGenerator
 
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
@@ -23,7 +24,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin
+from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of, line_of
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
@@ -77,7 +78,7 @@ class LoopKernel:
     def _program(self) -> tuple[Any, ...]:
         """The parts that decide the meaning and the text, without the steps that led to them."""
         if self.made is None:
-            return (self.definition,)
+            return (self.definition, self.target, self.options, self.declared)
         core = self.core
         return (core.name, self.target, self.options, tuple(self.args), sorted(self.temporary_variables.items()),
                 core.domains_text, tuple(map(line_of, self.instructions)), self.iname_to_tags, core.kernel_tags,
@@ -90,12 +91,26 @@ class LoopKernel:
         return hash((self.name, None if self.made is None else self.core.domains_text))
 
     @property
+    def parts(self) -> Parts | None:
+        """The parts of a kernel that is not made yet."""
+        return None if self.definition is None else self.definition.parts
+
+    @cached_property
+    def _grown(self) -> LoopKernel:
+        """The kernel, made from its parts."""
+        assert self.definition is not None
+        made: LoopKernel = self.definition.text.grown(self)
+        return made
+
+    @property
     def core(self) -> lk.LoopKernel:
         """loopkit's kernel; :raises UnknownNameError: the text calls a function that is not known."""
         return self.require_made()
 
     def require_made(self) -> lk.LoopKernel:
         """:raises UnknownNameError: the text calls a function that is not known."""
+        if self.parts is not None:
+            return self._grown.core
         if self.made is None:
             assert self.definition is not None
             assert self.definition.fault is not None
@@ -115,6 +130,8 @@ class LoopKernel:
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
+        if self.parts is not None:
+            return self._grown.after(step, again)
         if self.definition is None:
             return step(self)
         new = self if self.made is None else step(self)
@@ -122,12 +139,16 @@ class LoopKernel:
 
     @property
     def name(self) -> str:
+        if self.parts is not None:
+            return self.parts.name
         return self.definition.name if self.made is None and self.definition is not None else self.core.name
 
     # Data
 
     @cached_property
     def args(self) -> list[KernelArgument]:
+        if self.parts is not None:
+            return list(self.parts.args)
         return [self._argument(a) for a in self.core.arguments]
 
     def _argument(self, core: lk.GlobalArg | lk.ValueArg) -> KernelArgument:
@@ -148,6 +169,8 @@ class LoopKernel:
 
     @cached_property
     def temporary_variables(self) -> Mapping[str, TemporaryVariable]:
+        if self.parts is not None:
+            return self.parts.temporary_variables
         with bounded(f"inferring shapes of kernel '{self.name}'"):
             shapes = array_shapes(self.core)
         return {name: (given if isinstance(given := self.declared.get(name), TemporaryVariable) else
@@ -159,6 +182,8 @@ class LoopKernel:
 
     @property
     def substitutions(self) -> Mapping[str, SubstitutionRule]:
+        if self.parts is not None:
+            return self.parts.substitutions
         return {name: SubstitutionRule(name, r.arguments, r.expr) for name, r in self.core.substitutions.items()}
 
     @property
@@ -169,7 +194,7 @@ class LoopKernel:
 
     @property
     def domains(self) -> Sequence[AnySet]:
-        return [d.set for d in self.core.domains]
+        return self.parts.domains if self.parts is not None else [d.set for d in self.core.domains]
 
     def parents_per_domain(self) -> Sequence[int | None]:
         """For each domain the place of the domain in which it is nested."""
@@ -239,13 +264,15 @@ class LoopKernel:
 
     def iname_to_insns(self) -> Mapping[str, frozenset[str]]:
         """For each iname the statements in its loops."""
-        return {x: frozenset(i.id for i in self.instructions if i.id and x in i.within_inames)
+        return {x: frozenset(i.id for i in self.instructions if isinstance(i.id, str) and x in i.within_inames)
                 for x in self.core.inames}
 
     # Statements
 
     @cached_property
     def instructions(self) -> Sequence[Assignment]:
+        if self.parts is not None:
+            return self.parts.instructions
         shown = self.core.instructions
         order, after = self.origin.order, dict[str, frozenset[str]]()
         reduced: dict[str, frozenset[str]] = {}
@@ -301,15 +328,13 @@ class LoopKernel:
         found: frozenset[str] = self.core.all_names
         return found
 
-    def get_var_name_generator(self) -> Any:
+    def get_var_name_generator(self) -> UniqueNameGenerator:
         """A function that makes new names."""
-        taken = set(self.core.all_names)
+        return UniqueNameGenerator({*self.core.all_names})
 
-        def fresh(based_on: str = "id") -> str:
-            name = self.core.fresh_name(based_on, *taken)
-            taken.add(name)
-            return name
-        return fresh
+    def get_instruction_id_generator(self) -> UniqueNameGenerator:
+        """A function that makes new ids of statements."""
+        return UniqueNameGenerator({*self.id_to_insn})
 
     @cached_property
     def linearization(self) -> tuple[ScheduleItem, ...] | None:
@@ -323,9 +348,32 @@ class LoopKernel:
     def copy(self, **changes: Any) -> LoopKernel:
         """This kernel with other options, another name or another target; steps change everything else.
 
+        A kernel without statements grows: its copies may have any other parts, until it gets a step or is used.
+
+        >>> import loopkit.compat.loopy as lp
+        >>> knl = lp.make_kernel("{:}", [])["loopy_kernel"]
+        >>> knl = knl.copy(args=[lp.GlobalArg("y", "float32", shape=8)], domains=["{[i]: 0<=i<8}"])
+        >>> knl = knl.copy(instructions=[*knl.instructions, lp.Assignment("y[i]", "2*i")])
+        >>> print(knl.core.statements_text)
+        for i
+          y[i] = 2*i  {id=insn}
+        end
+
         :raises PreconditionError: a part is not one that may be replaced.
         """
+        if _PARTS & changes.keys() and (self.parts is not None or self._may_grow):
+            return _with_parts(self, changes)
+        if self.parts is not None and changes.keys() <= {"target", "options", "silenced_warnings", "state"}:
+            return replace(self, **changes)
         return self.after(lambda kernel: _copied(kernel, changes), Again(LoopKernel.copy, (), changes))
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk."""
+        key_builder.rec(key_hash, (self.core, self.target, self.options, tuple(sorted(self.declared.items()))))
+
+    @property
+    def _may_grow(self) -> bool:
+        return self.made is not None and not self.made.statements and self.definition is not None
 
     def stringify(self, *_: Any, **__: Any) -> str:
         """The printed kernel."""
@@ -349,6 +397,21 @@ def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) 
         raise PreconditionError("A copy of a kernel keeps its statements and their order.", subject="instructions",
                                 hint="lp.map_instructions and lp.remove_instructions change statements")
     return lk.with_statements(core, list(map(core_instruction, instructions, core.instructions)))
+
+
+#: The parts that a kernel gets while it grows.
+_PARTS = frozenset({"args", "domains", "iname_tags", "instructions", "name", "substitutions", "temporary_variables"})
+
+
+def _with_parts(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
+    """The growing *kernel* with other parts and fields."""
+    assert kernel.definition is not None
+    old = kernel.parts or Parts(kernel.name, kernel.domains, kernel.instructions, kernel.args,
+                                kernel.temporary_variables, kernel.substitutions)
+    parts = replace(old, **{key: value for key, value in given.items() if key in _PARTS})
+    rest = {key: value for key, value in given.items() if key not in _PARTS}
+    growing = replace(kernel, made=None, definition=replace(kernel.definition, parts=parts))
+    return growing.copy(**rest) if rest else growing
 
 
 def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:

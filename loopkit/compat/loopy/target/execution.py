@@ -21,7 +21,13 @@ from loopkit.verification.checks import generate_code
 
 
 class ExecutorBase:
-    """A kernel, compiled for each combination of the dtypes of its arguments."""
+    """A kernel, compiled for each combination of the dtypes of its arguments.
+
+    :ivar t_unit: the program, and *entrypoint*: the kernel of it that a call enters.
+    """
+
+    t_unit: Any = None
+    entrypoint: str = ""
 
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel = separated(kernel, finally_=True)

@@ -99,10 +99,15 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> 
 set_loop_priority = prioritize_loops
 
 
+def tag_inames(program: Any, iname_to_tag: Any, force: bool = False, ignore_nonexistent: bool = False) -> Any:
+    """:func:`loopkit.tag_inames`, whose keys may be patterns; a growing kernel gets the tags when it is made."""
+    if isinstance(program, LoopKernel) and program.parts is not None:
+        return program.copy(iname_tags=(*program.parts.iname_tags, *_pairs(iname_to_tag)))
+    return _with_tags(program, iname_to_tag, force, ignore_nonexistent)
+
+
 @for_each_kernel
-def tag_inames(kernel: LoopKernel, iname_to_tag: Any, force: bool = False, ignore_nonexistent: bool = False
-               ) -> LoopKernel:
-    """:func:`loopkit.tag_inames`, whose keys may be patterns."""
+def _with_tags(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexistent: bool) -> LoopKernel:
     wanted: dict[str, Any] = {}
     for pattern, tag in _pairs(iname_to_tag):
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
@@ -189,7 +194,8 @@ def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
         return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
     except IllegalTransformError:
         once = in_lockstep(core, of_execution, once=True)
-        if once is core:
+        # an iname without statements has no tag
+        if once is core or not tags.keys() <= {*once.inames}:
             raise
         return lk.tag_inames(once, tags, force=force)
 

@@ -131,7 +131,13 @@ def _preprocessed(kernel: LoopKernel) -> LoopKernel:
     return replace(kernel if core is kernel.core else kernel.with_core(core), state=KernelState.PREPROCESSED)
 
 
-preprocess_kernel = preprocess_program
+@for_each_kernel
+def uniquify_instruction_ids(kernel: LoopKernel) -> LoopKernel:
+    """Nothing changes: statements get different ids when their kernel is made."""
+    return kernel
+
+
+preprocess_kernel = infer_arg_descr = preprocess_program
 
 
 @for_each_kernel

@@ -30,7 +30,7 @@ _OF_RULE = re.compile(r"(?P<outer>[^>]+?)\s*>\s*id:(?P<rule>\w+)")
 @for_each_kernel
 def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.expand_subst`; ``within="... > id:f"`` selects the rule ``f``."""
-    if (found := _OF_RULE.fullmatch(as_within(within) or "")) is not None:
+    if (found := _OF_RULE.fullmatch(str(within).strip())) is not None:
         outer = None if found["outer"] == "..." else found["outer"]
         return kernel.with_core(lk.expand_subst(kernel.core, found["rule"], within=outer))
     return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
