@@ -8,6 +8,7 @@ import pytest
 
 import loopkit as lk
 import loopkit.compat.loopy as lp
+from loopkit.compat.loopy.kernel.array import ComputedStrideArrayDimTag, FixedStrideArrayDimTag
 from loopkit.compat.loopy.transform.data import add_padding_to_avoid_bank_conflicts
 
 HOST = lp.ExecutableCTarget()
@@ -120,3 +121,19 @@ def test_arrays_of_any_order_fit() -> None:
         assert unit(x=own)[1][0].tolist() == (2*own).tolist()
     with pytest.raises(lp.LoopyError, match="default_order='K'"):
         make("y[i, j] = 2*x[i, j]", default_order="K")
+
+
+def test_tags_of_axes_as_objects() -> None:
+    x = np.arange(6.).reshape(2, 3)
+    for tags, fits in (([FixedStrideArrayDimTag(1), FixedStrideArrayDimTag(2)], [False, True]),
+                       ([FixedStrideArrayDimTag(lp.auto)]*2, [True, True]),
+                       ([FixedStrideArrayDimTag(lp.auto), FixedStrideArrayDimTag(1)], [True, False]),
+                       ([ComputedStrideArrayDimTag(0), ComputedStrideArrayDimTag(1)], [False, True])):
+        unit = make("y[i, j] = 2*x[i, j]", [lp.GlobalArg("x", np.float64, (2, 3), dim_tags=tags), ...],
+                    "{[i,j]: 0<=i<2 and 0<=j<3}")
+        for own, is_fit in zip((x, np.asfortranarray(x)), fits, strict=True):
+            if is_fit:
+                assert unit(x=own)[1][0].tolist() == (2*x).tolist()
+            else:
+                with pytest.raises(lk.CallError, match="must have the stride 1"):
+                    unit(x=own)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import loopkit as lk
 import loopkit.compat.loopy as lp
 from loopkit.compat.loopy.order import Item, Loop, ordered
 
@@ -61,6 +62,18 @@ def test_statements_that_depend_on_each_other_have_no_code() -> None:
     for use in (lp.generate_code_v2, lambda u: u(a=np.ones(2), b=np.ones(2)), lambda u: lp.auto_test_vs_ref(u, None)):
         with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn -> insn_0 -> insn"):
             use(lp.split_iname(unit, "i", 4))
+
+
+def test_a_circle_is_told_before_a_step_that_it_makes_undecided() -> None:
+    text = "for i\n <> t = x[i]\n a[ind[i]] = b[i] + t\n b[ind[i]] = a[i]\nend"
+    unit = lp.add_dtypes(lp.make_kernel("{[i]: 0<=i<16}", text, target=lp.ExecutableCTarget()), {"ind": np.int32})
+    unit = lp.preprocess_kernel(lp.split_iname(lp.tag_inames(unit, "i:g.0"), "i", 4))
+    with pytest.raises(lp.diagnostic.DependencyCycleFound, match=r"insn_0 -> insn_1 -> insn_0") as found:
+        lp.generate_code_v2(unit)
+    assert isinstance(found.value.__cause__, lk.UndecidedError | lk.IllegalTransformError)
+    in_order = lp.make_kernel("{[i]: 0<=i<16}", text.replace("b[i] + t", "c[i] + t"), target=lp.ExecutableCTarget())
+    with pytest.raises((lk.UndecidedError, lk.IllegalTransformError)):
+        lp.tag_inames(lp.add_dtypes(in_order, {"ind": np.int32}), "i:g.0")
 
 
 def is_ordered(text: str, step: object = None, **options: object) -> bool:

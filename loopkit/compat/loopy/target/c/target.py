@@ -45,12 +45,12 @@ def generate_header(kernel: Any, codegen_result: CodeGenerationResult | None = N
     void loopy_kernel(const float *__restrict__ x, float *__restrict__ y, const int n);
     """
     code = (codegen_result or generate_code_v2(kernel)).generated
-    return [_ATTRIBUTE.sub(r"void \1 ", _declaration(code.source, function.name)).replace("*restrict ", "*__restrict__ ")
+    return [_declaration(code.source, function.name).replace("*restrict ", "*__restrict__ ")
             for function in code.kernels]
 
 
 #: The size of a block in OpenCL, which loopy writes after the type.
-_ATTRIBUTE = re.compile(r"(__attribute__\(\(reqd_work_group_size\([\d, ]*\)\)\)) void ")
+_ATTRIBUTE = re.compile(r"(__attribute__)(\(\(reqd_work_group_size\([\d, ]*\)\)\)) void ")
 
 
 def _declaration(source: str, name: str) -> str:
@@ -60,5 +60,5 @@ def _declaration(source: str, name: str) -> str:
         if mark and ";" not in head:
             lines = (source[:place.start()].rpartition("\n\n")[2] + head).splitlines()
             text = " ".join(line.strip() for line in lines if line[:1] not in ("#", "/", ""))
-            return f"{text.removeprefix('static ').strip()};"
+            return f"{_ATTRIBUTE.sub(r'void \1 \2 ', text.removeprefix('static ').strip())};"
     raise AssertionError(f"the text has no function {name}")
