@@ -1,7 +1,6 @@
 """loopy's counts: those of loopkit, of the kernel that a call of a program enters."""
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import loopkit as lk
@@ -16,7 +15,6 @@ from loopkit.poly.quasi_polynomials import PiecewiseQuasiPolynomial
 Sync = Synchronization
 ToCountPolynomialMap = ToCountMap
 GuardedPwQPolynomial = PiecewiseQuasiPolynomial
-_KINDS = {"barrier_warp": "barrier_local"}
 
 
 def Op(*args: Any, **fields: Any) -> lk.Op:  # noqa: N802  # loopy's name
@@ -57,8 +55,8 @@ def get_mem_access_map(program: Any, count_redundant_work: bool = False, subgrou
 def get_synchronization_map(program: Any, subgroup_size: Any = None, entrypoint: str | None = None) -> ToCountMap:
     """:func:`loopkit.get_synchronization_map`, in which each barrier is one of the group, as in loopy's texts."""
     found = lk.get_synchronization_map(_entered(program, entrypoint), subgroup_size)
-    return ToCountMap.of((replace(key, kind=_KINDS.get(key.kind, key.kind)), number)
-                         for key, number in found.items() if isinstance(key, Synchronization))
+    return ToCountMap.of((Sync("barrier_local", key.kernel_name) if key == Sync("barrier_warp", key.kernel_name) else
+                          key, number) for key, number in found.items())
 
 
 def gather_access_footprints(program: Any, ignore_uncountable: bool = False, entrypoint: str | None = None
