@@ -43,7 +43,7 @@ def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
     return kernel.with_core(lk.assume(kernel.core, own))
 
 
-#: Parts of a condition that is not a list of others.
+#: The words and signs of a condition that is not a list of others.
 _NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
 
 
