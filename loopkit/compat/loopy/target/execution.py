@@ -54,7 +54,15 @@ class ExecutorBase:
                 raise NoExecutable(err.message, log=err.log, hint=err.hint) from err
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
-        return self._compiled[key](**arguments).asdict()
+        try:
+            return self._compiled[key](**arguments).asdict()
+        except CallError as err:
+            declared = self.kernel.declared.get(err.argument)
+            if err.argument not in arguments and getattr(declared, "is_input", None) is False:
+                raise CallError(f"'{err.argument}' is declared with is_input=False, and the kernel reads elements of "
+                                "it that it has not written.", argument=err.argument,
+                                hint="write all of them before, or pass the array and leave is_input= out") from None
+            raise
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """*given* with the parts of each array whose first axis the kernel separates into arguments."""
