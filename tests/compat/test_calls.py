@@ -288,17 +288,6 @@ def test_expressions_have_any_functions() -> None:
     assert isinstance(lp.symbolic.parse("reduce(argmax, i, reduce(argmax, j, i, j))").expr, lp.Reduction)
 
 
-def test_an_array_that_no_call_passes_is_written_before_it_is_read() -> None:
-    text = "s[i] = 2*x[i]  {id=s}\ny[%s] = s[n-1-%s]  {dep=s}"
-    arguments = [lp.GlobalArg("s", is_input=False), ...]
-    x = np.arange(3.)
-    unit = lp.make_kernel("{[i]: 0<=i<n}", text % ("i", "i"), arguments, target=HOST)
-    with pytest.raises(lk.CallError, match="'s' is declared with is_input=False, and the kernel reads elements"):
-        unit(x=x)
-    _, outputs = lp.make_kernel("{[i,j]: 0<=i,j<n}", text % ("j", "j"), arguments, target=HOST)(x=x)
-    assert outputs[1].tolist() == [4, 2, 0]
-
-
 def test_a_ring_turns_over_threads() -> None:
     text = "for i\n<> t = a[i] {id=get, dep=*}\n%s\na[(i+1) % n] = t {id=put, dep=*%s}\nend"
     def turned(*parts: str) -> lp.TranslationUnit:
