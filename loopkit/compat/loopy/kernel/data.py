@@ -48,6 +48,18 @@ def address_space_of(core: lk.AddressSpace | None) -> Any:
 
 
 @dataclass(frozen=True)
+class Iname:
+    """An iname and its tags."""
+
+    name: str
+    tags: frozenset[Any] = frozenset()
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """Its tags of a class."""
+        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
+
+
+@dataclass(frozen=True)
 class KernelArgument:
     """Base of the arguments of a kernel."""
 

@@ -348,5 +348,5 @@ def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:
                                 hint="{atomic} in the text makes it atomic")
     same = frozenset(new.predicates) == frozenset(old.predicates)
     return old.copy(assignee=new.assignee, expression=new.expression, id=new.id,
-                    tags=frozenset(str(x) if isinstance(x, str) else x for x in new.tags), within_inames=new.within_inames,
-                    predicates=old.predicates if same else tuple(new.predicates))
+                    tags=frozenset(str(x) if isinstance(x, str) else x for x in new.tags),
+                    within_inames=new.within_inames, predicates=old.predicates if same else tuple(new.predicates))

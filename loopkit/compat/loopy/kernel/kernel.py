@@ -18,6 +18,7 @@ from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
+    Iname,
     KernelArgument,
     SubstitutionRule,
     TemporaryVariable,
@@ -43,18 +44,6 @@ class KernelState(IntEnum):
     CALLS_RESOLVED = 1
     PREPROCESSED = 2
     LINEARIZED = 3
-
-
-@dataclass(frozen=True)
-class Iname:
-    """An iname and its tags."""
-
-    name: str
-    tags: frozenset[Any] = frozenset()
-
-    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
-        """Its tags of a class."""
-        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,5 +60,5 @@ def _declaration(source: str, name: str) -> str:
         if mark and ";" not in head:
             lines = (source[:place.start()].rpartition("\n\n")[2] + head).splitlines()
             text = " ".join(line.strip() for line in lines if line[:1] not in ("#", "/", ""))
-            return f"{_ATTRIBUTE.sub(r'void \1 \2 ', text.removeprefix('static ').strip())};"
+            return _ATTRIBUTE.sub(r"void \1 \2 ", text.removeprefix("static ").strip()) + ";"
     raise AssertionError(f"the text has no function {name}")
