@@ -328,7 +328,7 @@ def _combined_beyond(step: _Padding, node: ReductionNode, beyond: Mapping[str, I
     """
     before, after = step.before, step.after
     final = before.statement_by_id[node.final]
-    # a user's operation may start from a value that is not neutral, and the one of a tuple is no number
+    # a user's operation may start from a value that is not neutral, and a tuple is not a number
     operation = after.operation(node.operation)
     neutral = operation.neutral_of(FLOAT64) if isinstance(operation, NumberOperation) else None
     for s in (before.statement_by_id[u] for u in node.updates if u in beyond):

@@ -1,6 +1,7 @@
 """Storage allocation: the address space, and the expansion if one cell is not enough."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import loopkit as lk
