@@ -359,7 +359,8 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
-    if taken := sorted(called_functions(lowered.kernel).keys() & {*lowered.kernel.argument_by_name, *lowered.kernel.temporaries}):
+    data = {*lowered.kernel.argument_by_name, *lowered.kernel.temporaries}
+    if taken := sorted(called_functions(lowered.kernel).keys() & data):
         raise NameConflictError(f"'{taken[0]}' is an array or a number, and also a function that kernel "
                                 f"'{lowered.kernel.name}' calls.", subject=taken[0], hint="give it another name")
     lowered = with_user_code(lowered)
