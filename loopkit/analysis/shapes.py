@@ -130,11 +130,11 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
     def like(arg: GlobalArg) -> str | None:
         if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
             return None
+        if any(not a.is_write for a in by_array[arg.name]):
+            return None
         # an access that starts above 0 does not use the first elements along its axis
         margin = any((subscript_range([(a.domain, s)])[0] or 0) > 0
                      for a in by_array[arg.name] if a.affine for s in a.subscripts)
-        if any(not a.is_write for a in by_array[arg.name]):
-            return None
         return next((other for other in sorted(knl.array_args)
                      if other not in knl.written_names and knl.array_args[other].shape is None
                      and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
