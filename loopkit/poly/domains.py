@@ -64,8 +64,8 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
 def independent_parts(params: isl.Set) -> Mapping[str, isl.Set] | None:
     """The constraints of *params* by parameter, each with those on the parameters that constraints connect with it.
 
-    ``None``: *params* has fewer than :data:`MANY_PARAMS` parameters, is no conjunction of affine constraints, or has no
-    points.
+    ``None``: *params* has fewer than :data:`MANY_PARAMS` parameters, is not a conjunction of affine constraints, or
+    has no points.
     """
     pieces = params.get_basic_sets() if params.dim(DIM.param) >= MANY_PARAMS else ()
     if len(pieces) != 1 or pieces[0].dim(DIM.div) or pieces[0].is_empty():
