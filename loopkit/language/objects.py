@@ -256,7 +256,8 @@ class ObjectParser(OptionParser):
         dep, nosync, inames = (tuple(Token("name", x, start) for x in sorted(own or ())) for own in (
             given.depends_on, given.no_sync_with, given.within_inames))
         conditions = tuple(map(self.read, given.predicates))
-        user_tags((tag for tag in given.tags if not isinstance(tag, str)), f"'{given}'")
+        if objects := [tag for tag in given.tags if not isinstance(tag, str)]:
+            user_tags(objects, f"'{given}'")
         return InstructionOptions(
             None if given.id is None else Token("name", given.id, start), dep, nosync,
             InameOptions(inames, given.within_inames is not None), given.tags,
