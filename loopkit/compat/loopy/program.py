@@ -8,13 +8,14 @@ from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, subexpressions, update_of, variables
+from loopkit.expr.mappers import called, conjunction, subexpressions, update_of, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
@@ -33,6 +34,7 @@ from loopkit.language.program import (
     ForBlock,
     FunctionCall,
     IfBlock,
+    InstructionOptions,
     Marker,
     ParsedAssignment,
     ProgramNode,
@@ -69,12 +71,14 @@ class LoopyProgram:
     :ivar rules: the lines of its substitution rules.
     :ivar domains: those of its inames, with the copies of ``dup=``.
     :ivar groups: ids that name several statements.
+    :ivar tags: user tags, by their labels in the text.
     """
 
     statements: tuple[LoopyStatement, ...]
     rules: tuple[str, ...]
     domains: Domains
     groups: Mapping[str, frozenset[str]]
+    tags: Mapping[str, Tag]
     _ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +88,12 @@ class LoopyProgram:
     def written(self) -> frozenset[str]:
         """The names that statements write."""
         return frozenset().union(*(s.writes for s in self.statements))
+
+    @property
+    def tagged(self) -> Mapping[Tag, Sequence[str]]:
+        """The statements with each user tag, which the text does not have."""
+        own = [(s.id, s.node.options.tags) for s in self.statements if not isinstance(s.node, Marker)]
+        return {tag: [x for x, labels in own if label in labels] for label, tag in self.tags.items()}
 
     @property
     def queries(self) -> frozenset[str]:
@@ -140,7 +150,8 @@ class LoopyProgram:
                 named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
             own = whole.get(s.id, (s.id,))
             after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
-            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node)
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(
+                s, s.node, self.tags)
             yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
     @cached_property
@@ -188,12 +199,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
-                 groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
+                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None
+                 ) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
     :arg packed: those of *kernels* whose slices may have another rank than their arguments.
     :arg operations: further reductions; *groups*: ids that name several statements.
+    :arg tags: user tags, by their labels in the text.
 
     >>> from loopkit.language.domains import read_domains
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
@@ -210,7 +223,9 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)
-    parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
+    outside = list[ParsedAssignment | FunctionCall]()
+    kept = _Blocks(outside, _NOTHING.union(*(groups or {}).values())).inside(parsed.body)
+    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside)), rules)
     ids = number_statements(parsed)
     inames = inames_of_parts(parsed, temporaries, rules)
     taken = {*ids.places}
@@ -223,7 +238,46 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
         for node, conditions, around in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains, groups or {})
+    return LoopyProgram(statements, lines, domains, groups or {}, tags or {})
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Takes statements out of ``for`` blocks: ``{inames=i}`` replaces the inames of all blocks around a statement.
+
+    :ivar outside: gets these statements, with the conditions of their blocks.
+    :ivar generated: the ids of statements that the layer adds, which have the inames of their blocks.
+    """
+
+    outside: list[ParsedAssignment | FunctionCall]
+    generated: frozenset[str]
+
+    def inside(self, nodes: Iterable[ProgramNode], around: frozenset[str] = _NOTHING,
+               conditions: tuple[Expression, ...] = ()) -> tuple[ProgramNode, ...]:
+        """The rest of *nodes*, which have blocks over the inames *around*, and *conditions*."""
+        return tuple(node for given in nodes for node in self._node(given, around, conditions))
+
+    def _node(self, node: ProgramNode, around: frozenset[str], conditions: tuple[Expression, ...]
+              ) -> Iterator[ProgramNode]:
+        match node:
+            case ForBlock():
+                yield replace(node, body=self.inside(node.body, around.union(t.text for t in node.inames), conditions))
+            case IfBlock():
+                yield replace(node, then=self.inside(node.then, around, (*conditions, node.condition)),
+                              otherwise=self.inside(node.otherwise, around,
+                                                    (*conditions, p.LogicalNot(node.condition))))
+            case ParsedAssignment() | FunctionCall() if self._leaves(node.options, around):
+                given = node.options.condition
+                every = conditions if given is None else (*conditions, given)
+                options = replace(node.options, condition=conjunction(every) if every else None)
+                self.outside.append(replace(node, options=options))
+            case _:
+                yield node
+
+    def _leaves(self, options: InstructionOptions, around: frozenset[str]) -> bool:
+        own = frozenset(token.text for token in options.inames.listed)
+        return options.inames.alone and not around <= own and (
+            options.id is None or options.id.text not in self.generated)
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
@@ -286,22 +340,23 @@ def _marker_line(node: Marker) -> str:
     return f"... {node.kind}" if node.kind in BARRIERS else ""
 
 
-def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
-    options = f"{{{', '.join(_options(statement))}}}"
+def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall, hidden: Collection[str]) -> str:
+    """The line of *statement*, without the *hidden* labels."""
+    options = f"{{{', '.join(_options(statement, hidden))}}}"
     if isinstance(node, FunctionCall):
         return f"{node.text} {options}"
     declared = "" if node.temporary is None else f"<{node.temporary}> "
     return f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} {options}"
 
 
-def _options(statement: LoopyStatement) -> Iterator[str]:
+def _options(statement: LoopyStatement, hidden: Collection[str]) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
     yield "inames="                 # all loops are in the text
     if statement.conditions:
         yield f"if={to_text(_all_of(statement.conditions))}"
-    if options.tags:
-        yield f"tags={':'.join(sorted(map(str, options.tags)))}"
+    if labels := sorted(map(str, options.tags - {*hidden})):
+        yield f"tags={':'.join(labels)}"
     node = statement.node
     # a plain write is as good where no update is: the proofs of races hold for it
     no_update = isinstance(node, ParsedAssignment) and update_of(node.assignee, node.expression) is None

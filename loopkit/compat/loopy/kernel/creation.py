@@ -5,8 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.analysis.match import matching
@@ -36,6 +38,7 @@ from loopkit.kernel.statement import owner
 from loopkit.language.arguments import Declared, read_declarations
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
+from loopkit.language.names import fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
@@ -101,11 +104,13 @@ class Extras:
     :ivar fixed: the values of parameters.
     :ivar preambles: definitions for C code, by keys that order them.
     :ivar manglers: functions of a kernel and a name, whose values are a dtype and the symbol of C; ``None``: none.
+    :ivar tags: the user tags of statements, by their labels in the text.
     """
 
     fixed: tuple[tuple[str, Any], ...] = ()
     preambles: tuple[tuple[str, str], ...] = ()
     manglers: tuple[Callable[[Any, str], Any], ...] = ()
+    tags: Mapping[str, Tag] = field(default_factory=dict)
 
     @property
     def preamble(self) -> str:
@@ -142,9 +147,10 @@ class _Text:
         declared = {d.name: d for d in data if not isinstance(d, str)}
         core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
         rules = list(map(_rule_text, parts.substitutions.values()))
+        instructions, tags = _with_labels(_listed(parts.instructions))
         return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
-                       instructions=(*rules, *_texts(parts.instructions)), data=core_data,
-                       empty=replace(empty, declared=declared))
+                       instructions=(*rules, *map(_instruction_text, instructions)), data=core_data,
+                       extras=replace(self.extras, tags=tags), empty=replace(empty, declared=declared))
 
     def grown(self, kernel: LoopKernel) -> LoopKernel:
         """The kernel of the parts of *kernel*."""
@@ -235,7 +241,7 @@ class _Text:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
-                                   {o.name: o for o in c_code.own.reductions}, c_code.groups)
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
@@ -243,6 +249,8 @@ class _Text:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
             items = self._items(program, selected)
             core = self._core_of(program, program.text(items), called, c_code.own)
+        for tag, ids in program.tagged.items():
+            core = lk.tag_instructions(core, tag, within=" or ".join(ids))
         c_code.require_declared(core)
         core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
         for given in self.empty.declared.values():
@@ -326,10 +334,21 @@ def _domains(domains: Any) -> list[str]:
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
-def _texts(instructions: Any) -> list[str | CInstruction]:
-    given = [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
+def _listed(instructions: Any) -> list[Any]:
+    return [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
         instructions)
-    return list(map(_instruction_text, given))
+
+
+def _with_labels(given: Sequence[Any]) -> tuple[list[Any], Mapping[str, Tag]]:
+    """The instructions *given* with labels for their user tags, and the tags by these labels."""
+    labels, taken = dict[Tag, str](), {*_NAME.findall("\n".join(x for x in given if isinstance(x, str)))}
+    found = list[Any]()
+    for item in given:
+        tags = item.tags if isinstance(item, InstructionBase) else frozenset[Any]()
+        for tag in sorted((tag for tag in tags if isinstance(tag, Tag)), key=repr):
+            labels[tag] = labels.get(tag) or fresh(type(tag).__name__, taken)
+        found.append(item.copy(tags=[labels.get(x, x) for x in tags]) if tags & labels.keys() else item)
+    return found, {label: tag for tag, label in labels.items()}
 
 
 def _instruction_text(item: Any) -> str | CInstruction:

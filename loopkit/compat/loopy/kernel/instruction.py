@@ -29,16 +29,30 @@ class UniqueName:
         return self.name
 
 
+@dataclass(frozen=True)
+class HappensAfter:
+    """A dependence on a statement; loopkit finds the instances that depend on each other."""
+
+    variable_name: str | None = None
+    instances_rel: Any = None
+
+
+class _Given(dict[str, HappensAfter]):
+    """The dependences that ``depends_on`` has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionBase:
     """A statement of a kernel.
 
     :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
+    :ivar happens_after: the same as a mapping; its values are ignored. One of the two may be given.
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
     """
 
     id: str | UniqueName | None = None
     depends_on: Any = frozenset()
+    happens_after: Any = field(default=None, compare=False, repr=False)
     depends_on_is_final: bool = False
     no_sync_with: frozenset[Any] = frozenset()
     within_inames: Any = frozenset()
@@ -50,14 +64,21 @@ class InstructionBase:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        if self.happens_after is not None and not isinstance(self.happens_after, _Given):
+            if self.depends_on:
+                raise PreconditionError("An instruction has depends_on= and happens_after=.", subject="happens_after",
+                                        hint="give one of them")
+            object.__setattr__(self, "depends_on", self.happens_after)
         for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
             given = getattr(self, name)
             texts = isinstance(given, str) and name != "predicates"
             listed = () if given is None else re.split("[,:]", given) if texts else given
             object.__setattr__(self, name, frozenset(x.strip() if isinstance(x, str) else x for x in listed))
+        object.__setattr__(self, "happens_after", _Given.fromkeys(self.depends_on, HappensAfter()))
 
     def copy(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+        old = {"depends_on": ()} if "happens_after" in changes else {}
+        return replace(self, **{**old, **changes})
 
 
 @dataclass(frozen=True, kw_only=True)

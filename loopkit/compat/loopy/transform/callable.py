@@ -47,7 +47,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
     """The program with a function of numbers, a :class:`ScalarCallable`, which its statements call by the name given.
 
     :raises NameConflictError: the program has a function of this name.
-    :raises PreconditionError: *callable_* is not a function of numbers, or no statement calls it.
+    :raises PreconditionError: *callable_* is not a function of numbers.
     """
     if redefining_not_ok and function_identifier in translation_unit.functions:
         raise NameConflictError(f"The program has a function '{function_identifier}' already.",
@@ -55,14 +55,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
     if not isinstance(callable_, ScalarCallable):
         raise PreconditionError(f"register_callable: {callable_!r} is not a ScalarCallable.",
                                 subject=function_identifier, hint="lp.merge adds kernels that statements call")
-    counts = {kernel.definition.calls[function_identifier] for kernel in translation_unit.kernels.values()
-              if kernel.definition is not None and function_identifier in kernel.definition.calls}
-    if len(counts) != 1:
-        how = "no statement calls it" if not counts else "calls have different numbers of arguments"
-        raise PreconditionError(f"register_callable: '{function_identifier}' has no number of arguments: {how}.",
-                                subject=function_identifier)
-    function = callable_.core(function_identifier, counts.pop(), translation_unit.target)
-    return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: function}))
+    return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: callable_}))
 
 
 @for_each_kernel

@@ -137,7 +137,7 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if isinstance(tag, GroupTag | LocalTag):
             on_axis.setdefault(str(tag), []).append(x)
     text = as_within(within)
-    chosen = None if text is None else matching(core, text)
+    chosen, lacking = None if text is None else matching(core, text), dict[tuple[str, ...], list[str]]()
     for insn in kernel.core.instructions:
         missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
                    and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
@@ -146,7 +146,9 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
                 raise PreconditionError(f"'{insn.id}' could get '{names[0]}' or '{names[1]}' for the axis {axis}.",
                                         subject=axis, hint="lp.add_inames_to_insn names the iname")
         if missing:
-            core = lk.add_inames_to_insn(core, [x for names in missing.values() for x in names], f"id:{insn.id}")
+            lacking.setdefault(tuple(x for names in missing.values() for x in names), []).append(f"id:{insn.id}")
+    for inames, ids in lacking.items():
+        core = lk.add_inames_to_insn(core, inames, " or ".join(ids))
     return kernel.with_core(core)
 
 
