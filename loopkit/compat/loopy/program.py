@@ -11,11 +11,12 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
+from loopkit.compat.loopy.outside import Outside
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, conjunction, subexpressions, update_of, variables
+from loopkit.expr.mappers import called, subexpressions, update_of, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
@@ -34,7 +35,6 @@ from loopkit.language.program import (
     ForBlock,
     FunctionCall,
     IfBlock,
-    InstructionOptions,
     Marker,
     ParsedAssignment,
     ProgramNode,
@@ -223,61 +223,24 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)
-    outside = list[ParsedAssignment | FunctionCall]()
-    kept = _Blocks(outside, _NOTHING.union(*(groups or {}).values())).inside(parsed.body)
-    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside)), rules)
     ids = number_statements(parsed)
+    outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
+    kept = outside.inside(parsed.body)
+    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
     inames = inames_of_parts(parsed, temporaries, rules)
-    taken = {*ids.places}
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
-    statements = tuple(
-        LoopyStatement(_marker_id(node, taken), node, domains.ancestors(around)) if isinstance(node, Marker) else
-        LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
-                       if isinstance(node, FunctionCall) and node.function in packed else node,
-                       domains.ancestors(inames[node.start]), conditions,
-                       _reads(node, conditions, rules, inames[node.start]),
-                       frozenset(name for name, _ in writes([node])))
-        for node, conditions, around in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains, groups or {}, tags or {})
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """Takes statements out of ``for`` blocks: ``{inames=i}`` replaces the inames of all blocks around a statement.
-
-    :ivar outside: gets these statements, with the conditions of their blocks.
-    :ivar generated: the ids of statements that the layer adds, which have the inames of their blocks.
-    """
-
-    outside: list[ParsedAssignment | FunctionCall]
-    generated: frozenset[str]
-
-    def inside(self, nodes: Iterable[ProgramNode], around: frozenset[str] = _NOTHING,
-               conditions: tuple[Expression, ...] = ()) -> tuple[ProgramNode, ...]:
-        """The rest of *nodes*, which have blocks over the inames *around*, and *conditions*."""
-        return tuple(node for given in nodes for node in self._node(given, around, conditions))
-
-    def _node(self, node: ProgramNode, around: frozenset[str], conditions: tuple[Expression, ...]
-              ) -> Iterator[ProgramNode]:
-        match node:
-            case ForBlock():
-                yield replace(node, body=self.inside(node.body, around.union(t.text for t in node.inames), conditions))
-            case IfBlock():
-                yield replace(node, then=self.inside(node.then, around, (*conditions, node.condition)),
-                              otherwise=self.inside(node.otherwise, around,
-                                                    (*conditions, p.LogicalNot(node.condition))))
-            case ParsedAssignment() | FunctionCall() if self._leaves(node.options, around):
-                given = node.options.condition
-                every = conditions if given is None else (*conditions, given)
-                options = replace(node.options, condition=conjunction(every) if every else None)
-                self.outside.append(replace(node, options=options))
-            case _:
-                yield node
-
-    def _leaves(self, options: InstructionOptions, around: frozenset[str]) -> bool:
-        own = frozenset(token.text for token in options.inames.listed)
-        return options.inames.alone and not around <= own and (
-            options.id is None or options.id.text not in self.generated)
+    statements = list[LoopyStatement]()
+    for node, conditions, around in _flat(parsed.body):
+        if isinstance(node, Marker):
+            statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
+            continue
+        for name, part, more in outside.parts(node, ids.of[node.start]):
+            own = domains.ancestors(inames[node.start] | more)
+            statements.append(LoopyStatement(
+                name, packing.packed(part, signatures[part.function]) if isinstance(
+                    part, FunctionCall) and part.function in packed else part, own, conditions,
+                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
+    return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {})
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:

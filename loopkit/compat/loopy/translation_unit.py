@@ -36,14 +36,15 @@ class CallableKernel:
 class TranslationUnit:
     """Kernels, and the names of those that a call may enter.
 
-    :ivar functions: those of numbers that the user registered; a ``ScalarCallable`` is not called yet.
+    :ivar functions: those of numbers that the user registered, and kernels that were inlined; no statement calls a
+        ``ScalarCallable`` yet.
     :ivar executors: the made executors, by their context; a cache.
     """
 
     kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
-    functions: Mapping[str, lk.ScalarFunction | SideEffect | ScalarCallable] = field(default_factory=dict, hash=False)
+    functions: Mapping[str, Callee | ScalarCallable] = field(default_factory=dict, hash=False)
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -38,7 +38,7 @@ from loopkit.kernel.statement import owner
 from loopkit.language.arguments import Declared, read_declarations
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
-from loopkit.language.names import fresh
+from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
@@ -148,8 +148,9 @@ class _Text:
         core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
         rules = list(map(_rule_text, parts.substitutions.values()))
         instructions, tags = _with_labels(_listed(parts.instructions))
+        lines = [_with_names(x, self.extras.fixed) for x in map(_instruction_text, instructions)]
         return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
-                       instructions=(*rules, *map(_instruction_text, instructions)), data=core_data,
+                       instructions=(*rules, *lines), data=core_data,
                        extras=replace(self.extras, tags=tags), empty=replace(empty, declared=declared))
 
     def grown(self, kernel: LoopKernel) -> LoopKernel:
@@ -252,7 +253,9 @@ class _Text:
         for tag, ids in program.tagged.items():
             core = lk.tag_instructions(core, tag, within=" or ".join(ids))
         c_code.require_declared(core)
-        core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
+        fixed = {_own_name(name): value for name, value in self.extras.fixed}
+        fixed = {name: value for name, value in fixed.items() if name in core.argument_by_name}
+        core = lk.fix_parameters(core, **fixed) if fixed else core
         for given in self.empty.declared.values():
             if isinstance(given, ArrayArg) and given.separates:
                 core = tagged_axes(core, given.name, given.dim_tags)
@@ -332,6 +335,19 @@ def _domains(domains: Any) -> list[str]:
     given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
     texts = [_SURPLUS.sub("}", str(d)) for d in given]
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
+
+
+def _own_name(name: str) -> str:
+    """The name of a fixed parameter that the targets may reserve."""
+    return name if fault(name) is None else f"{name}_fixed"
+
+
+def _with_names(item: str | CInstruction, fixed: Iterable[tuple[str, Any]]) -> str | CInstruction:
+    """The line *item* with :func:`_own_name` of the *fixed* parameters."""
+    reserved = {name for name, _ in fixed if _own_name(name) != name}
+    if not reserved or not isinstance(item, str):
+        return item
+    return _NAME.sub(lambda name: _own_name(name[0]) if name[0] in reserved else name[0], item)
 
 
 def _listed(instructions: Any) -> list[Any]:

@@ -58,9 +58,25 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
     return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: callable_}))
 
 
+def inline_callable_kernel(translation_unit: Any, function_name: str) -> Any:
+    """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*.
+
+    If no call may enter the function, the program has no kernel of this name any more.
+    """
+    new = _inlined(translation_unit, function_name)
+    if not isinstance(new, TranslationUnit) or function_name not in new.kernels or function_name in new.entrypoints:
+        return new
+    others = {name: kernel for name, kernel in new.kernels.items() if name != function_name}
+    if any(kernel.made is None or function_name in {region.function for region in kernel.core.calls.values()}
+           for kernel in new.kernels.values()):
+        return new
+    # a kernel that is made again needs it
+    return replace(new, kernels=others, functions={**new.functions, function_name: new[function_name].core},
+                   executors={})
+
+
 @for_each_kernel
-def inline_callable_kernel(kernel: LoopKernel, function_name: str) -> LoopKernel:
-    """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*."""
+def _inlined(kernel: LoopKernel, function_name: str) -> LoopKernel:
     if function_name not in {region.function for region in kernel.core.calls.values()}:
         return kernel
     return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))

@@ -10,6 +10,7 @@ from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.analysis.match import matching
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
@@ -127,6 +128,9 @@ def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) 
 def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
 
+    If the new loops have no place in the order of the kernel, a statement that writes a number stays outside of them:
+    each thread computes the number anyway.
+
     :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
     """
     core, on_axis = kernel.core, dict[str, list[str]]()
@@ -148,7 +152,12 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if missing:
             lacking.setdefault(tuple(x for names in missing.values() for x in names), []).append(f"id:{insn.id}")
     for inames, ids in lacking.items():
-        core = lk.add_inames_to_insn(core, inames, " or ".join(ids))
+        try:
+            core = lk.add_inames_to_insn(core, inames, " or ".join(ids))
+        except PreconditionError:
+            # each thread computes a number of its own anyway
+            if any(array_shapes(core).get(core.statement_by_id[x.removeprefix("id:")].written, (1,)) for x in ids):
+                raise
     return kernel.with_core(core)
 
 
