@@ -48,8 +48,9 @@ class TranslationUnit:
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def callables_table(self) -> Mapping[str, CallableKernel]:
-        return {name: CallableKernel(kernel) for name, kernel in self.kernels.items()}
+    def callables_table(self) -> Mapping[str, CallableKernel | Callee | ScalarCallable]:
+        functions = {name: f for name, f in self.functions.items() if not isinstance(f, lk.LoopKernel)}
+        return {**functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""

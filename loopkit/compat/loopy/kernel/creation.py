@@ -169,6 +169,10 @@ class _Text:
         """The names before parentheses, each with the number of values in them."""
         return counted_calls("\n".join(x for x in self.instructions if isinstance(x, str)))
 
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        return {_own_name(name): value for name, value in self.extras.fixed}
+
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
         """The kernel; without one of loopkit if *functions* lacks one that the text calls, or cannot be called so.
@@ -253,8 +257,7 @@ class _Text:
         for tag, ids in program.tagged.items():
             core = lk.tag_instructions(core, tag, within=" or ".join(ids))
         c_code.require_declared(core)
-        fixed = {_own_name(name): value for name, value in self.extras.fixed}
-        fixed = {name: value for name, value in fixed.items() if name in core.argument_by_name}
+        fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
         core = lk.fix_parameters(core, **fixed) if fixed else core
         for given in self.empty.declared.values():
             if isinstance(given, ArrayArg) and given.separates:

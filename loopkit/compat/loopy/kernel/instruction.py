@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.compat.loopy.symbolic import SubArrayRef
+from loopkit.compat.loopy.symbolic import SubArrayRef, parse
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
@@ -39,6 +39,9 @@ class HappensAfter:
 
 class _Given(dict[str, HappensAfter]):
     """The dependences that ``depends_on`` has."""
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk: ``depends_on`` is a part of a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,7 @@ class MultiAssignmentBase(InstructionBase):
 
 @dataclass(frozen=True)
 class Assignment(MultiAssignmentBase):
-    """``assignee = expression``; both may be texts.
+    """``assignee = expression``; both may be given as texts.
 
     :ivar reduced: the inames of its reductions that share a loop with others, and are not in the expression.
     """
@@ -99,6 +102,12 @@ class Assignment(MultiAssignmentBase):
     assignee: Any = None
     expression: Any = None
     reduced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("assignee", "expression"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, parse(given))
 
     @property
     def assignees(self) -> tuple[Any, ...]:

@@ -164,9 +164,20 @@ def set_temporary_address_space(kernel: LoopKernel, temp_var_names: Any, address
 set_temporary_scope = set_temporary_address_space
 
 
+def tag_array_axes(program: Any, ary_names: Any, dim_tags: Any) -> Any:
+    """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis.
+
+    ``sep`` separates axes of the kernels that a call may enter. Their calls of functions pass the array as a whole.
+    """
+    if not isinstance(program, TranslationUnit) or "sep" not in str(dim_tags):
+        return _axes_tagged(program, ary_names, dim_tags)
+    for name in sorted(program.entrypoints):
+        program = program.with_kernel(_axes_tagged(program[name], ary_names, dim_tags))
+    return program
+
+
 @for_each_kernel
-def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis."""
+def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     return kernel.with_core(tagged_axes(kernel.core, ary_names, dim_tags))
 
 
@@ -177,6 +188,8 @@ def tagged_axes(core: lk.LoopKernel, ary_names: Any, dim_tags: Any) -> lk.LoopKe
     if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
         tags = tags[:1]
     for name in name_list(ary_names):
+        if "sep" in tags and name not in core.data and f"{name}_s0" in core.data:
+            continue                                            # its axes are separated already
         own = _with_fastest(tags) if "vec" in tags and name in core.temporaries else tags
         core = lk.tag_array_axes(core, name, ",".join(own))
     return core

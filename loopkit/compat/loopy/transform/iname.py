@@ -1,6 +1,7 @@
 """loopy's steps for inames."""
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
-from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
@@ -51,7 +52,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     free = len(names) > 1 and not any(x in kernel.core.tags for x in names)
     core = lk.prioritize_loops(kernel.core, names) if free else kernel.core
     core = lk.join_inames(core, names, new, **_within(within))
-    return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
+    return kernel.with_core(core if tag is None else _tagged(kernel, core, {new: _tag(tag)}))
 
 
 @for_each_kernel
@@ -78,7 +79,7 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     core = lk.duplicate_inames(kernel.core, inames, as_within(within), new_inames, suffix)
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
-    return kernel.with_core(_tagged(core, own))
+    return kernel.with_core(_tagged(kernel, core, own))
 
 
 @for_each_kernel
@@ -115,7 +116,7 @@ def _with_tags(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexi
         if not found and not ignore_nonexistent:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
         wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
-    return kernel.with_core(_tagged(kernel.core, wanted, force=force) if wanted else kernel.core)
+    return kernel.with_core(_tagged(kernel, kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
@@ -141,6 +142,8 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if isinstance(tag, GroupTag | LocalTag):
             on_axis.setdefault(str(tag), []).append(x)
     text = as_within(within)
+    if isinstance(text, Tag) and not any(text in s.options.tags for s in core.statements):
+        return kernel
     chosen, lacking = None if text is None else matching(core, text), dict[tuple[str, ...], list[str]]()
     for insn in kernel.core.instructions:
         missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
@@ -190,12 +193,13 @@ def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
 def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
     """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
     made = [x for x in core.inames if x not in kernel.core.inames]
-    return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
+    return kernel.with_core(_tagged(kernel, core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
                                            for x in made if x == start or (start not in made and x.startswith(start))}))
 
 
-def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
-    """*core* with *tags*, in loopy's order over parallel inames."""
+def _tagged(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
+            ) -> lk.LoopKernel:
+    """*core* with *tags*, in loopy's order over parallel inames; *kernel* has the warnings that are silenced."""
     given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
              for tag in (own if isinstance(own, list) else [own]))
     of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
@@ -209,6 +213,25 @@ def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
         if once is core or not tags.keys() <= {*once.inames}:
             raise
         return lk.tag_inames(once, tags, force=force)
+    except UndecidedError:
+        silenced = [pattern for pattern in kernel.silenced_warnings if pattern.startswith("write_race")]
+        if not silenced:
+            raise
+        new = lk.tag_inames(in_lockstep(core, of_execution), tags, force=force,
+                            assume="silenced_warnings= has the write races of these statements")
+        claims = [_PAIR.match(o.claim) for o in new.obligations if o not in core.obligations]
+        pairs = [() if found is None else found.groups() for found in claims]
+        # the copies of a statement for separate arguments have its claim
+        known = {x: x if (own := _SEPARATE.sub("", x)) in core.statement_by_id else own for pair in pairs for x in pair}
+        if not all(pair and all(any(fnmatchcase(f"write_race({known[x]})", pattern) for pattern in silenced)
+                                for x in pair) for pair in pairs):
+            raise
+        return new
+
+
+#: The claim that two statements have no race.
+_PAIR = re.compile(r"'(\w+)' and '(\w+)' never access one element")
+_SEPARATE = re.compile(r"(_s\d+)+$")
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
