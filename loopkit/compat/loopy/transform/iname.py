@@ -155,13 +155,28 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if missing:
             lacking.setdefault(tuple(x for names in missing.values() for x in names), []).append(f"id:{insn.id}")
     for inames, ids in lacking.items():
-        try:
-            core = lk.add_inames_to_insn(core, inames, " or ".join(ids))
-        except PreconditionError:
-            # each thread computes a number of its own anyway
-            if any(array_shapes(core).get(core.statement_by_id[x.removeprefix("id:")].written, (1,)) for x in ids):
-                raise
+        core = _with_inames(core, inames, " or ".join(ids))
     return kernel.with_core(core)
+
+
+@for_each_kernel
+def add_inames_to_insn(kernel: LoopKernel, inames: Any, insn_match: Any) -> LoopKernel:
+    """:func:`loopkit.add_inames_to_insn`; for a number that threads compute see
+    :func:`add_inames_for_unused_hw_axes`."""
+    names = [*inames] if isinstance(inames, frozenset | set) else name_list(inames)
+    return kernel.with_core(_with_inames(kernel.core, sorted(names), as_within(insn_match)))
+
+
+def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | None) -> lk.LoopKernel:
+    """*core* with further *inames* of the statements of *match*."""
+    try:
+        return lk.add_inames_to_insn(core, inames, match)
+    except PreconditionError:
+        # each thread computes a number of its own anyway
+        numbers = all(not array_shapes(core).get(core.statement_by_id[x].written, (1,)) for x in matching(core, match))
+        if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
+            return core
+        raise
 
 
 @for_each_kernel
