@@ -148,8 +148,11 @@ class _Text:
         core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
         rules = list(map(_rule_text, parts.substitutions.values()))
         instructions, tags = _with_labels(_listed(parts.instructions))
-        lines = [_with_names(x, self.extras.fixed) for x in map(_instruction_text, instructions)]
-        return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
+        lines = list(map(_instruction_text, instructions))
+        domains, names = _domains(parts.domains), {x: _own_name(x) for x, _ in self.extras.fixed}
+        names |= _inames_in_c(domains, [*lines, *names.values()])
+        lines = [x if isinstance(x, CInstruction) else _with_names(x, names) for x in lines]
+        return replace(self, name=parts.name, domains=tuple(_with_names(d, names) for d in domains),
                        instructions=(*rules, *lines), data=core_data,
                        extras=replace(self.extras, tags=tags), empty=replace(empty, declared=declared))
 
@@ -345,12 +348,20 @@ def _own_name(name: str) -> str:
     return name if fault(name) is None else f"{name}_fixed"
 
 
-def _with_names(item: str | CInstruction, fixed: Iterable[tuple[str, Any]]) -> str | CInstruction:
-    """The line *item* with :func:`_own_name` of the *fixed* parameters."""
-    reserved = {name for name, _ in fixed if _own_name(name) != name}
-    if not reserved or not isinstance(item, str):
-        return item
-    return _NAME.sub(lambda name: _own_name(name[0]) if name[0] in reserved else name[0], item)
+#: The inames of a domain.
+_INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
+
+
+def _inames_in_c(domains: Iterable[str], others: Iterable[object]) -> dict[str, str]:
+    """Other names for the inames of *domains* that begin with two underscores, which C reserves."""
+    found = {x.strip() for d in domains for inames in _INAMES.findall(d) for x in inames.split(",")}
+    taken = {*_NAME.findall(" ".join(map(str, (*domains, *others))))}
+    return {x: fresh(x.strip("_"), taken) for x in sorted(found) if x.startswith("__") and x.strip("_")}
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    """*text* with other *names*."""
+    return _NAME.sub(lambda name: names.get(name[0], name[0]), text)
 
 
 def _listed(instructions: Any) -> list[Any]:
