@@ -176,7 +176,8 @@ class _Separation:
             if s.combine in opaque or called(s.expression) & opaque:
                 raise PreconditionError(f"The C instruction at '{s.id}' accesses '{self.name}' as one array.",
                                         subject=self.name, hint="give the instruction an operand for each element")
-            if all(isinstance(e, int) and 0 <= e < n for e, n in zip(self.own(a.subscripts), self.extents, strict=True)):
+            own = zip(self.own(a.subscripts), self.extents, strict=True)
+            if all(isinstance(e, int) and 0 <= e < extent for e, extent in own):
                 continue                                     # whatever the other subscripts are
             if not a.affine:
                 raise UndecidedError(f"It is unknown which of the arrays of '{self.name}' '{a.statement}' accesses.",

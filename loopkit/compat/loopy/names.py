@@ -54,8 +54,8 @@ _BY_MODULE = {
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
     "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
-    "transform.iname": ("add_inames_for_unused_hw_axes add_inames_to_insn affine_map_inames chunk_iname duplicate_inames "
-                        "get_iname_duplication_options has_schedulable_iname_nesting join_inames "
+    "transform.iname": ("add_inames_for_unused_hw_axes add_inames_to_insn affine_map_inames chunk_iname "
+                        "duplicate_inames get_iname_duplication_options has_schedulable_iname_nesting join_inames "
                         "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
                         "set_loop_priority split_iname tag_inames untag_inames"),
     "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "

@@ -1,11 +1,12 @@
-"""Statements in ``for`` blocks whose ``{inames=}`` leaves out inames of the blocks: loopy takes them out of these loops.
+"""Statements in ``for`` blocks whose ``{inames=}`` leaves out inames of the blocks: loopy runs them after these loops.
 
-Their sums over such inames share the loops of the blocks. So they become an accumulator with statements of its own.
+Their sums over such inames share the loops of the blocks. So a sum becomes an accumulator with statements of its own.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -26,7 +27,7 @@ from loopkit.language.program import (
 _NONE: frozenset[str] = frozenset()
 
 #: The operations with an accumulator in the loops of a block: their functions, and the first values.
-_ACCUMULATED = {"sum": (lambda old, new: p.Sum((old, new)), 0), "product": (lambda old, new: p.Product((old, new)), 1)}
+_ACCUMULATED: Mapping[str, tuple[Any, int]] = {"sum": (p.Sum, 0), "product": (p.Product, 1)}
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Outside:
             plain = replace(node, assignee=variable, written=name, beside=())
             yield init, replace(plain, expression=first, temporary=""), _NONE
             options = replace(node.options, dep=(*node.options.dep, Token("name", init, node.start)))
-            yield update, replace(plain, expression=combined(variable, e.expr), temporary=None,
+            yield update, replace(plain, expression=combined((variable, e.expr)), temporary=None,
                                   options=options), frozenset(e.inames)
             after.append(Token("name", update, node.start))
         yield own, replace(node, expression=value, options=replace(node.options, dep=tuple(after))), _NONE

@@ -136,7 +136,7 @@ def with_plain_integers(expr: Any) -> Any:
     return int(expr) if is_integer(expr) else map_children(expr, with_plain_integers)
 
 
-def parse(expr_str: str) -> Expression:
+def parse(expr_str: str) -> Any:
     """*expr_str* as an expression, whose functions may be any.
 
     >>> print(parse("2*x[i] + f(1, i)"))
@@ -151,7 +151,8 @@ def parse(expr_str: str) -> Expression:
 
 def _with_wide_numbers(expr: Any) -> Any:
     """*expr* with the dtype complex128 for complex literals, which a text gives them."""
-    return np.complex128(expr) if isinstance(expr, complex) else map_children(expr, _with_wide_numbers)
+    new: Any = map_children(expr, _with_wide_numbers)
+    return np.complex128(new) if isinstance(new, complex) else new
 
 
 #: The inames of a reduction.

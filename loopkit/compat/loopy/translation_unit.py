@@ -13,7 +13,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.compat.loopy.check import check_order
 from loopkit.compat.loopy.kernel.definition import Again, Callee
-from loopkit.compat.loopy.kernel.function_interface import ScalarCallable, SideEffect
+from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -143,7 +143,8 @@ def _callees_first(kernels: Mapping[str, LoopKernel]) -> Sequence[str]:
 def linked(program: TranslationUnit) -> TranslationUnit:
     """*program* with each kernel made with the functions that its text calls.
 
-    :raises PreconditionError: calls of a function have different numbers of arguments, or a function changed after a step that cannot be applied to its caller again.
+    :raises PreconditionError: calls of a function have different numbers of arguments.
+    :raises PreconditionError: a function changed after a step that cannot be applied to its caller again.
     """
     kernels, program = dict(program.kernels), replace(program, functions={
         name: _called(name, f, program) if isinstance(f, ScalarCallable) else f

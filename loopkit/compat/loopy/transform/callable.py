@@ -142,12 +142,12 @@ def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None
     :raises PreconditionError: a kernel has a step that cannot be applied again.
     """
     taken = {*t_unit.kernels, *t_unit.functions}
-    require_known("function", [old_name], taken)
+    require_known("function", [old_name], t_unit.callables_table)
     new = new_name or fresh(old_name, {*taken})
     if new in taken - {old_name}:
         raise NameConflictError(f"The program has a function '{new}' already.", subject=new)
-    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name else f
-                 for x, f in t_unit.functions.items()}
+    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name and not isinstance(
+        f, lk.LoopKernel) else f for x, f in t_unit.functions.items()}
     kernels = {new if name == old_name else name: kernel for name, kernel in t_unit.kernels.items()}
     return _redefined(replace(t_unit, kernels=kernels, functions=functions, entrypoints=frozenset(
         new if x == old_name else x for x in t_unit.entrypoints)),

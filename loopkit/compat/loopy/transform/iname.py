@@ -173,7 +173,8 @@ def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | 
         return lk.add_inames_to_insn(core, inames, match)
     except PreconditionError:
         # each thread computes a number of its own anyway
-        numbers = all(not array_shapes(core).get(core.statement_by_id[x].written, (1,)) for x in matching(core, match))
+        written = {core.statement_by_id[x].written for x in matching(core, match or "*")}
+        numbers = all(not array_shapes(core).get(name, (1,)) for name in written)
         if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
             return core
         raise
