@@ -5,6 +5,7 @@ from pytools.prefork import ExecError
 
 from loopkit.errors import (
     BoundsError,
+    CallError,
     CompilerError,
     EquivalenceError,
     LoopkitError,
@@ -43,3 +44,7 @@ class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)
 
 class DependencyCycleFound(LoopkitError):  # noqa: N818 (loopy's name)
     """Statements depend on each other in a circle."""
+
+
+class StridesMismatchError(CallError, ValueError):
+    """An array of a call has other strides than the kernel expects; loopy raises a ``ValueError``."""
