@@ -108,6 +108,7 @@ def test_a_number_of_all_threads_needs_no_inames_of_the_grid() -> None:
                   lp.add_inames_to_insn(unit, "i_inner", "id:s")):
         assert statements(found)[0].startswith("<float64> s = 3.5")
     assert lp.add_inames_for_unused_hw_axes(unit, within=Scaling("other")) is not None
+    assert lp.tag_inames(unit, {"k*": "unr"}).default_entrypoint.core.tags == unit.default_entrypoint.core.tags
 
 
 # Names

@@ -102,7 +102,7 @@ set_loop_priority = prioritize_loops
 
 
 def tag_inames(program: Any, iname_to_tag: Any, force: bool = False, ignore_nonexistent: bool = False) -> Any:
-    """:func:`loopkit.tag_inames`, whose keys may be patterns; a growing kernel gets the tags when it is made."""
+    """:func:`loopkit.tag_inames`, whose keys may be patterns of any number of inames; a growing kernel gets the tags when it is made."""
     if isinstance(program, LoopKernel) and program.parts is not None:
         return program.copy(iname_tags=(*program.parts.iname_tags, *_pairs(iname_to_tag)))
     return _with_tags(program, iname_to_tag, force, ignore_nonexistent)
@@ -113,7 +113,7 @@ def _with_tags(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexi
     wanted: dict[str, Any] = {}
     for pattern, tag in _pairs(iname_to_tag):
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
-        if not found and not ignore_nonexistent:
+        if not found and not ignore_nonexistent and not {"*", "?"} & {*pattern}:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
         wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
     return kernel.with_core(_tagged(kernel, kernel.core, wanted, force=force) if wanted else kernel.core)
