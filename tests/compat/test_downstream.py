@@ -114,8 +114,8 @@ def test_a_number_of_all_threads_needs_no_inames_of_the_grid() -> None:
 # Names
 
 def test_names_that_c_reserves_are_other_ones_in_the_core() -> None:
-    unit = lp.make_kernel("{[__dim0]: 0<=__dim0<3}", "y[__dim0] = const*x[__dim0] + dim0", [lp.ValueArg("dim0", np.int32), ...],
-                          fixed_parameters={"const": 2.5, "unused": 3})
+    unit = lp.make_kernel("{[__dim0]: 0<=__dim0<3}", "y[__dim0] = const*x[__dim0] + dim0",
+                          [lp.ValueArg("dim0", np.int32), ...], fixed_parameters={"const": 2.5, "unused": 3})
     unit = lp.add_dtypes(unit, {"x": np.float64})
     assert written(unit, "y", x=np.arange(3.), dim0=1) == {(0,): 1., (1,): 3.5, (2,): 6.}
     assert "const" not in unit.default_entrypoint.arg_dict

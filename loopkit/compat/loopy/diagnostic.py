@@ -34,6 +34,10 @@ UnableToDetermineAccessRangeError = UndecidedError
 UnscheduledInstructionError = ScheduleError
 
 
+class DirectCallUncachedWarning(LoopkitWarning):
+    """loopy's warning of a call that compiles again. Programs silence it; a program here keeps what it compiled."""
+
+
 class NoExecutable(CompilerError, ExecError):  # noqa: N818 (as loopy's names)
     """A compiler is missing, or refuses the text: the error that loopy gets from pytools."""
 

@@ -375,9 +375,10 @@ class LoopKernel:
     def _may_grow(self) -> bool:
         return self.made is not None and not self.made.statements and self.definition is not None
 
-    def stringify(self, *_: Any, **__: Any) -> str:
-        """The printed kernel."""
-        return str(self.core)
+    def stringify(self, what: Any = None, with_dependencies: bool = False, **_: Any) -> str:
+        """The printed kernel; *with_dependencies* adds the ids that each instruction waits for."""
+        waits = [f"  {i.id} : {', '.join(sorted(i.depends_on))}" for i in self.instructions if i.depends_on]
+        return "\n".join([str(self), "DEPENDENCES", *waits] if with_dependencies else [str(self)])
 
     def __str__(self) -> str:
         if self.made is None and self.definition is not None and self.definition.fault is not None:

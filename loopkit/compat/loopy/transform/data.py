@@ -272,7 +272,8 @@ def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: st
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
     own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
-    known = {name for k in own if k.made is not None for name in (*k.core.data, *k.declared)}
+    known = {name for k in own if k.made is not None
+             for name in (*k.core.argument_by_name, *k.core.temporaries, *k.declared)}
     for name in wanted if known else ():
         if name not in known:
             warnings.warn(f"add_dtypes: no kernel has an argument or a temporary '{name}'.", LoopyWarning, stacklevel=3)
