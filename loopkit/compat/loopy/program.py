@@ -20,10 +20,9 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import Declared, find_temporaries
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
-from loopkit.language.iterations import inames_of_parts
+from loopkit.language.iterations import inames_of_parts, written_by
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
@@ -35,8 +34,10 @@ from loopkit.language.program import (
     IfBlock,
     Marker,
     ParsedAssignment,
+    ParsedProgram,
     ProgramNode,
     Rules,
+    bound_inames,
     number_statements,
     read_rules,
     writes,
@@ -185,7 +186,7 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
         above = item
 
 
-def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
+def read_program(instructions: str | Iterable[str], domains: Domains,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
                  groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
@@ -196,7 +197,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     :arg operations: further reductions; *groups*: ids that name several statements.
 
     >>> from loopkit.language.domains import read_domains
-    >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
+    >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {})
     >>> print(program.text(program.items({})))
     for i
         a[i] = 2*x[i] {id=insn_0, inames=}
@@ -209,10 +210,9 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         name: packed_signature(s) if name in packed else s for name, s in signatures.items()})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
-    temporaries = find_temporaries(parsed, declared)
     parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
     ids = number_statements(parsed)
-    inames = inames_of_parts(parsed, temporaries, rules)
+    inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules))
     taken = {*ids.places}
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     statements = tuple(
@@ -224,6 +224,34 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                        frozenset(name for name, _ in writes([node])))
         for node, conditions, around in _flat(parsed.body))
     return LoopyProgram(statements, lines, domains, groups or {})
+
+
+def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]]) -> Mapping[int, frozenset[str]]:
+    """The inames of each statement, by its place: its *own* ones, and those that it inherits.
+
+    A statement inherits through a name, also that of an argument, the inames that all of its writers have and that none
+    of them uses in its subscript; and all inames of those that write the bounds of its loops. The result is the
+    smallest solution: a statement inherits nothing through a value that nothing but itself passes on.
+    """
+    domains = rules.domains
+    found = dict(own)
+    flat = [(node, conditions) for node, conditions, _ in _flat(program.body) if not isinstance(node, Marker)]
+    writers: dict[str, list[tuple[int, frozenset[str]]]] = {}
+    for node, _ in flat:
+        for name, used in written_by(rules, node).items():
+            writers.setdefault(name, []).append((node.start, used))
+    readers = [(node.start, _reads(node, conditions, rules, own[node.start]), frozenset[str]().union(
+        *(bound_inames(rules.expanded(e, node.start, only_reducing=True)) for e in (*node.parts, *conditions))))
+               for node, conditions in flat if not node.options.inames.alone]
+    while True:
+        before = dict(found)
+        for at, reads, reducing in readers:
+            each = [frozenset.intersection(*(found[w] - used for w, used in writers[name]))
+                    for name in reads & writers.keys()]
+            bounds = [found[w] for name in domains.bounds(found[at]) & writers.keys() for w, _ in writers[name]]
+            found[at] = domains.ancestors(found[at].union(*each).difference(reducing).union(own[at], *bounds))
+        if found == before:
+            return found
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:

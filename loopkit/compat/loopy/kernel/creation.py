@@ -234,7 +234,7 @@ class _Text:
             if c_code.own.domains:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
-            program = read_program(lines, domains, declared, scalars, kernels, packed,
+            program = read_program(lines, domains, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
