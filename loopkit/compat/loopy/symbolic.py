@@ -12,6 +12,7 @@ from pymbolic.mapper.substitutor import SubstitutionMapper as PymbolicSubstituti
 from pymbolic.primitives import Variable
 from pymbolic.typing import Expression
 
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.spelling import counted_calls
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
@@ -144,7 +145,8 @@ def parse(expr_str: str) -> Expression:
     unknown = {name: count for name, count in counted_calls(expr_str).items()
                if name not in FUNCTIONS and name not in DTYPE_NAMES and name not in BUILT_IN}
     inames = {name for found in _REDUCTION.finditer(expr_str) for name in found["inames"].split(",")}
-    return parse_expression(expr_str, "an expression", KnownNames({x.strip() for x in inames}, unknown))
+    known = KnownNames({x.strip() for x in inames}, unknown)
+    return parse_expression(with_parentheses(expr_str), "an expression", known)
 
 #: The inames of a reduction.
 _REDUCTION = re.compile(r"\b(?:(?:sum|product|any|all|argmin|argmax)\(|reduce\(\s*\w+\s*,)\s*\[?"
