@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -238,8 +237,12 @@ class ArrayKinds:
         try:
             return self.of(x).signature(x)
         except _SILENT as err:
-            with suppress(*_SILENT):
+            try:
                 self.of(x).view(name, x)               # its kind may raise a more specific error
+            except CallError:                          # which is a RuntimeError, too
+                raise
+            except _SILENT:
+                pass
             raise CallError(f"The memory of '{name}' is unknown: {err}.", argument=name) from None
 
     def read(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:

@@ -15,6 +15,7 @@ from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.driver import Driver, DriverError
 from loopkit.runtime.cuda.kinds import OwnKind
+from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import internal_overlap
 
@@ -54,6 +55,20 @@ def test_a_capsule_that_is_refused() -> None:
             raise BufferError("not today")
     with pytest.raises(lk.CallError, match="cannot be read through DLPack: not today"):
         lk.compile(twice(), target="c")(x=Refuses())
+
+
+def test_the_error_of_a_kind_reaches_the_user() -> None:
+    """An array without an address has the error of its kind, which tells more."""
+    class Sparse(OwnKind):
+        def signature(self, x: Any) -> Any:
+            raise RuntimeError("no data pointer")
+
+        def view(self, name: str, x: Any) -> Any:
+            raise lk.CallError(f"'{name}' is sparse.", argument=name)
+    kinds = ArrayKinds()
+    kinds._kinds[int] = Sparse()
+    with pytest.raises(lk.CallError, match="'x' is sparse"):
+        kinds.signature("x", 1)
 
 
 # Calls

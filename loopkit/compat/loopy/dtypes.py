@@ -133,7 +133,7 @@ def _of(expr: Expression, core: lk.LoopKernel, known: Dtypes) -> np.dtype | None
         case TypeCast(child=child):
             whole = of(child)
             # a tuple has no common dtype with a number, which is an error
-            return expr.dtype if whole is None or whole.names is None else join(whole, expr.dtype)
+            return expr.dtype if whole is None or whole.names is None else resolve(join(whole, expr.dtype))
         case MakeTuple(fields=fields, values=values):
             each = [dtype for value in values if (dtype := of(value)) is not None]
             return tuple_dtype(fields, each) if len(each) == len(values) else None

@@ -20,8 +20,10 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.arguments import Declared, readers_of_places
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
+from loopkit.language.elementwise import functions_with_dot
 from loopkit.language.iterations import inames_of_parts, written_by
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
@@ -186,7 +188,7 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
         above = item
 
 
-def read_program(instructions: str | Iterable[str], domains: Domains,
+def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
                  groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
@@ -197,7 +199,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains,
     :arg operations: further reductions; *groups*: ids that name several statements.
 
     >>> from loopkit.language.domains import read_domains
-    >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {})
+    >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
     >>> print(program.text(program.items({})))
     for i
         a[i] = 2*x[i] {id=insn_0, inames=}
@@ -206,8 +208,10 @@ def read_program(instructions: str | Iterable[str], domains: Domains,
     """
     source = Source(respelled(instructions), "the instructions")
     signatures = {name: signature_of(f) for name, f in kernels.items()}
-    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {}, functions, {
-        name: packed_signature(s) if name in packed else s for name, s in signatures.items()})
+    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
+                           functions_with_dot(declared, functions), {
+                               name: packed_signature(s) if name in packed else s for name, s in signatures.items()},
+                           readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)

@@ -25,9 +25,9 @@ from loopkit.language.names import name_list
 def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname,
-                                         inner_iname=inner_iname, **_within(within)),
+    """:func:`loopkit.split_iname`; *slabs* has no effect, because code of blocks has a version for full tiles."""
+    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, **_given(
+        outer_iname=outer_iname, inner_iname=inner_iname, within=as_within(within))),
                   {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
@@ -36,8 +36,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.chunk_iname`."""
-    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
-                                         **_within(within)),
+    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, **_given(
+        outer_iname=outer_iname, inner_iname=inner_iname, within=as_within(within))),
                   {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
@@ -49,7 +49,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     new = new_iname or kernel.core.fresh_name("_and_".join(names))
     free = len(names) > 1 and not any(x in kernel.core.tags for x in names)
     core = lk.prioritize_loops(kernel.core, names) if free else kernel.core
-    core = lk.join_inames(core, names, new, **_within(within))
+    core = lk.join_inames(core, names, new, **_given(within=as_within(within)))
     return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
@@ -221,9 +221,9 @@ def _tag(tag: Any) -> Any:
     return name
 
 
-def _within(within: Any) -> dict[str, Any]:
-    text = as_within(within)
-    return {} if text is None else {"within": text}
+def _given(**arguments: Any) -> dict[str, Any]:
+    """The *arguments* that have a value: the history of a kernel shows these only."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 affine_map_inames = same_step(lk.affine_map_inames)

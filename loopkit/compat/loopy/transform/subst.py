@@ -10,6 +10,7 @@ from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.precedence import with_parentheses
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import to_text
@@ -44,7 +45,7 @@ def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
     return kernel.with_core(lk.assume(kernel.core, own))
 
 
-#: What keeps a condition from being a list of others.
+#: The words and signs of a condition that is not a list of others.
 _NO_LIST = re.compile(r"\b(?:or|not|exists|implies)\b|[|!;(]")
 
 
@@ -88,7 +89,7 @@ def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: A
         raise PreconditionError("fix_parameters: loopkit has nothing for within=.", subject="within",
                                 hint="a parameter has one value in the whole kernel")
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
-    return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
+    return separated(kernel.with_core(lk.fix_parameters(kernel.core, **own))) if own else kernel
 
 
 @for_each_kernel
