@@ -8,7 +8,7 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
-from loopkit.compat.loopy.kernel.instruction import CInstruction, labels_of, text_of
+from loopkit.compat.loopy.kernel.instruction import CInstruction, text_of
 from loopkit.compat.loopy.spelling import logical_lines, options_of
 from loopkit.compat.loopy.symbolic import parse
 from loopkit.errors import UndecidedError, UnknownNameError
@@ -122,7 +122,7 @@ class CStatements:
             operands["writes"], id=name, preamble=self._preamble(), assume=given.assume)
         options = [f"dep={':'.join(sorted(given.depends_on))}"] if given.depends_on else []
         options += [f"if={':'.join(map(text_of, given.predicates))}"] if given.predicates else []
-        options += [f"tags={labels_of(given)}"] if given.tags else []
+        options += [f"tags={':'.join(sorted(map(str, given.tags)))}"] if given.tags else []
         yield from self._lines(core, options)
 
     def _operand(self, owner: str, text: str) -> str:

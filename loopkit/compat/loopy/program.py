@@ -8,8 +8,10 @@ from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
+from loopkit.compat.loopy.outside import Outside
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
@@ -20,11 +22,11 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
+from loopkit.language.arguments import Declared, readers_of_places
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
 from loopkit.language.elementwise import functions_with_dot
-from loopkit.language.iterations import inames_of_parts
+from loopkit.language.iterations import inames_of_parts, written_by
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
@@ -36,8 +38,10 @@ from loopkit.language.program import (
     IfBlock,
     Marker,
     ParsedAssignment,
+    ParsedProgram,
     ProgramNode,
     Rules,
+    bound_inames,
     number_statements,
     read_rules,
     writes,
@@ -70,12 +74,14 @@ class LoopyProgram:
     :ivar rules: the lines of its substitution rules.
     :ivar domains: those of its inames, with the copies of ``dup=``.
     :ivar groups: ids that name several statements.
+    :ivar tags: user tags, by their labels in the text.
     """
 
     statements: tuple[LoopyStatement, ...]
     rules: tuple[str, ...]
     domains: Domains
     groups: Mapping[str, frozenset[str]]
+    tags: Mapping[str, Tag]
     _ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +91,12 @@ class LoopyProgram:
     def written(self) -> frozenset[str]:
         """The names that statements write."""
         return frozenset().union(*(s.writes for s in self.statements))
+
+    @property
+    def tagged(self) -> Mapping[Tag, Sequence[str]]:
+        """The statements with each user tag, which the text does not have."""
+        own = [(s.id, s.node.options.tags) for s in self.statements if not isinstance(s.node, Marker)]
+        return {tag: [x for x, labels in own if label in labels] for label, tag in self.tags.items()}
 
     @property
     def queries(self) -> frozenset[str]:
@@ -141,7 +153,8 @@ class LoopyProgram:
                 named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
             own = whole.get(s.id, (s.id,))
             after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
-            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node)
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(
+                s, s.node, self.tags)
             yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
     @cached_property
@@ -189,12 +202,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
-                 groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
+                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None
+                 ) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
     :arg packed: those of *kernels* whose slices may have another rank than their arguments.
     :arg operations: further reductions; *groups*: ids that name several statements.
+    :arg tags: user tags, by their labels in the text.
 
     >>> from loopkit.language.domains import read_domains
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
@@ -212,21 +227,52 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
-    temporaries = find_temporaries(parsed, declared)
-    parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
     ids = number_statements(parsed)
-    inames = inames_of_parts(parsed, temporaries, rules)
-    taken = {*ids.places}
+    outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
+    kept = outside.inside(parsed.body)
+    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
+    inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules))
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
-    statements = tuple(
-        LoopyStatement(_marker_id(node, taken), node, domains.ancestors(around)) if isinstance(node, Marker) else
-        LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
-                       if isinstance(node, FunctionCall) and node.function in packed else node,
-                       domains.ancestors(inames[node.start]), conditions,
-                       _reads(node, conditions, rules, inames[node.start]),
-                       frozenset(name for name, _ in writes([node])))
-        for node, conditions, around in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains, groups or {})
+    statements = list[LoopyStatement]()
+    for node, conditions, around in _flat(parsed.body):
+        if isinstance(node, Marker):
+            statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
+            continue
+        for name, part, more in outside.parts(node, ids.of[node.start]):
+            own = domains.ancestors(inames[node.start] | more)
+            statements.append(LoopyStatement(
+                name, packing.packed(part, signatures[part.function]) if isinstance(
+                    part, FunctionCall) and part.function in packed else part, own, conditions,
+                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
+    return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {})
+
+
+def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]]) -> Mapping[int, frozenset[str]]:
+    """The inames of each statement, by its place: its *own* ones, and those that it inherits.
+
+    A statement inherits through a name, also that of an argument, the inames that all of its writers have and that none
+    of them uses in its subscript; and all inames of those that write the bounds of its loops. The result is the
+    smallest solution: a statement inherits nothing through a value that nothing but itself passes on.
+    """
+    domains = rules.domains
+    found = dict(own)
+    flat = [(node, conditions) for node, conditions, _ in _flat(program.body) if not isinstance(node, Marker)]
+    writers: dict[str, list[tuple[int, frozenset[str]]]] = {}
+    for node, _ in flat:
+        for name, used in written_by(rules, node).items():
+            writers.setdefault(name, []).append((node.start, used))
+    readers = [(node.start, _reads(node, conditions, rules, own[node.start]), frozenset[str]().union(
+        *(bound_inames(rules.expanded(e, node.start, only_reducing=True)) for e in (*node.parts, *conditions))))
+               for node, conditions in flat if not node.options.inames.alone]
+    while True:
+        before = dict(found)
+        for at, reads, reducing in readers:
+            each = [frozenset.intersection(*(found[w] - used for w, used in writers[name]))
+                    for name in reads & writers.keys()]
+            bounds = [found[w] for name in domains.bounds(found[at]) & writers.keys() for w, _ in writers[name]]
+            found[at] = domains.ancestors(found[at].union(*each).difference(reducing).union(own[at], *bounds))
+        if found == before:
+            return found
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
@@ -289,22 +335,23 @@ def _marker_line(node: Marker) -> str:
     return f"... {node.kind}" if node.kind in BARRIERS else ""
 
 
-def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
-    options = f"{{{', '.join(_options(statement))}}}"
+def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall, hidden: Collection[str]) -> str:
+    """The line of *statement*, without the *hidden* labels."""
+    options = f"{{{', '.join(_options(statement, hidden))}}}"
     if isinstance(node, FunctionCall):
         return f"{node.text} {options}"
     declared = "" if node.temporary is None else f"<{node.temporary}> "
     return f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} {options}"
 
 
-def _options(statement: LoopyStatement) -> Iterator[str]:
+def _options(statement: LoopyStatement, hidden: Collection[str]) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
     yield "inames="                 # all loops are in the text
     if statement.conditions:
         yield f"if={to_text(_all_of(statement.conditions))}"
-    if options.tags:
-        yield f"tags={':'.join(sorted(map(str, options.tags)))}"
+    if labels := sorted(map(str, options.tags - {*hidden})):
+        yield f"tags={':'.join(labels)}"
     node = statement.node
     # a plain write is as good where no update is: the proofs of races hold for it
     no_update = isinstance(node, ParsedAssignment) and update_of(node.assignee, node.expression) is None

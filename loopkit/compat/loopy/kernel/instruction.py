@@ -14,7 +14,8 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 import loopkit as lk
-from loopkit.compat.loopy.symbolic import SubArrayRef
+from loopkit.compat.loopy.precedence import with_parentheses
+from loopkit.compat.loopy.symbolic import SubArrayRef, parse
 from loopkit.compat.loopy.tools import Optional
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
@@ -49,16 +50,33 @@ class LegacyStringInstructionTag(str, Tag):
         return str(self)
 
 
+@dataclass(frozen=True)
+class HappensAfter:
+    """A dependence on a statement; loopkit finds the instances that depend on each other."""
+
+    variable_name: str | None = None
+    instances_rel: Any = None
+
+
+class _Given(dict[str, HappensAfter]):
+    """The dependences that ``depends_on`` has."""
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk: ``depends_on`` is a part of a key."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionBase:
     """A statement of a kernel.
 
     :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
+    :ivar happens_after: the same as a mapping; its values are ignored. One of the two may be given.
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
     """
 
     id: str | UniqueName | None = None
     depends_on: Any = frozenset()
+    happens_after: Any = field(default=None, compare=False, repr=False)
     depends_on_is_final: bool = False
     no_sync_with: frozenset[Any] = frozenset()
     within_inames: Any = frozenset()
@@ -70,15 +88,22 @@ class InstructionBase:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        if self.happens_after is not None and not isinstance(self.happens_after, _Given):
+            if self.depends_on:
+                raise PreconditionError("An instruction has depends_on= and happens_after=.", subject="happens_after",
+                                        hint="give one of them")
+            object.__setattr__(self, "depends_on", self.happens_after)
         for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
             given = getattr(self, name)
             texts = isinstance(given, str) and name != "predicates"
             listed = () if given is None else re.split("[,:]", given) if texts else given
             kind = LegacyStringInstructionTag if name == "tags" else str
             object.__setattr__(self, name, frozenset(kind(x.strip()) if isinstance(x, str) else x for x in listed))
+        object.__setattr__(self, "happens_after", _Given.fromkeys(self.depends_on, HappensAfter()))
 
     def copy(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+        old = {"depends_on": ()} if "happens_after" in changes else {}
+        return replace(self, **{**old, **changes})
 
     def tags_of_type(self, tag_type: type) -> frozenset[Any]:
         """Its tags of a class."""
@@ -94,7 +119,7 @@ class MultiAssignmentBase(InstructionBase):
 
 @dataclass(frozen=True)
 class Assignment(MultiAssignmentBase):
-    """``assignee = expression``; both may be texts.
+    """``assignee = expression``; both may be given as texts.
 
     :ivar temp_var_type: ``Optional(dtype)`` declares a temporary, and ``Optional(None)`` one whose dtype follows.
     :ivar reduced: the inames of its reductions that share a loop with others, and are not in the expression.
@@ -108,6 +133,9 @@ class Assignment(MultiAssignmentBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "temp_var_type", _declared(self.temp_var_type))
+        for name in ("assignee", "expression"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, parse(given))
 
     @property
     def assignees(self) -> tuple[Any, ...]:
@@ -263,7 +291,7 @@ def line_of(statement: InstructionBase) -> str:
         return f"... {kind}{_braces(options)}"
     assert isinstance(statement, Assignment | CallInstruction)
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
-    options += [f"tags={labels_of(statement)}"] if statement.tags else []
+    options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
     claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
     options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
@@ -272,16 +300,6 @@ def line_of(statement: InstructionBase) -> str:
                         for assignee, new in zip(statement.assignees, declared, strict=True))
     results = f"{written} = " if written else ""
     return f"{results}{text_of(statement.expression)}{_braces(options)}"
-
-
-def labels_of(statement: InstructionBase) -> str:
-    """The tags of *statement* in a text; :raises PreconditionError: one has no text."""
-    for tag in statement.tags:
-        if not isinstance(tag, str):
-            raise PreconditionError(f"The text of a statement cannot have the tag {tag!r}.", subject=repr(tag),
-                                    hint="give it a label, tags=\"main\", and then: "
-                                         "lp.tag_instructions(knl, tag, \"tag:main\")")
-    return ":".join(sorted(statement.tags))
 
 
 def _braces(options: list[str]) -> str:
@@ -296,7 +314,7 @@ def text_of(expr: Any) -> str:
     """*expr*, a text or an expression, as text; numbers of numpy keep their dtypes."""
     match expr:
         case str():
-            return expr
+            return with_parentheses(expr)
         case SubArrayRef(swept_inames=swept, subscript=part) if swept:
             return f"[{', '.join(x.name for x in swept)}]: {text_of(part)}"
         case SubArrayRef(subscript=part):
