@@ -19,11 +19,13 @@ def check_order(kernel: LoopKernel) -> None:
     """Require an order of the statements of *kernel*.
 
     :raises DependencyCycleFound: statements depend on each other in a circle.
+    :raises ScheduleError: loops need an order that no step gave.
     :raises VariableAccessNotOrdered: see :func:`check_variable_access_ordered`.
     """
     if circle := kernel.origin.order.circle:
         raise DependencyCycleFound(f"The statements {' -> '.join(circle)} depend on each other in a circle.",
                                    hint="'dep=*...' gives all dependences of a statement, and adds no others")
+    kernel.origin.nesting.require_order()
     check_variable_access_ordered(kernel)
 
 

@@ -69,12 +69,14 @@ class LoopyProgram:
     :ivar rules: the lines of its substitution rules.
     :ivar domains: those of its inames, with the copies of ``dup=``.
     :ivar groups: ids that name several statements.
+    :ivar is_nested: a ``for`` block is inside another one, or has several inames.
     """
 
     statements: tuple[LoopyStatement, ...]
     rules: tuple[str, ...]
     domains: Domains
     groups: Mapping[str, frozenset[str]]
+    is_nested: bool = False
     _ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -223,7 +225,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
         for node, conditions, around in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains, groups or {})
+    return LoopyProgram(statements, lines, domains, groups or {}, _is_nested(parsed.body))
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
@@ -242,6 +244,12 @@ def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) ->
                 inames = replace(node.options.inames, alone=final)
                 found.append(replace(node, options=replace(node.options, inames=inames)))
     return tuple(found)
+
+
+def _is_nested(nodes: Iterable[ProgramNode], *, inside: bool = False) -> bool:
+    """Whether the blocks of *nodes* nest loops; *inside*: they are in a loop."""
+    return any((inside or len(node.inames) > 1 or _is_nested(node.body, inside=True)) if isinstance(node, ForBlock) else
+               isinstance(node, IfBlock) and _is_nested((*node.then, *node.otherwise), inside=inside) for node in nodes)
 
 
 def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = (), around: frozenset[str] = _NOTHING

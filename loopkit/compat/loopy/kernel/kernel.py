@@ -25,6 +25,7 @@ from loopkit.compat.loopy.kernel.data import (
 )
 from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of
+from loopkit.compat.loopy.nesting import in_new_order
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
@@ -109,6 +110,21 @@ class LoopKernel:
         own = self.origin.order
         order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
         return replace(self, origin=replace(self.origin, order=order))
+
+    def in_new_order(self, step: Callable[..., lk.LoopKernel], inames: Sequence[str]) -> LoopKernel:
+        """This kernel after *step*, which gives the loops over *inames* an order; see :mod:`..nesting`."""
+        nesting = self.origin.nesting
+        core, _ = in_new_order(self.core, step, is_open=nesting.leaves_open(self.core, inames))
+        return replace(self.with_core(core), origin=replace(self.origin, nesting=nesting.with_order(
+            core, tuple(inames))))
+
+    def with_new_loops(self, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+        """This kernel after *step*, which puts new loops in place of others, whose order a later step may give."""
+        nesting, old = self.origin.nesting, self.core.inames
+        core, defined = in_new_order(self.core, step, is_open=nesting.leaves_open(self.core, ()))
+        new = [x for x in core.inames if x not in old]
+        return replace(self.with_core(core), origin=replace(self.origin, nesting=nesting.without_order(
+            core, new))) if defined else self.with_core(core)
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""

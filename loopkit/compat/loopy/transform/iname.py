@@ -14,7 +14,7 @@ from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
+from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import leaves, loops_in
@@ -88,12 +88,23 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning."""
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning.
+
+    The first order of loops that the text leaves open needs no proof: it defines the kernel.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i,t]: 1<=i<n-1 and 0<=t<m}", "u[t+1,i] = u[t,i-1] + u[t,i+1]")
+    >>> print(lp.prioritize_loops(knl, "t,i")["loopy_kernel"].core.statements_text)
+    for t, i
+      u[t + 1, i] = u[t, i - 1] + u[t, i + 1]  {id=insn}
+    end
+    """
     chain = [x for x in name_list(loop_priority) if any(x in s.inames for s in kernel.core.statements)]
     for name in name_list(loop_priority):
         if name not in chain:
             warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
-    return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
+    return kernel.in_new_order(lambda core, **how: lk.prioritize_loops(core, chain, **how), chain) \
+        if len(chain) > 1 else kernel
 
 
 set_loop_priority = prioritize_loops
@@ -226,4 +237,8 @@ def _within(within: Any) -> dict[str, Any]:
     return {} if text is None else {"within": text}
 
 
-affine_map_inames = same_step(lk.affine_map_inames)
+@for_each_kernel
+def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
+    """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
+    return kernel.with_new_loops(lambda core, **how: lk.affine_map_inames(
+        core, name_list(old_inames), name_list(new_inames), equations, **how))

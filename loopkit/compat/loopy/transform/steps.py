@@ -13,8 +13,8 @@ from loopkit.errors import PreconditionError
 
 @for_each_kernel
 def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
-    """:func:`loopkit.map_domain`."""
-    return kernel.with_core(lk.map_domain(kernel.core, str(transform_map)))
+    """:func:`loopkit.map_domain`; where the text leaves the order of loops open, the new ones may need one."""
+    return kernel.with_new_loops(lambda core, **how: lk.map_domain(core, str(transform_map), **how))
 
 
 @for_each_kernel
