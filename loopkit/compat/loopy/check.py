@@ -78,6 +78,6 @@ def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:
         writers = frozenset() if array in scalars else writers
         for writer in writers & before.keys():
             for other in (writers | readers.get(array, frozenset())) & before.keys() - {writer}:
-                apart = other in order.claims.get(writer, ()) and writer in order.claims.get(other, ())
+                apart = other in order.claimed(writer) and writer in order.claimed(other)
                 if not apart and writer not in before[other] and other not in before[writer]:
                     yield frozenset((writer, other))

@@ -28,6 +28,7 @@ from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
     BARRIERS,
+    GLOBAL,
     PREFIX,
     QUERY,
     ForBlock,
@@ -112,9 +113,10 @@ class LoopyProgram:
 
     def order(self, items: Sequence[Item], selected: Mapping[str, Collection[str]]) -> Order:
         """The relation between the statements that *items* have, and the claims of ``nosync=``."""
-        claims = {s.id: frozenset([*self.multiple_assignments.get(s.id, ()), *(
-            x for t in s.node.options.nosync for x in (*self._matches(t.text), *selected.get(t.text, ())))])
-                  for s in self.statements}
+        # a claim about barriers of a block is one about any
+        claims = {s.id: frozenset([*((x, "any") for x in self.multiple_assignments.get(s.id, ())), *(
+            (x, GLOBAL if t.kind == GLOBAL else "any") for t in s.node.options.nosync
+            for x in (*self._matches(t.text), *selected.get(t.text, ())))]) for s in self.statements}
         barriers = frozenset(s.id for s in self.statements
                              if isinstance(s.node, Marker) and BARRIERS.get(s.node.kind) == "global")
         return Order({item.id: item.after for item in items}, claims, circle_of(items), barriers)

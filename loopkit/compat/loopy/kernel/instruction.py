@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -255,10 +256,12 @@ def _nodes(expr: Expression) -> Iterator[Any]:
 
 
 def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]],
-                   reduced: frozenset[str] = frozenset()) -> Assignment:
-    """loopy's form of *statement*, which depends on the statements *after* gives it, and reduces over *reduced*."""
+                   reduced: frozenset[str] = frozenset(),
+                   claims: Mapping[str, frozenset[tuple[str, str]]] = MappingProxyType({})) -> Assignment:
+    """loopy's form of *statement*, with dependences *after* others, inames *reduced*, and *claims* of ``nosync=``."""
     return Assignment(
-        statement.assignee, statement.expression, id=statement.id, no_sync_with=statement.no_sync_with,
+        statement.assignee, statement.expression, id=statement.id,
+        no_sync_with=claims.get(str(statement.id), frozenset()),
         tags=statement.tags, depends_on=frozenset(statement.depends_on) | after.get(str(statement.id), frozenset()),
         within_inames=statement.within_inames, predicates=frozenset(statement.predicates), reduced=reduced)
 

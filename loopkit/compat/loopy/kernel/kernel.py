@@ -105,7 +105,7 @@ class LoopKernel:
         return replace(self, made=core, definition=None, state=KernelState.INITIAL)
 
     def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
-                   claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
+                   claims: Mapping[str, frozenset[tuple[str, str]]] | None = None) -> LoopKernel:
         """This kernel with further entries in these fields of :class:`~loopkit.compat.loopy.order.Order`."""
         own = self.origin.order
         order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
@@ -278,7 +278,7 @@ class LoopKernel:
             name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
             after[name] = order.before(name, own) if name in order.after else frozenset(
                 next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
-        return [instruction_of(s, after, reduced.get(str(s.id), frozenset())) for s in shown]
+        return [instruction_of(s, after, reduced.get(str(s.id), frozenset()), order.claims) for s in shown]
 
     @property
     def id_to_insn(self) -> Mapping[str, Assignment]:
