@@ -11,6 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
 from loopkit.compat.loopy.packing import Packing, packed_signature
+from loopkit.compat.loopy.shared_loops import LoopyStatement, with_shared_loops
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
@@ -45,22 +46,6 @@ from loopkit.language.program import (
 from loopkit.language.syntax import parse_program
 
 _NOTHING: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class LoopyStatement:
-    """One assignment or call of the program, or a line that only orders others.
-
-    :ivar conditions: those of its blocks and of its own.
-    :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
-    """
-
-    id: str
-    node: ParsedAssignment | FunctionCall | Marker
-    inames: frozenset[str] = _NOTHING
-    conditions: tuple[Expression, ...] = ()
-    reads: frozenset[str] = _NOTHING
-    writes: frozenset[str] = _NOTHING
 
 
 @dataclass(frozen=True)
@@ -227,7 +212,9 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                        _reads(node, conditions, rules, inames[node.start]),
                        frozenset(name for name, _ in writes([node])))
         for node, conditions, around in _flat(parsed.body))
-    return LoopyProgram(statements, lines, domains, groups or {}, _is_nested(parsed.body))
+    names = {token.text for token in tokenize(source)}.union(s.id for s in statements)
+    return LoopyProgram(with_shared_loops(statements, domains, names), lines, domains, groups or {},
+                        _is_nested(parsed.body))
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
