@@ -72,6 +72,20 @@ def struct_of(fields: Sequence[tuple[str, Any]]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": -(-end // widest)*widest})
 
 
+def titles(dtype: np.dtype[Any]) -> dict[str, str]:
+    """The second names of the fields of *dtype*: pyopencl's vectors have the fields ``s0``, ... also as ``x``, ..."""
+    return {name: own[2] for name, own in (dtype.fields or {}).items() if len(own) == 3 and name in (dtype.names or ())}
+
+
+def without_titles(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """*dtype* with one name for each field."""
+    if not titles(dtype) or dtype.fields is None or dtype.names is None:
+        return dtype
+    fields = [dtype.fields[name] for name in dtype.names]
+    return np.dtype({"names": [*dtype.names], "formats": [field[0] for field in fields],
+                     "offsets": [field[1] for field in fields], "itemsize": dtype.itemsize})
+
+
 def spelled(dtype: np.dtype[Any]) -> str:
     """*dtype* as Python text: ``np.int8``."""
     if dtype.names is not None:
@@ -117,7 +131,7 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
     if dtype.names is not None:
         fields = [(name, dtype_of(dtype[name])) for name in dtype.names]
         whole = all(own is not None and own.names is None for _, own in fields) and len(fields) > 1
-        return dtype if whole and dtype == struct_of(fields) else None
+        return dtype if whole and without_titles(dtype) == struct_of(fields) else None
     return dtype if dtype.name in DTYPE_NAMES and dtype.isnative else None
 
 

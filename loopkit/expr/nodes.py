@@ -1,6 +1,7 @@
 """Expressions: loopkit's own nodes beside pymbolic's, the language's reductions, constructors, and text."""
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -255,7 +256,7 @@ def _text_and_precedence(expr: Expression) -> tuple[str, int]:
         case Combined():
             return f"{expr.operation.name}({_listed((expr.left, expr.right))})", _ATOM
         case TypeCast(dtype_name="float32", child=int() | float() as number) if _number_text(number)[1] == _ATOM \
-                and not isinstance(number, bool | np.generic):
+                and not isinstance(number, bool | np.generic) and math.isfinite(number):
             return f"{to_text(number)}f", _ATOM
         case TypeCast():
             return f"cast({expr.dtype_name}, {to_text(expr.child)})", _ATOM
@@ -313,6 +314,8 @@ def _number_text(value: Expression) -> tuple[str, int]:
         if value.real:
             return f"{value.real!r} {'-' if value.imag < 0 else '+'} {abs(value.imag)!r}j", _SUM
         text = f"{value.imag!r}".removesuffix(".0") + "j"
+    elif isinstance(value, float) and not math.isfinite(value):
+        text = f"{value!r}()"
     else:
         text = repr(value)
     return text, _PRODUCT if text.startswith("-") else _ATOM

@@ -7,6 +7,9 @@ import re
 from loopkit.expr.kinds import LITERAL_SUFFIXES
 from loopkit.expr.nodes import TypeCast
 
+#: The numbers without digits, which are written as calls: ``inf()``. Their names stay free for arguments.
+SPECIAL_NUMBERS = {"inf": math.inf, "nan": math.nan}
+
 _MOST_DIGITS = 1000
 _NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 
@@ -29,7 +32,7 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
     if isinstance(value, int) and value.bit_length() > 64:
         return "integers have 64 bits at most"
     if value == math.inf:
-        return "the largest float64 is 1.797e308"
+        return "the largest float64 is 1.797e308, and inf() is infinity"
     if suffix in LITERAL_SUFFIXES:
         return TypeCast(LITERAL_SUFFIXES[suffix], value)
     if suffix in ("jf", "Jf"):

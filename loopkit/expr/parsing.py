@@ -19,10 +19,11 @@ from loopkit.errors import UnknownNameError
 from loopkit.expr.functions import FUNCTIONS, FunctionName, ScalarFunction
 from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
 from loopkit.expr.nodes import COMBINED, Combined, NumberOperation, Operation, Reduction, TypeCast, negated, onto
-from loopkit.expr.number_literals import read_number
+from loopkit.expr.number_literals import SPECIAL_NUMBERS, read_number
 from loopkit.expr.tokens import Cursor, Source, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN, Extremum
 from loopkit.expr.tuple_parsing import read_tuple, segmented_name, tuple_of, with_fields
+from loopkit.poly.affine import add
 
 (_IF, _OR, _AND, _NOT, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT, _UNARY,
  _POWER) = range(1, 14)
@@ -53,7 +54,6 @@ BINARY: Mapping[str, BinaryOperator] = {
 #: Python's stack bounds the depth of what is walked recursively; this stays far below.
 _MOST_DEPTH = 100
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
-
 _LOGIC = "conditions are joined by and, or, not"
 
 #: loopy's names for the smaller and the larger of two values.
@@ -97,7 +97,9 @@ class KnownNames:
     :ivar rules: the number of arguments of each substitution rule.
     :ivar operations: the reductions by name.
     :ivar functions: those of the user, by name.
-    :ivar read_domain: reads an inline domain (source, text, place) and returns its inames; ``None``: none is allowed.
+    :ivar read_domain: reads an inline domain (source, text, place), returns its inames; ``None``: none is allowed.
+    :ivar at_place: the subscripts of the element at a place, for arrays with a declared shape of several axes.
+    :ivar offsets: the numbers or names that are added to the subscripts of arrays.
     """
 
     inames: Collection[str] = ()
@@ -105,6 +107,8 @@ class KnownNames:
     operations: Mapping[str, Operation] = field(default_factory=lambda: BUILT_IN)
     functions: Mapping[str, ScalarFunction] = field(default_factory=dict)
     read_domain: Callable[[Source, str, int], tuple[str, ...]] | None = None
+    at_place: Mapping[str, Callable[[Expression], tuple[Expression, ...]]] = field(default_factory=dict)
+    offsets: Mapping[str, int | str] = field(default_factory=dict)
 
 
 @dataclass
@@ -211,15 +215,26 @@ class ExpressionParser(Cursor):
             return shared_variable(name)
         if self.accept("["):
             # loopy's a[[i]]: the place in memory, which is the subscript of an array with one axis
-            index = [self.expression()]
+            index: tuple[Expression, ...] = (self.expression(),)
+            index = self.known.at_place[name](*index) if name in self.known.at_place else index
             self.take("]", "']]'")
             self.take("]", "']]'")
         else:
-            index = self._list("]", "a subscript")
+            index = tuple(self._list("]", "a subscript"))
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
-        return p.Subscript(shared_variable(name), index[0] if len(index) == 1 else tuple(index))
+        index = self.from_start(name, index, at)
+        return p.Subscript(shared_variable(name), index[0] if len(index) == 1 else index)
+
+    def from_start(self, name: str, index: tuple[Expression, ...], at: int) -> tuple[Expression, ...]:
+        """The subscripts *index* of *name*, the token at *at*, with its offset."""
+        offset = self.known.offsets.get(name, 0)
+        if len(index) != 1 and offset:
+            raise self.error("one subscript", at=at, message=f"'{name}' has an offset and {len(index) or 'no'} axes.",
+                             hint="leave out offset=, and pass a view of the array")
+        self.uses += [NameUse(offset, BARE, self.tokens[at].start)] if isinstance(offset, str) else []
+        return (add(shared_variable(offset) if isinstance(offset, str) else offset, *index),) if offset else index
 
     def _list(self, closer: str, what: str) -> list[Expression]:
         """Expressions up to and over *closer*, at least one."""
@@ -240,8 +255,7 @@ class ExpressionParser(Cursor):
         if not self.accept("if"):
             raise self.error("an expression")
         self.take("(", "'(': if(condition, a, b)")
-        parts = self._list(")", "a condition")
-        if len(parts) != 3:
+        if len(parts := self._list(")", "a condition")) != 3:
             raise self.error("three arguments: if(condition, a, b)", at=start)
         return p.If(*parts)
 
@@ -288,6 +302,9 @@ class ExpressionParser(Cursor):
             return p.Call(FunctionName(name, own), tuple(arguments))
         elif name in FUNCTIONS:
             self._check_arity("function", name, FUNCTIONS[name].arity, len(arguments), at)
+        elif name in SPECIAL_NUMBERS:
+            self._check_arity("number", name, 0, len(arguments), at)
+            return SPECIAL_NUMBERS[name]
         else:
             raise self._unknown("function", name, [*self.known.functions, *FUNCTIONS, *self.known.operations,
                                                    *self.known.rules], at)
@@ -353,10 +370,10 @@ class ExpressionParser(Cursor):
             return Reduction(operation, inames, operand)
         if of_tuples and not needed and len(arguments) == 2:
             return Combined(self.known.operations[operation], *arguments)
-        if operation in ("min", "max") and not needed:
-            if len(arguments) < 2:
-                raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
+        if operation in ("min", "max") and not needed and len(arguments) > 1:
             return COMBINED[operation](tuple(arguments))
+        if operation in ("min", "max") and not needed:
+            raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
         if bare is not None and bare not in self.known.inames:
             raise self._unknown("iname", bare, self.known.inames, first)
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)

@@ -105,6 +105,9 @@ class GlobalArg(ArrayData):
         ``None``: arrays of any strides fit.
     :ivar strides: the distance of neighbouring elements along each axis, in elements: integers or expressions of the
         kernel's parameters, which a call solves for. ``None`` and ``"auto"``: any distance.
+    :ivar offset: the number of elements before element 0 of an array with one axis: an integer, or the name of a value
+        argument. ``make_kernel`` adds it to the subscripts. The shape is that of the whole array. Calls may also pass
+        views, ``x[3:]``, of any start.
     """
 
     shape_like: str | None = None
@@ -112,6 +115,7 @@ class GlobalArg(ArrayData):
     cache_policy: CachePolicy | None = None
     order: str | tuple[int, ...] | None = None
     strides: tuple[Expression | None, ...] | None = None
+    offset: int | str | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,8 +1,9 @@
 """Arguments and temporaries of a kernel: from their declarations, or from their uses in the text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from loopkit.errors import NameConflictError, PreconditionError, UnknownNameErro
 from loopkit.expr.kinds import DTYPES, dtype_of, is_half, is_tuple, kind_of, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
+from loopkit.expr.places import subscripts_at
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.annotations import fits, require_kinds
@@ -56,6 +58,27 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
     return items
 
 
+def readers_of_places(declared: Declared) -> Mapping[str, Callable[[Expression], tuple[Expression, ...]]]:
+    """For each array of several axes in order C or F, the subscripts of the element at a place in memory."""
+    found: dict[str, Callable[[Expression], tuple[Expression, ...]]] = {}
+    for name, d in declared.items():
+        if isinstance(d, GlobalArg | TemporaryVariable) and d.shape is not None and len(d.shape) > 1:
+            if isinstance(d, TemporaryVariable) or (d.strides is None and d.order in (None, "C")):
+                found[name] = partial(subscripts_at, shape=d.shape)
+            elif d.order == "F":
+                found[name] = partial(_subscripts_in_fortran_order, shape=d.shape)
+    return found
+
+
+def offsets_of(declared: Declared) -> Mapping[str, int | str]:
+    """The declared offsets other than 0."""
+    return {name: d.offset for name, d in declared.items() if isinstance(d, GlobalArg) and d.offset not in (None, 0)}
+
+
+def _subscripts_in_fortran_order(place: Expression, shape: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    return subscripts_at(place, shape[::-1])[::-1]
+
+
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     name, dtype = datum.name, dtype_of(datum.dtype)
     if dtype is None and datum.dtype is not None:
@@ -68,6 +91,9 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
         datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, GlobalArg):
         datum = laid_out_argument(replace(datum, inferred=None))
+        if isinstance(datum.offset, str | bool) and not str(datum.offset).isidentifier():
+            raise PreconditionError(f"The offset of '{name}' cannot be {datum.offset!r}.", subject=name,
+                                    hint="pass an integer, or the name of a value argument")
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -305,7 +331,7 @@ class _Uses:
         if layout is not None and not isinstance(layout, str) and axes is not None and len(layout) != axes:
             raise PreconditionError(f"'{name}' has {axes} axes, and its layout has {len(layout)}.", subject=name,
                                     hint="declare a stride for each axis")
-        return replace(argument, shape=shape)
+        return replace(argument, shape=shape, offset=None)         # the subscripts have it
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""

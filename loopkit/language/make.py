@@ -25,11 +25,19 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tags import GivenTags, user_tags
 from loopkit.kernel.tree import given
-from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
+from loopkit.language.arguments import (
+    Declared,
+    find_temporaries,
+    offsets_of,
+    read_declarations,
+    readers_of_places,
+    resolve,
+)
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
 from loopkit.language.calls import CallMaker, signature_of
 from loopkit.language.domains import Domains, read_assumptions, read_domains
+from loopkit.language.elementwise import functions_with_dot, in_fields, is_fieldwise
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.objects import InstructionObject, program_source
@@ -219,7 +227,7 @@ def _read_kernel(domains: Given | Iterable[Given], instructions: Program,
     with bounded(f"making kernel '{name}'"):
         declared = read_declarations(kernel_data, temporaries)
         program = _read_program(listed_program(instructions), [texts] if isinstance(texts, str) else texts, reductions,
-                                functions)
+                                functions, declared)
         knl = _kernel_of(program, name, declared, assumptions, options or Options(), made)
         if not knl.statements and instructions != []:
             raise program.source.error(0, "The instructions contain no statement.", "a statement")
@@ -233,9 +241,9 @@ def _read_kernel(domains: Given | Iterable[Given], instructions: Program,
 def remade(kernel: LoopKernel, instructions: Sequence[str | InstructionObject], domains: Sequence[str | InstanceSet],
            kernel_data: Iterable[object]) -> LoopKernel:
     """The kernel that other *instructions* define, with the name, the options and the assumptions of *kernel*."""
-    program = _read_program(instructions, domains, kernel.operations.values(), kernel.functions.values())
-    return _kernel_of(program, kernel.name, read_declarations(kernel_data, ()), kernel.assumptions, kernel.options,
-                      History())
+    declared = read_declarations(kernel_data, ())
+    program = _read_program(instructions, domains, kernel.operations.values(), kernel.functions.values(), declared)
+    return _kernel_of(program, kernel.name, declared, kernel.assumptions, kernel.options, History())
 
 
 def listed_program(instructions: Program) -> Sequence[str | InstructionObject]:
@@ -283,7 +291,8 @@ class _ReadProgram:
 
 
 def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequence[str | InstanceSet],
-                  reductions: Iterable[ReductionOperation], functions: Iterable[Callee]) -> _ReadProgram:
+                  reductions: Iterable[ReductionOperation], functions: Iterable[Callee], declared: Declared
+                  ) -> _ReadProgram:
     """Read the instructions and the domains of a kernel."""
     functions = tuple(functions)
     own = WrittenOut(" ".join(d if isinstance(d, str) else d.text for d in domains))
@@ -293,9 +302,12 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     kernels = require_functions(f for f in functions if isinstance(f, LoopKernel))
     called = _by_name("The function", (*(f for f in functions if isinstance(f, ScalarFunction)), *own.functions),
                       {*read.parents, *read.params, *operations, *kernels})
-    parsed = parse_program(source, read.parents.keys(), read.add_inline, operations, called,
-                           {name: signature_of(f) for name, f in kernels.items()})
-    return _ReadProgram(source, read, parsed, operations, called, kernels, tuple(own.instructions))
+    parsed = parse_program(source, read.parents.keys(), read.add_inline, operations,
+                           functions_with_dot(declared, called),
+                           {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
+                           offsets_of(declared))
+    parsed, of_tuples = in_fields(parsed, declared)
+    return _ReadProgram(source, read, parsed, {**operations, **of_tuples}, called, kernels, tuple(own.instructions))
 
 
 def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assumptions: str | AnySet | None,
@@ -339,7 +351,8 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
         barriers=tuple(dict.fromkeys((*maker.barriers, *parts.barriers))), calls=parts.calls,
         operations=operations, functions=functions,
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
-                                  "declared reorderable") for o in operations.values() if o.reorderable),
+                                  "declared reorderable") for o in operations.values()
+                       if o.reorderable and not is_fieldwise(o)),
                      *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values())),
         substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
                        for rule_name, r in rules.known.items()},

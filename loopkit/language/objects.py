@@ -14,6 +14,7 @@ from loopkit.errors import ParseError
 from loopkit.expr.kinds import DTYPE_NAMES, dtype_of
 from loopkit.expr.mappers import conjunction, is_node, map_children
 from loopkit.expr.nodes import COMBINED, Reduction, TypeCast
+from loopkit.expr.number_literals import SPECIAL_NUMBERS
 from loopkit.expr.parsing import BARE, ExpressionParser, NameUse, shared_variable
 from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.expr.tuple_parsing import with_fields
@@ -93,6 +94,9 @@ class ObjectParser(OptionParser):
                 new = self._reduced(e.operation, e.inames, e.expr, e.declared)
             case TypeCast() if not isinstance(e.dtype_name, str) and (dtype := dtype_of(e.dtype_name)) is not None:
                 new = TypeCast(dtype.name, self._node(e.child, exact=exact))
+            case p.NaN() if e.data_type is None or dtype_of(e.data_type) is not None:
+                dtype, new = dtype_of(e.data_type), SPECIAL_NUMBERS["nan"]
+                new = new if dtype is None else TypeCast(dtype.name, new)
             case p.CommonSubexpression():
                 new = self._node(e.child, exact=exact)          # as cse(...) in a text
             case p.Comparison():
@@ -121,8 +125,10 @@ class ObjectParser(OptionParser):
                 return TypeCast(value.dtype.name, value.item() if value.dtype.kind in "iufc" else float(value))
             case int() if value.bit_length() > 64:
                 raise self.refused(f"The integer {value} has more than 64 bits.", "a shorter integer")
-            case float() | complex() if not np.isfinite(value):
+            case complex() if not np.isfinite(value):
                 raise self.refused(f"The number {value} is not finite.", "a finite number")
+            case float() if value != value:
+                return SPECIAL_NUMBERS["nan"]                   # one object, which equals itself in expressions
             case int() | float() | complex():
                 return value
             case p.ExpressionNode():
@@ -142,7 +148,7 @@ class ObjectParser(OptionParser):
             raise self.refused(f"A subscript is of '{type(e.aggregate).__name__}', not of an array.", "an array")
         if not e.index_tuple:
             raise self.refused(f"'{e.aggregate.name}' has no subscript in its brackets.", "a subscript")
-        index = tuple(self._node(i, exact=True) for i in e.index_tuple)
+        index = self.from_start(e.aggregate.name, tuple(self._node(i, exact=True) for i in e.index_tuple), self.at)
         self.uses.append(NameUse(e.aggregate.name, len(index), self.tokens[self.at].start))
         return p.Subscript(shared_variable(e.aggregate.name), index[0] if len(index) == 1 else index)
 

@@ -151,6 +151,7 @@ class SliceParser(ExpressionParser):
             subscripts = tuple(map(p.Variable, extents))
         if swept and extents:
             raise self.error("inames or ':', not both", at=first, message=f"The slice of '{array}' has both.")
+        subscripts = self.from_start(array, subscripts, at)
         axes = tuple(extents) or swept or ()
         if rank not in (len(axes), ANY_RANK):
             raise self.error(f"{rank or 'no'} ax{'i' if rank == 1 else 'e'}s", at=first, message=(

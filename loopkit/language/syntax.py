@@ -42,6 +42,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pymbolic.typing import Expression
+
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
@@ -77,17 +79,22 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[Source, str, int], tuple[str, ...]],
                   operations: Mapping[str, Operation], functions: Mapping[str, ScalarFunction],
-                  kernels: Mapping[str, Signature]) -> ParsedProgram:
+                  kernels: Mapping[str, Signature],
+                  at_place: Mapping[str, Callable[[Expression], tuple[Expression, ...]]],
+                  offsets: Mapping[str, int | str]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations; *functions*: the user's functions of numbers.
     :arg kernels: the kernels that statements may call.
+    :arg at_place: the subscripts that ``a[[place]]`` stands for, for arrays with a declared shape of several axes.
+    :arg offsets: the number or the name that is added to the subscripts of arrays.
     :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
     parser = _StatementParser(source, tokenize(source), kernels=kernels)
-    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain)
+    parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain,
+                              at_place, offsets)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))

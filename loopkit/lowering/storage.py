@@ -227,10 +227,15 @@ def _address_space(v: Values) -> AddressSpace:
     if witness is None:
         raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
                            subject=t.name, hint="do not declare its address space")
+    in_block = needed is AddressSpace.LOCAL
+    apart = across_blocks(knl, witness, LocalTag if in_block else GroupTag)
+    pairs = witness.relation if apart is None else apart
+    sizes, *instances = BrokenPairs(knl, witness.source, witness.sink, pairs, t.name, "flow").smallest
+    example = " and ".join(map(instance_text, (witness.source, witness.sink), instances))
     raise StorageError(
         f"'{t.name}' is declared {t.address_space}, but {witness.source} writes values that {witness.sink} reads in "
-        f"another {'thread' if needed is AddressSpace.LOCAL else 'block or launch'}.", subject=t.name,
-        hint=f"set_temporary_address_space(knl, '{t.name}', '{needed}')")
+        f"another {'thread' if in_block else 'block or launch'}, such as {example}{values_text(sizes, ' (with {})')}.",
+        subject=t.name, hint=f"set_temporary_address_space(knl, '{t.name}', '{needed}')")
 
 
 def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:

@@ -188,13 +188,15 @@ def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Express
 
 #: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
+#: The quotients of two forms that are tried: those of an index of a periodic array and its extent.
+QUOTIENTS = range(-2, 3)
 
 
 def subscripts_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> isl.Map:
     """``{ [inames] -> [subscripts] }``, on all of the instance space where they are quasi-affine, else on *domain*.
 
     ``k*(n // 4) + min(k, n % 4)`` is not an affine form, but it is one for each ``k`` of a *domain* with ``0 <= k <
-    4``.
+    4``. ``(i+1) % n`` is ``i+1`` or ``i+1-n`` on a *domain* with ``0 <= i < n``.
 
     :raises NotAffineError: a subscript is neither.
     """
@@ -261,7 +263,46 @@ def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl
                                               most // len(values))]
             except NotAffineError:
                 continue
+    for division in _divisions(subscript):
+        cases = _quotient_cases(domain, division)
+        if 0 < len(cases) <= most:
+            return [part.intersect_domain(points.set) for points, value in cases
+                    for part in _by_value(points, _with_value(subscript, division, value), most // len(cases))]
     raise NotAffineError(subscript)
+
+
+def _divisions(expr: Expression) -> Iterator[p.FloorDiv | p.Remainder]:
+    """The quotients and remainders in *expr* whose divisors are forms, each after those in its numerator."""
+    match expr:
+        case p.Sum(children=children) | p.Product(children=children) | p.Min(children=children) | p.Max(
+                children=children):
+            for child in children:
+                yield from _divisions(child)
+        case p.FloorDiv(numerator=numerator, denominator=divisor) | p.Remainder(
+                numerator=numerator, denominator=divisor):
+            yield from _divisions(numerator)
+            yield from () if isinstance(divisor, int) else (expr,)
+        case _:
+            pass
+
+
+@kept_results
+def _quotient_cases(domain: InstanceSet, division: p.FloorDiv | p.Remainder
+                    ) -> tuple[tuple[InstanceSet, Expression], ...]:
+    """The parts of *domain* with each of the :data:`QUOTIENTS`, and the value of *division* there.
+
+    :returns: nothing if the division has other quotients or a divisor that is not positive on *domain*.
+    """
+    a, b = arithmetic(division.numerator), arithmetic(division.denominator)
+    found = []
+    for quotient in QUOTIENTS if type(division) in (p.FloorDiv, p.Remainder) else ():
+        rest = subtract(a, multiply(quotient, b))
+        points = if_affine(lambda rest=rest: domain.set & points_where(  # type: ignore[misc]
+            p.LogicalAnd((p.Comparison(rest, ">=", 0), p.Comparison(rest, "<", b))), domain.inames))
+        if points is not None and not points.is_empty():
+            found.append((domain.named(points), quotient if isinstance(division, p.FloorDiv) else rest))
+    covered = reduce(isl.Set.union, (points.set for points, _ in found), domain.set - domain.set)
+    return tuple(found) if domain.set.is_subset(covered) else ()
 
 
 def _factors(expr: Expression) -> Iterator[Expression]:
@@ -292,8 +333,8 @@ def _value_range(domain: InstanceSet, form: Expression) -> range | None:
     return None if low is None or high is None else range(low, high + 1)
 
 
-def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
-    """*expr* with a number for one of its forms, and products of numbers multiplied out."""
+def _with_value(expr: Expression, form: Expression, value: Expression) -> Expression:
+    """*expr* with *value* for one of its forms, and products of numbers multiplied out."""
     def walk(e: Expression) -> Expression:
         if e == form:
             return value

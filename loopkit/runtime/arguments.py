@@ -22,7 +22,7 @@ from loopkit.analysis.shapes import Shape, array_shapes, fully_written_outputs, 
 from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
-from loopkit.expr.kinds import spelled
+from loopkit.expr.kinds import spelled, without_titles
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, GlobalArg, ValueArg
@@ -249,7 +249,7 @@ def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, 
 def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
     """:raises CallError: the dtype, rank or strides of *array* do not fit; each call checks the addresses."""
     name = plan.name
-    if array.dtype != plan.dtype:
+    if array.dtype != plan.dtype and without_titles(array.dtype) != without_titles(plan.dtype):
         swapped = " (another byte order)" if array.dtype.newbyteorder("=") == plan.dtype else ""
         way = f"pass {name}.astype({spelled(plan.dtype)})" if array.on_host else "convert it first"
         raise CallError(f"'{name}' must be of dtype {plan.dtype}, not {array.dtype}{swapped}.", argument=name,

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.errors import CallError, require_known, values_text
-from loopkit.expr.kinds import kind_of
+from loopkit.expr.kinds import dtype_of, is_tuple, kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import structural_values
 from loopkit.runtime.views import NumpyArray
@@ -251,7 +251,7 @@ def _number_array(name: str, value: Any) -> NumpyArray:
         array = np.asarray(value)
     except ValueError:                                     # rows of different lengths
         array = np.asarray(None)
-    if kind_of(array.dtype) not in "biufc":
+    if kind_of(array.dtype) not in "biufc" and not (is_tuple(array.dtype) and dtype_of(array.dtype) is not None):
         raise CallError(f"the reference function gives no array of numbers for '{name}', but a "
                         f"{type(value).__name__}.", argument=name, hint=f"return {name} as a numpy array")
     return array

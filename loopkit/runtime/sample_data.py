@@ -140,9 +140,17 @@ def sample_data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], p
             data[name] = make(extents, dtype, random) if not is_tuple(dtype) else _tuples(make, extents, dtype, random)
             if arg.order is not None or arg.strides is not None:
                 wanted = ArrayPlan.of(arg, extents, read=True, written=False, like=None).declared(extents, parameters)
-                known = [e for e in wanted if e is not None]
-                data[name] = laid_out(data[name], known) if len(known) == len(wanted) else data[name]
+                data[name] = laid_out(data[name], _complete(wanted, extents))
     return data
+
+
+def _complete(strides: Sequence[int | None], shape: Shape) -> list[int]:
+    """*strides* with known ones in the place of ``None``: without gaps after the next axis."""
+    found: list[int] = []
+    for axis in reversed(range(len(shape))):
+        known = strides[axis]
+        found.insert(0, known if known is not None else found[0]*max(shape[axis + 1], 1) if found else 1)
+    return found
 
 
 def _tuples(make: Callable[[Shape, np.dtype[Any], Random], NumpyArray], shape: Shape, dtype: np.dtype[Any],

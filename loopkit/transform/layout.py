@@ -30,11 +30,13 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
 
     :arg ary_names: an array, or several: a sequence, or a text with commas between.
     :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
-        with ``N0`` for the fastest. The axes of an argument may also have the tags ``stride:8``, ``stride:auto`` and
-        ``sep``; beside ``sep``, ``C`` and ``F`` are tags of single axes.
+        with ``N0`` for the fastest. One axis of constant extent may have the tag ``vec``: it is the fastest, and its
+        elements are a vector. The axes of an argument may also have the tags ``stride:8``, ``stride:auto`` and
+        ``sep``; beside ``vec`` and ``sep``, ``C`` and ``F`` are tags of single axes.
     :raises UnknownNameError: there is no such array.
     :raises PreconditionError: *dim_tags* has another form, or lacks a tag for an axis; an axis of a temporary has a tag
-        for arguments; the extent of an axis with ``sep`` is not constant, or an access is outside of it.
+        for arguments; the extent of an axis with ``vec`` or ``sep`` is not constant, or an access is outside of
+        the axis with ``sep``.
     :raises UndecidedError: a subscript of an axis with ``sep`` is not affine.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<8 and 0<=j<32}", "b[j, i] = a[i, j]", name="transpose")
@@ -52,7 +54,7 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
         kernel = _with_argument_layout(kernel, name, dim_tags, len(shapes.get(name, ())))
     for name in (x for x in chosen if x in kernel.temporaries):
         temporary = _temporary(kernel, name)
-        order = _axis_order(name, dim_tags, len(shapes.get(name, ())))
+        order = _axis_order(kernel, name, dim_tags)
         plain = order == tuple(range(len(order)))
         temporaries[name] = replace(temporary, layout=replace(temporary.layout, order=() if plain else order))
     return annotated(kernel, temporaries=temporaries)
@@ -61,9 +63,6 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
 def _with_argument_layout(kernel: LoopKernel, name: str, dim_tags: str, axes: int) -> LoopKernel:
     tags = [tag.strip() for tag in dim_tags.split(",")]
     separate = [axis for axis, tag in enumerate(tags) if tag == "sep"]
-    if "vec" in tags:
-        raise PreconditionError(f"An axis of '{name}' cannot have the tag 'vec'.", subject=name,
-                                hint="tag_inames(knl, {'i_inner': 'vec'}) makes vectors of neighbouring elements")
     if separate and len(tags) == axes:
         result, others = with_separate_axes(kernel, name, separate), [tag for tag in tags if tag != "sep"]
         rest = others[0] if len({*others}) == 1 and others[0] in ("C", "F") else ",".join(others)
@@ -76,15 +75,30 @@ def _with_argument_layout(kernel: LoopKernel, name: str, dim_tags: str, axes: in
             raise PreconditionError(f"A stride of '{name}' is not an expression of the kernel's sizes.", subject=name,
                                     hint="declare it in make_kernel: GlobalArg(..., strides=...)")
     else:
-        order = _axis_order(name, dim_tags, axes)
+        order = _axis_order(kernel, name, dim_tags)
         whole = {tuple(range(axes))[::-1]: "F", tuple(range(axes)): "C"}.get(order)
         declared = replace(kernel.array_args[name], order=whole or order, strides=None)
     return annotated(kernel, arguments=tuple(declared if a.name == name else a for a in kernel.arguments))
 
 
-def _axis_order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
+def _axis_order(kernel: LoopKernel, name: str, dim_tags: str) -> tuple[int, ...]:
+    """The axes of *name* in memory, the slowest first."""
+    shape = array_shapes(kernel).get(name, ())
+    axes = len(shape)
     levels = [f"N{level}" for level in range(axes)]
     tags = {"C": levels[::-1], "F": levels}.get(dim_tags) or [tag.strip() for tag in dim_tags.split(",")]
+    if tags.count("vec") == 1 and len(tags) == axes:
+        place = tags.index("vec")
+        if not isinstance(shape[place], int):
+            raise PreconditionError(f"An axis of '{name}' cannot have the tag 'vec': its extent is not constant.",
+                                    subject=name, hint="split_array_axis, or fix_parameters")
+        others = [tag for tag in tags if tag != "vec"]
+        levels = [f"N{level}" for level in range(axes - 1)]
+        # one tag for all other axes, or one for each of them
+        others = {"C": levels[::-1], "F": levels}.get(others[0] if len({*others}) == 1 else "", others)
+        if sorted(others) == sorted(levels):
+            raised = [f"N{int(tag[1:]) + 1}" for tag in others]
+            tags = levels = [*raised[:place], "N0", *raised[place:]]
     if sorted(tags) != sorted(levels):
         raise PreconditionError(f"{dim_tags!r} is not an order of the {axes} axes of '{name}'.", subject=name,
                                 hint=f"pass 'C', which means '{','.join(levels[::-1])}', 'F', or another order")

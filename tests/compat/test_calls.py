@@ -286,3 +286,17 @@ def test_names_of_functions_that_are_not_called() -> None:
 def test_expressions_have_any_functions() -> None:
     assert str(lp.symbolic.parse("f(1, g(2)) + sum([i, j], x[i, j])")) == "f(1, g(2)) + sum([i, j], x[i, j])"
     assert isinstance(lp.symbolic.parse("reduce(argmax, i, reduce(argmax, j, i, j))").expr, lp.Reduction)
+
+
+def test_a_ring_turns_over_threads() -> None:
+    text = "for i\n<> t = a[i] {id=get, dep=*}\n%s\na[(i+1) % n] = t {id=put, dep=*%s}\nend"
+    def turned(*parts: str) -> lp.TranslationUnit:
+        unit = lp.make_kernel("{[i]: 0<=i<n}", text.replace("% n", "%% n") % parts,
+                              [lp.GlobalArg("a", np.int32, "n"), ...], target=HOST)
+        return lp.split_iname(unit, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    with pytest.raises(lk.IllegalTransformError, match=r"writes a\[1\], which get"):
+        turned("", "get")
+    unit = turned("... gbarrier {id=all, dep=*get}", "all")
+    assert "None" not in str(unit)
+    _, (a,) = unit(a=np.arange(6, dtype=np.int32))
+    assert a.tolist() == [5, 0, 1, 2, 3, 4]

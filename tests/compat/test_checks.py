@@ -40,7 +40,7 @@ def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error:
     (lambda: lp.add_dtypes(make(), {"z": np.float32}), "'z'"),
     (lambda: lp.prioritize_loops(make(), "j,i,q"), "'q'"),
     (lambda: make(options="edit_code"), "edit_code"),
-    (lambda: make(options={"trace_assignments": True}), "lk.interpret"),
+    (lambda: make(options={"trace_assignments": True}), "loopkit.interpreter"),
 ])
 def test_what_changes_no_value_is_dropped_with_a_warning(dropped: Callable[[], object], message: str) -> None:
     with pytest.warns(lp.LoopyWarning, match=message):

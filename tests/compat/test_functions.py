@@ -128,8 +128,14 @@ def test_kernels_and_inames_have_user_tags() -> None:
 
 
 def test_an_offset_is_not_ignored() -> None:
+    target, y = lp.ExecutableCTarget(), np.arange(5, dtype=np.int32)
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*y[i]", [lp.GlobalArg("y", offset=3), ...], target=target)
+    unit(y=y, n=2)
+    assert y.tolist() == [0, 1, 2, 6, 8]
     with pytest.raises(lp.LoopyError, match="offset=3"):
-        lp.make_kernel("{[i]: 0<=i<7}", "y[i] = 2", [lp.GlobalArg("y", offset=3, shape=10)])
+        lp.make_kernel("{[i]: 0<=i<7}", "t[i] = 2", [lp.TemporaryVariable("t", offset=3, shape=10)])
+    with pytest.raises(lp.LoopyError, match="default_offset=3"):
+        lp.make_kernel("{[i]: 0<=i<7}", "y[i] = 2", default_offset=3)
 
 
 def test_domains_know_the_domains_around_them() -> None:

@@ -60,6 +60,17 @@ def test_a_kernel_grows_in_any_order() -> None:
     assert knl.get_var_name_generator()("x") != "x"
 
 
+def test_the_steps_before_the_growth_apply_to_the_grown_kernel() -> None:
+    knl = empty(default_order="F", tags=Rows(), options="return_dict")["loopy_kernel"].copy(
+        domains=["{[i, j]: 0<=i<2 and 0<=j<3}"], args=[lp.GlobalArg(x, np.float64, shape=(2, 3)) for x in "xy"],
+        instructions=[lp.Assignment("y[i, j]", "2*x[i, j]")])
+    given = np.asfortranarray(np.arange(6.).reshape(2, 3))
+    assert [a.order for a in knl.core.array_args.values()] == ["F", "F"]
+    assert (lp.make_program(knl)(x=given)[1]["y"] == 2*given).all()
+    assert knl.core.kernel_tags == {Rows()}
+    assert knl != knl.copy(target=lp.CTarget())
+
+
 def test_a_growing_kernel_gets_steps() -> None:
     knl = empty()["loopy_kernel"].copy(domains=["{[i]: 0<=i<8}"], args=arrays("x", "y"), instructions=[
         lp.Assignment(Y[ROW], 2*X[ROW], id=lp.UniqueName("twice"))])

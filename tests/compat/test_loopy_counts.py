@@ -16,9 +16,11 @@ def test_counts_of_a_program() -> None:
     key = lp.Op(lp.to_loopy_type(np.float32), "mul", lp.CountGranularity.SUBGROUP, "two")
     assert operations[key].eval_with_dict({"n": 7}) == 7
     loads = lp.get_mem_access_map(knl).filter_by(direction=["load"]).group_by("variable")
-    assert loads[lp.MemAccess(variable="x")].eval_with_dict({"n": 7}) == 14
+    assert loads[lp.MemAccess(variable="x", variable_tags=None)].eval_with_dict({"n": 7}) == 14
     assert lp.get_synchronization_map(knl).filter_by(kind="kernel_launch").eval_and_sum() == 1
     assert count(knl, lp.gather_access_footprints(knl)["y", "write"]).eval_with_dict({"n": 7}) == 7
     assert lp.gather_access_footprint_bytes(knl)["y", "write"].eval_with_dict({"n": 7}) == 28
     with pytest.raises(ValueError, match="bushel"):
         lp.MemAccess(count_granularity="bushel")
+    with pytest.raises(ValueError, match="tags of variables"):
+        lp.MemAccess(variable_tags=frozenset(["mine"]))

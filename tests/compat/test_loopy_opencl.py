@@ -1,6 +1,8 @@
 """loopy's calling convention on a device of OpenCL."""
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,3 +61,11 @@ def test_a_call_without_a_queue_is_refused() -> None:
 def test_a_real_number_as_a_condition(queue: Any) -> None:
     unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 3 if x[i] else 4")
     assert unit(queue, x=np.array([0, 0.5, -0.0, np.nan]))[1][0].tolist() == [4, 3, 4, 3]
+
+
+def test_the_call_with_a_queue_of_the_tutorial(queue: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "loopy_tutorial.rst").read_text(encoding="utf-8")
+    [block] = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", page, re.MULTILINE)
+    names: dict[str, Any] = {"lp": lp, "x": np.arange(3, dtype=np.float32)}
+    exec(block.replace("\n   ", "\n").strip(), names)
+    assert names["z"].get().tolist() == [0, 2, 4]

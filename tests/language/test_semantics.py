@@ -1,11 +1,14 @@
 """The meaning of kernels, compared with Python: affine conditions as sets, and the order of whole programs."""
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import hypothesis.strategies as st
 import islpy as isl
 import numpy as np
+import pymbolic.primitives as p
+import pytest
 from hypothesis import given, settings
 
 import loopkit as lk
@@ -152,3 +155,20 @@ def test_rules_in_conditions_and_in_subscripts_that_are_written() -> None:
     np.testing.assert_array_equal(out["y"][1:], np.where(2*x > 5, 2*x, 0))
     np.testing.assert_array_equal(out["z"], 2*x < 3)
     np.testing.assert_array_equal(out["w"], np.arange(5) > 1)
+
+
+def test_numbers_without_digits() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", ["y[i] = x[i] if x[i] > 0 else -inf()", lk.Assignment(
+        "z[i]", inf*p.Variable("inf") + p.Variable("x")[p.Variable("i")]), lk.Assignment(
+        "w[i]", p.NaN(np.float32)), lk.Assignment("v[i]", p.If(p.Comparison(p.Variable("i"), "<", 1), nan, -inf))])
+    assert knl.statements_text.splitlines()[1:-1] == [
+        "  y[i] = if(x[i] > 0, x[i], -inf())  {id=insn}", "  z[i] = inf()*inf + x[i]  {id=insn_0}",
+        "  w[i] = cast(float32, nan())  {id=insn_1}", "  v[i] = if(i < 1, nan(), -inf())  {id=insn_2}"]
+    again = lk.make_kernel("{[i]: 0<=i<n}", knl.statements_text)
+    assert again.statements_text == knl.statements_text
+    out = again(x=np.array([-1., 2.], np.float32), inf=np.float32(-3))
+    np.testing.assert_array_equal([out.y, out.z, out.v], [[-inf, 2], [-inf, -inf], [nan, -inf]])
+    assert np.isnan(out.w).all()
+    assert out.w.dtype == out.y.dtype == np.float32
+    with pytest.raises(lk.ParseError, match=r"The number 'inf' takes no arguments, not 1"):
+        lk.make_kernel("{[i]: 0<=i<n}", "y[i] = inf(2)")

@@ -303,3 +303,60 @@ def test_operations_on_tuples_are_values() -> None:
     assert space["knl"] == knl
     assert infer_types(lk.add_dtypes(knl, {"x": np.int8})).argument_by_name["y"].dtype == np.dtype(
         [("n", np.int32), ("m", np.int8)], align=True)
+
+
+# Arithmetic of declared tuples
+
+FLOAT4 = np.dtype([((name, f"s{k}"), np.float32) for k, name in enumerate("xyzw")])
+
+
+def vectors(random: np.random.Generator, *shape: int) -> np.ndarray:
+    data = np.zeros(shape, FLOAT4)
+    for name in "xyzw":
+        data[name] = random.integers(-5, 6, shape)
+    return data
+
+
+def test_arithmetic_of_vectors_is_that_of_their_fields() -> None:
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", """
+        f(i) := x[i]*y[i]
+        z[i] = a*x[i] + 2*y[i]
+        <> t = sum(k, d[i, k]*x[i])
+        u[i] = dot(t, y[i]) + t.s0 + (x[i] - y[i]).y
+        e[i] = f(i) if u[i] > 0 else x[i]
+        g[i] = -x[i]*fabs(y[i])
+        """, [lk.GlobalArg("x,y,z,e,g", FLOAT4, ("n",)), lk.GlobalArg("a", FLOAT4, ()),
+              lk.GlobalArg("d", np.float32), "..."])
+    assert not knl.obligations
+    random = np.random.default_rng(0)
+    x, y, a = vectors(random, 5), vectors(random, 5), vectors(random)
+    d = random.integers(0, 4, (5, 3)).astype(np.float32)
+    out = knl(x=x, y=y, a=a, d=d)
+    t = {c: d.sum(axis=1)*x[c] for c in "xyzw"}
+    u = sum(t[c]*y[c] for c in "xyzw") + t["x"] + x["y"] - y["y"]
+    assert out.u.tolist() == u.tolist()
+    assert out.z.dtype == FLOAT4
+    for c in "xyzw":
+        assert out.z[c].tolist() == (a[c]*x[c] + 2*y[c]).tolist()
+        assert out.e[c].tolist() == np.where(u > 0, x[c]*y[c], x[c]).tolist()
+        assert out.g[c].tolist() == (-x[c]*abs(y[c])).tolist()
+
+
+@pytest.mark.parametrize(("text", "error"), [
+    ("z[i] = x[i] + p[i]", "combines tuples with the fields s0, s1, s2, s3 and others"),
+    ("y[i] = dot(q[i], 2)", "is not of vectors"), ("y[i] = x[i].t", "has no field 't'"),
+    ("y[i] = dot(x[i])", "takes 2 arguments"), ("w[i] = x[i]*2", "no common dtype")])
+def test_wrong_arithmetic_of_vectors_is_refused(text: str, error: str) -> None:
+    pair = np.dtype([("a", np.float32), ("b", np.float32)])
+    data = [lk.GlobalArg("x,z", FLOAT4), lk.GlobalArg("p", pair), lk.GlobalArg("q,w,y", np.float32), "..."]
+    with pytest.raises(lk.LoopkitError, match=error):
+        lk.generate_code(lk.make_kernel("{[i]: 0<=i<n}", text, data), target="c")
+
+
+def test_vectors_go_through_shared_memory() -> None:
+    data = [lk.GlobalArg("a,b,c", FLOAT4, (16, 16))]
+    plain = lk.make_kernel("{[i, j, k]: 0<=i,j,k<16}", "c[i, j] = sum(k, a[i, k]*b[k, j])", data, name="matmul")
+    knl = lk.tag_inames(lk.split_iname(plain, "k", 4), "i:l.1, j:l.0")
+    knl = lk.add_prefetch(knl, "a", ["i", "k_inner"], default_tag="l.auto")
+    assert lk.verify(knl).verdict is lk.Verdict.PROVEN
+    lk.check_equivalent(plain, knl, target="c")

@@ -17,7 +17,8 @@ FEW = InstanceSet.parse("[n] -> {[k,i]: -1<=k<4 and 0<=i<n}")
 @pytest.mark.parametrize("text", [
     "k*(n//4) + i", "k*(n//4) + min(2, n % 4, i)", "(k + 1)*(i + n)", "i*k*3 - n", "max(2, k*i) // 3",
     "max(n, k*i) % 5", "i - 2*k", "min(i + 1, n - 1)", "((k + 1) % 2)*(n//3) + min((k + 1) % 2, n % 3)",
-    "(k - k // 2)*n + i",
+    "(k - k // 2)*n + i", "(i + 1) % n", "(i - 1) % n + 2*k", "3*((2*i - n) // n) + k", "(i + (i + 1) % n) % n",
+    "((i + 1) % n) // 4",
 ])
 def test_values(text: str) -> None:
     subscript = parse_expression(text)
@@ -29,7 +30,7 @@ def test_values(text: str) -> None:
                 assert element_at(relation, {"n": n}, (k, i)) == (want, i)
 
 
-@pytest.mark.parametrize("text", ["i*n", "i*i", "k*k*i*n", "x[k]", "k*1.5"])
+@pytest.mark.parametrize("text", ["i*n", "i*i", "k*k*i*n", "x[k]", "k*1.5", "(i + 3) % n", "i % m", "i % -n"])
 def test_others(text: str) -> None:
     assert not affine_on(FEW, (parse_expression(text),))
 

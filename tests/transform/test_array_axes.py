@@ -110,7 +110,7 @@ def test_wrong_separations_are_refused() -> None:
     def tagged(tags: str, text: str = "y[i] = x[k, i]", shape: Any = (3, "n")) -> lk.LoopKernel:
         knl = lk.make_kernel("{[k, i, j]: 0<=k,j<3 and 0<=i<n}", text, [lk.GlobalArg("x", shape=shape), "..."])
         return lk.tag_array_axes(knl, "x", tags)
-    for given, error in ((("vec,C",), "An axis of 'x' cannot have the tag 'vec'"),
+    for given, error in ((("C,vec",), "An axis of 'x' cannot have the tag 'vec'"),
                          (("C,sep",), "its extent is not constant"), (("C",), None),
                          (("sep,C", "y[i] = x[k, i]", (2, "n")), "'insn' accesses 'x' outside of its separate axes"),
                          (("sep,C", "x[k, i] = sum(j, z[j, i])"), "does not allow a statement for each element of 'x'"),

@@ -160,8 +160,17 @@ def test_vectors_go_along_the_fastest_axis() -> None:
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.parametrize(("name", "tags", "order"), [
+    ("x", "C,C,vec", "C"), ("x", "N0,N1,vec", (1, 0, 2)), ("x", "F,F,vec", (1, 0, 2)), ("y", "C,vec,C", (0, 2, 1)),
+    ("z", "vec,F,F", "F"), ("z", "vec,C,C", (1, 2, 0))])
+def test_the_axis_of_vectors_is_the_fastest(name: str, tags: str, order: Any) -> None:
+    knl = lk.make_kernel("{[b, i, j]: 0<=b,i<n and 0<=j<4}", "y[b, j, i] = 2*x[b, i, j]\nz[j, b, i] = x[b, i, j]")
+    assert lk.tag_array_axes(knl, name, tags).array_args[name].order == order
+
+
 @pytest.mark.parametrize(("name", "tags", "text"), [
-    ("a", "vec,C", "cannot have the tag 'vec'"), ("nothing", "F", "nothing"),
+    ("a", "vec,C", "cannot have the tag 'vec': its extent is not constant"), ("a_fetch", "vec,vec", "is not an order"),
+    ("a_fetch", "vec,N1", "is not an order"), ("nothing", "F", "nothing"),
     ("a_fetch", "N0", "'N0' is not an order of the 2 axes"), ("a_fetch", "N0,N0", "is not an order"),
     ("a_fetch", "stride:1,stride:8", "is not an order"), ("a_fetch", "3", "'3' is not an order"),
 ])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, runnable, single_kernel
 from loopkit.kernel.literals import modules_of_tags
 from loopkit.target.code import GeneratedCode
@@ -69,7 +70,8 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     """
     kernel = runnable(t_unit)
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
-    return CodeGenerationResult(generate(ready(kernel.core), target=target.core_target()))
+    core = separated(kernel, finally_=True).core
+    return CodeGenerationResult(generate(ready(core), target=target.core_target()))
 
 
 #: The modules that the source of a program may name.

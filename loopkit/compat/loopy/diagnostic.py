@@ -5,6 +5,7 @@ from pytools.prefork import ExecError
 
 from loopkit.errors import (
     BoundsError,
+    CallError,
     CompilerError,
     EquivalenceError,
     LoopkitError,
@@ -33,6 +34,10 @@ UnableToDetermineAccessRangeError = UndecidedError
 UnscheduledInstructionError = ScheduleError
 
 
+class DirectCallUncachedWarning(LoopkitWarning):
+    """loopy's warning of a call that compiles again. Programs silence it; a program here keeps what it compiled."""
+
+
 class NoExecutable(CompilerError, ExecError):  # noqa: N818 (as loopy's names)
     """A compiler is missing, or refuses the text: the error that loopy gets from pytools."""
 
@@ -43,3 +48,7 @@ class VariableAccessNotOrdered(LoopkitError):  # noqa: N818 (loopy's name)
 
 class DependencyCycleFound(LoopkitError):  # noqa: N818 (loopy's name)
     """Statements depend on each other in a circle."""
+
+
+class StridesMismatchError(CallError, ValueError):
+    """An array of a call has other strides than the kernel expects; loopy raises a ``ValueError``."""

@@ -58,8 +58,8 @@ class Options:
 
 #: Options that show more than loopkit does, each with another way.
 _WITHOUT_EFFECT = {
-    "trace_assignments": "lk.interpret runs a kernel statement by statement",
-    "trace_assignment_values": "lk.interpret runs a kernel statement by statement",
+    "trace_assignments": "loopkit.interpreter runs a kernel statement by statement",
+    "trace_assignment_values": "loopkit.interpreter runs a kernel statement by statement",
     "edit_code": "lp.generate_code_v2(knl).device_code() is a text to change and to compile",
 }
 

@@ -21,9 +21,10 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import Declared, find_temporaries
+from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
+from loopkit.language.elementwise import functions_with_dot
 from loopkit.language.iterations import inames_of_parts
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
@@ -194,8 +195,10 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     """
     source = Source(respelled(instructions), "the instructions")
     signatures = {name: signature_of(f) for name, f in kernels.items()}
-    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {}, functions, {
-        name: packed_signature(s) if name in packed else s for name, s in signatures.items()})
+    parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
+                           functions_with_dot(declared, functions), {
+                               name: packed_signature(s) if name in packed else s for name, s in signatures.items()},
+                           readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)

@@ -25,8 +25,13 @@ def Op(*args: Any, **fields: Any) -> lk.Op:  # noqa: N802  # loopy's name
         raise ValueError(str(error)) from error
 
 
-def MemAccess(*args: Any, **fields: Any) -> lk.MemAccess:  # noqa: N802  # loopy's name
-    """A :class:`loopkit.MemAccess`; :raises ValueError: a field cannot have its value."""
+def MemAccess(*args: Any, variable_tags: Any = None, **fields: Any) -> lk.MemAccess:  # noqa: N802  # loopy's name
+    """A :class:`loopkit.MemAccess`; :raises ValueError: a field cannot have its value.
+
+    :arg variable_tags: none, because the layer drops the tags of variables.
+    """
+    if variable_tags:
+        raise ValueError(f"variable_tags={variable_tags!r}: accesses have no tags of variables.")
     try:
         return lk.MemAccess(*args, **fields)
     except PreconditionError as error:
@@ -48,8 +53,10 @@ def get_mem_access_map(program: Any, count_redundant_work: bool = False, subgrou
 
 
 def get_synchronization_map(program: Any, subgroup_size: Any = None, entrypoint: str | None = None) -> ToCountMap:
-    """:func:`loopkit.get_synchronization_map`."""
-    return lk.get_synchronization_map(_entered(program, entrypoint), subgroup_size)
+    """:func:`loopkit.get_synchronization_map`, in which each barrier is one of the group, as in loopy's texts."""
+    found = lk.get_synchronization_map(_entered(program, entrypoint), subgroup_size)
+    return ToCountMap.of((Sync("barrier_local", key.kernel_name) if key == Sync("barrier_warp", key.kernel_name) else
+                          key, number) for key, number in found.items())
 
 
 def gather_access_footprints(program: Any, ignore_uncountable: bool = False, entrypoint: str | None = None

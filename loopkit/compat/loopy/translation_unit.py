@@ -118,6 +118,9 @@ class TranslationUnit:
     def __str__(self) -> str:
         return "\n".join(map(str, self.kernels.values()))
 
+    def __repr__(self) -> str:
+        return f"<TranslationUnit of {', '.join(self.kernels)} for {type(self.target).__name__}>"
+
 
 def _callees(kernel: LoopKernel, known: Mapping[str, LoopKernel]) -> list[str]:
     """The kernels among *known* that the text of *kernel* calls, or may call when it is made."""

@@ -13,8 +13,8 @@ from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
-from loopkit.compat.loopy.kernel.data import ArrayArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Callee, Definition, Origin, Parts, condition_of
+from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -25,12 +25,12 @@ from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, counted_calls
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
-from loopkit.compat.loopy.transform.data import tagged_axes
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
 from loopkit.compat.loopy.transform.subst import about_arguments
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
+from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
 from loopkit.compat.loopy.types import as_numpy
-from loopkit.compat.loopy.typing import auto
+from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import LoopkitError, NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.kernel.statement import owner
@@ -40,7 +40,7 @@ from loopkit.language.domains import read_domains
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "default_offset", "iname_slab_increments"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -69,6 +69,9 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     """
     preambles = _preambles(others.pop("preambles", ()), others.pop("preamble_generators", ()))
     _require_known_arguments(others)
+    if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
+        raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
+                                subject="default_order", hint="pass 'C', 'F' or lp.auto")
     silenced = others.get("silenced_warnings") or ()
     empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), {}, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
@@ -76,23 +79,22 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                  Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
-    if default_order not in ("C", auto):
-        made = _with_order_of_axes(made, default_order)
+    if default_order not in ("C", "c", None):
+        step = Again(_in_order, (default_order,), {})
+        made = made.after(step, step)
     for inames in loop_priority or ():
         made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
 
 
-@for_each_kernel
-def _with_order_of_axes(kernel: LoopKernel, order: str) -> LoopKernel:
-    """*kernel* with *order* for the axes of the arguments that declare no layout."""
-    given = {name for name, d in kernel.declared.items()
-             if isinstance(d, ArrayArg) and (d.order or d.dim_tags or d.strides)}
-    core = kernel.core
-    for argument in core.arguments:
-        if isinstance(argument, lk.GlobalArg) and argument.name not in given:
-            core = tagged_axes(core, argument.name, order)
-    return kernel.with_core(core)
+def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:
+    """*kernel* with *order* of the arguments that declare none; ``auto``: arrays of any strides."""
+    own = {a.name: kernel.declared.get(a.name, GlobalArg(a.name)) for a in kernel.core.array_args.values()
+           if a.order is None and a.strides is None and a.shape != ()}
+    chosen = [name for name, d in own.items() if isinstance(d, ArrayArg) and d.order is None]
+    if unless_auto(order) and chosen:
+        return kernel.with_core(lk.tag_array_axes(kernel.core, chosen, "F"))
+    return replace(kernel, declared={**kernel.declared, **{name: own[name].copy(order=auto) for name in chosen}})
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,8 @@ class _Text:
         made = text.made([f for f in kernel.origin.functions if f.name in text.calls])
         for iname, tag in kernel.parts.iname_tags:
             made = tag_inames(made, {iname: tag})
+        for step in kernel.definition.steps if kernel.definition is not None else ():
+            made = made.after(step, step)
         return made
 
     @property
@@ -186,7 +190,7 @@ class _Text:
                     isinstance(err, UnknownNameError) and err.kind in ("function", "argument")):
                 raise
             return replace(self.empty, definition=replace(definition, fault=err), origin=Origin(tuple(functions)))
-        return replace(self.empty, made=core, definition=definition, origin=origin)
+        return separated(replace(self.empty, made=core, definition=definition, origin=origin))
 
     def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> _Text:
         """The text with further preambles and symbol manglers."""
@@ -246,9 +250,6 @@ class _Text:
             core = self._core_of(program, program.text(items), called, c_code.own)
         c_code.require_declared(core)
         core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
-        for given in self.empty.declared.values():
-            if isinstance(given, ArrayArg) and given.separates:
-                core = tagged_axes(core, given.name, given.dim_tags)
         nesting = Nesting(not program.is_nested, steps=len(core.history))
         return core, Origin(tuple(functions), program.order(items, selected), nesting)
 
@@ -309,7 +310,8 @@ def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
 
 def _require_known_arguments(others: Mapping[str, Any]) -> None:
     for name, value in others.items():
-        if name not in _UNUSED and value not in (None, (), [], False, frozenset()):
+        neutral: tuple[Any, ...] = (None, 0, auto) if name == "default_offset" else (None, (), [], False, frozenset())
+        if name not in _UNUSED and value not in neutral:
             raise PreconditionError(f"make_kernel: loopkit has nothing for {name}={value!r}.", subject=name)
 
 
@@ -368,5 +370,8 @@ def _temporaries(given: Mapping[str, TemporaryVariable]) -> Iterable[TemporaryVa
     return [t.copy(name=name) for name, t in given.items()]
 
 
-def _value(argument: ValueArg) -> lk.ValueArg:
-    return lk.ValueArg(argument.name, None if argument.dtype is None else argument.dtype.numpy_dtype)
+def _value(argument: ValueArg) -> lk.ValueArg | lk.GlobalArg:
+    dtype = None if argument.dtype is None else argument.dtype.numpy_dtype
+    # a call passes a vector by its place
+    return lk.GlobalArg(argument.name, dtype, ()) if dtype is not None and dtype.names else lk.ValueArg(
+        argument.name, dtype)

@@ -89,7 +89,7 @@ class ValueArg(KernelArgument):
 
 #: The fields of loopy's arrays that loopkit does not have, each with the value that changes nothing.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "dim_tags": (None,), "offset": (0, None, auto), "storage_shape": (None,), "base_indices": (None,),
+    "dim_tags": (None,), "storage_shape": (None,), "base_indices": (None,),
     "_base_storage_access_may_be_aliasing": (False,), "alignment": (None,)}
 
 
@@ -98,8 +98,8 @@ class ArrayBase(KernelArgument):
     """An array or a temporary.
 
     :ivar shape: ``auto`` or ``None``: inferred from the accesses.
-    :ivar order: ``"C"`` or ``"F"``: the order of its axes in memory. Calls check ``"F"``; for ``"C"``, which is
-        loopy's default, arrays of any strides fit.
+    :ivar order: ``"C"``, which is the default, or ``"F"``: the order of its axes in memory, which calls check;
+        ``auto``: arrays of any strides fit.
     :ivar strides: the distance of neighbouring elements along each axis, in elements; calls check it.
     :ivar dim_tags: the order of its axes, ``"N1,N0"``, or their strides, ``"stride:1,stride:8"``;
         ``sep`` separates an axis of an argument into several arguments.
@@ -111,7 +111,7 @@ class ArrayBase(KernelArgument):
     offset: Any = 0
     dim_names: Any = None
     strides: Any = None
-    order: str | None = None
+    order: Any = None
     for_atomic: bool = False
     alignment: int | None = None
     tags: Any = frozenset()
@@ -138,8 +138,8 @@ class ArrayBase(KernelArgument):
 
     @property
     def separates(self) -> bool:
-        """Is an axis separated into several arguments? ``lp.make_kernel`` does this after it has fixed sizes."""
-        return isinstance(self, ArrayArg) and "sep" in _tags_of(self.dim_tags)
+        """Is an axis separated into several arguments? The layer does this when its extent is constant."""
+        return isinstance(self, ArrayArg) and "sep" in tags_of(self.dim_tags)
 
     def require_core(self) -> None:
         """:raises PreconditionError: a field has a value for which loopkit has nothing."""
@@ -151,14 +151,15 @@ class ArrayBase(KernelArgument):
                                         subject=self.name)
 
 
-def _tags_of(dim_tags: Any) -> list[str]:
+def tags_of(dim_tags: Any) -> list[str]:
+    """The tags of axes in one of loopy's forms."""
     listed = dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags or ()
     return [str(tag).strip() for tag in listed]
 
 
 def _layout_of(dim_tags: Any) -> dict[str, Any]:
     """The fields of loopkit's argument with the meaning of *dim_tags*; empty: they have another one."""
-    tags = _tags_of(dim_tags)
+    tags = tags_of(dim_tags)
     if not tags:
         return {}
     if len(tags) == 1 and tags[0] in ("c", "C", "f", "F"):
@@ -183,10 +184,11 @@ class ArrayArg(ArrayBase):
         self.require_core()
         layout: dict[str, Any] = {"strides": self.strides}
         if self.strides is None:
-            layout = {"order": self.order.upper()} if self.order else _layout_of(self.dim_tags)
+            order = unless_auto(self.order)
+            layout = {"order": order.upper()} if order else {} if self.order is auto else _layout_of(self.dim_tags)
         if layout.get("order") == "C":
             layout = {}                                    # the order that outputs have anyway
-        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, **layout)
+        return lk.GlobalArg(self.name, self.core_dtype, self.core_shape, offset=unless_auto(self.offset), **layout)
 
 
 class GlobalArg(ArrayArg):
@@ -219,6 +221,9 @@ class TemporaryVariable(ArrayBase):
     def core(self) -> lk.TemporaryVariable:
         """loopkit's temporary; :raises PreconditionError: there is none."""
         self.require_core()
+        if unless_auto(self.offset) not in (0, None):
+            raise PreconditionError(f"The temporary '{self.name}' has offset={self.offset!r}.", subject=self.name,
+                                    hint="add it to the subscripts")
         space = as_address_space(self.address_space)
         return lk.TemporaryVariable(
             self.name, self.core_dtype, self.core_shape, None if space is None else lk.AddressSpace(space.core),

@@ -1,6 +1,7 @@
 """Statements with loopy's fields, made from loopkit's."""
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -244,13 +245,12 @@ def text_of(expr: Any) -> str:
 def _sized(expr: Any) -> Any:
     if isinstance(expr, p.CommonSubexpression):
         return _sized(expr.child)                              # as cse(...) in a text
-    if isinstance(expr, p.NaN):
-        nothing = p.Quotient(0.0, 0.0)                         # the language has no name for it
-        return nothing if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, nothing)
     if isinstance(expr, np.generic):
         return TypeCast(expr.dtype.name, expr.item())
     if isinstance(expr, complex) and np.complex64(expr) == expr:
         return TypeCast("complex64", expr)                 # in a text it would have the dtype complex128
+    if isinstance(expr, p.NaN):
+        return math.nan if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, math.nan)
     return map_children(expr, _sized)
 
 

@@ -13,6 +13,7 @@ from pytools import UniqueNameGenerator
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
@@ -24,8 +25,13 @@ from loopkit.compat.loopy.kernel.data import (
     address_space_of,
 )
 from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
-from loopkit.compat.loopy.kernel.instruction import Assignment, BarrierInstruction, core_instruction, instructions_of
-from loopkit.compat.loopy.nesting import in_new_order
+from loopkit.compat.loopy.kernel.instruction import (
+    Assignment,
+    BarrierInstruction,
+    core_instruction,
+    instructions_of,
+    line_of,
+)
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
@@ -33,6 +39,7 @@ from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
+from loopkit.poly.limits import bounded
 
 
 class KernelState(IntEnum):
@@ -56,7 +63,7 @@ class Iname:
         return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoopKernel:
     """A kernel of loopkit, with loopy's names for its parts.
 
@@ -72,6 +79,22 @@ class LoopKernel:
     state: KernelState = KernelState.INITIAL
     definition: Definition | None = field(default=None, compare=False, repr=False)
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
+
+    @cached_property
+    def _program(self) -> tuple[Any, ...]:
+        """The parts that decide the meaning and the text, without the steps that led to them."""
+        if self.made is None:
+            return (self.definition, self.target, self.options, self.declared)
+        core = self.core
+        return (core.name, self.target, self.options, tuple(self.args), sorted(self.temporary_variables.items()),
+                core.domains_text, tuple(map(line_of, self.instructions)), self.iname_to_tags, core.kernel_tags,
+                core.substitutions, str(core.assumptions))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, LoopKernel) and self._program == other._program)
+
+    def __hash__(self) -> int:
+        return hash((self.name, None if self.made is None else self.core.domains_text))
 
     @property
     def parts(self) -> Parts | None:
@@ -110,21 +133,6 @@ class LoopKernel:
         own = self.origin.order
         order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
         return replace(self, origin=replace(self.origin, order=order))
-
-    def in_new_order(self, step: Callable[..., lk.LoopKernel], inames: Sequence[str]) -> LoopKernel:
-        """This kernel after *step*, which gives the loops over *inames* an order; see :mod:`..nesting`."""
-        nesting = self.origin.nesting
-        core, _ = in_new_order(self.core, step, is_open=nesting.leaves_open(self.core, inames))
-        return replace(self.with_core(core), origin=replace(self.origin, nesting=nesting.with_order(
-            core, tuple(inames))))
-
-    def with_new_loops(self, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
-        """This kernel after *step*, which puts new loops in place of others, whose order a later step may give."""
-        nesting, old = self.origin.nesting, self.core.inames
-        core, defined = in_new_order(self.core, step, is_open=nesting.leaves_open(self.core, ()))
-        new = [x for x in core.inames if x not in old]
-        return replace(self.with_core(core), origin=replace(self.origin, nesting=nesting.without_order(
-            core, new))) if defined else self.with_core(core)
 
     def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
         """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
@@ -169,10 +177,13 @@ class LoopKernel:
     def temporary_variables(self) -> Mapping[str, TemporaryVariable]:
         if self.parts is not None:
             return self.parts.temporary_variables
+        with bounded(f"inferring shapes of kernel '{self.name}'"):
+            shapes = array_shapes(self.core)
         return {name: (given if isinstance(given := self.declared.get(name), TemporaryVariable) else
                        TemporaryVariable(name)).copy(
                            name=name, dtype=to_loopy_type(t.dtype, allow_none=True),
-                           shape=auto if t.shape is None else t.shape, address_space=address_space_of(t.address_space))
+                           shape=auto if None in shapes.get(name, (None,)) else shapes[name],
+                           address_space=address_space_of(t.address_space))
                 for name, t in self.core.temporaries.items()}
 
     @property
@@ -364,9 +375,10 @@ class LoopKernel:
     def _may_grow(self) -> bool:
         return self.made is not None and not self.made.statements and self.definition is not None
 
-    def stringify(self, *_: Any, **__: Any) -> str:
-        """The printed kernel."""
-        return str(self.core)
+    def stringify(self, what: Any = None, with_dependencies: bool = False, **_: Any) -> str:
+        """The printed kernel; *with_dependencies* adds the ids that each instruction waits for."""
+        waits = [f"  {i.id} : {', '.join(sorted(i.depends_on))}" for i in self.instructions if i.depends_on]
+        return "\n".join([str(self), "DEPENDENCES", *waits] if with_dependencies else [str(self)])
 
     def __str__(self) -> str:
         if self.made is None and self.definition is not None and self.definition.fault is not None:

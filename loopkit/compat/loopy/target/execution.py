@@ -9,9 +9,13 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.bounds import ready
-from loopkit.compat.loopy.diagnostic import NoExecutable
+from loopkit.compat.loopy.diagnostic import NoExecutable, StridesMismatchError
+from loopkit.compat.loopy.kernel.data import ArrayArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.transform.data import separated
+from loopkit.compat.loopy.typing import auto
 from loopkit.errors import CallError, CompilerError
+from loopkit.expr.evaluate import known_value, parameter_plus_constant
 from loopkit.kernel.printing import integer_arguments
 from loopkit.verification.checks import generate_code
 
@@ -26,10 +30,12 @@ class ExecutorBase:
     entrypoint: str = ""
 
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
-        self.kernel = kernel
+        self.kernel = kernel = separated(kernel, finally_=True)
         self.context = context
         self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
+        self._undefined = [name for name, d in kernel.declared.items() if isinstance(d, ArrayArg) and _is_undefined(
+            d, kernel) and name in kernel.core.array_args]
 
     def require_entrypoint(self, name: str | None) -> None:
         """:raises CallError: *name* is another kernel than the one that this executor runs."""
@@ -40,6 +46,7 @@ class ExecutorBase:
     def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
         """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
         arguments = self.separated(arguments)
+        self._require_order(arguments)
         core = self.kernel.core
         sizes = integer_arguments(core)
         known = tuple((name, np.dtype(np.int32) if isinstance(value, int) else _dtype_of(value))
@@ -54,7 +61,48 @@ class ExecutorBase:
                 raise NoExecutable(err.message, log=err.log, hint=err.hint) from err
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
-        return self._compiled[key](**arguments).asdict()
+        run = self._compiled[key]
+        made = self._made(run.kernel, arguments)
+        found = run(**arguments, **made).asdict()
+        if made.keys() <= found.keys():
+            return found
+        return {a.name: found.get(a.name, made.get(a.name)) for a in core.arguments if a.name in {*found, *made}}
+
+    def _require_order(self, given: Mapping[str, Any]) -> None:
+        """:raises StridesMismatchError: an array does not have the order of axes that loopy expects: C if none is
+        declared.
+        """
+        if self.kernel.options.skip_arg_checks:
+            return
+        for name, a in self.kernel.core.array_args.items():
+            array: Any = given.get(name)
+            order = "C" if a.order is None and a.strides is None else a.order
+            declared = self.kernel.declared.get(name)
+            strides = None if getattr(declared, "order", None) is auto else getattr(array, "strides", None)
+            if order in ("C", "F") and strides is not None:
+                expected, axes = np.dtype(array.dtype).itemsize, range(len(array.shape))
+                for axis in axes if order == "F" else reversed(axes):
+                    if strides[axis] != expected and array.shape[axis] > 1 and 0 not in array.shape:
+                        way = "ascontiguousarray" if order == "C" else "asfortranarray"
+                        raise StridesMismatchError(
+                            f"strides mismatch: '{name}' has the strides {strides}, and is declared in order {order}.",
+                            argument=name, hint=f"pass np.{way}({name}), or declare order= or strides=")
+                    expected *= array.shape[axis]
+
+    def _made(self, core: lk.LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
+        """New arrays of zeros for missing arguments whose first values have no meaning.
+
+        :raises CallError: the sizes of one are not known.
+        """
+        made, values = dict[str, Any](), _sizes(core, given)
+        for name in (x for x in self._undefined if given.get(x) is None):
+            a = core.array_args[name]
+            shape = [None if e is None else known_value(e, values) for e in a.shape or a.inferred or ()]
+            if None in shape or a.dtype is None:
+                raise CallError(f"'{name}' is missing, and its shape is not known.", argument=name,
+                                hint=f"pass {name}=..., or its sizes")
+            made[name] = np.zeros([e for e in shape if e is not None], a.dtype)
+        return made
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """*given* with the parts of each array whose first axis the kernel separates into arguments."""
@@ -113,6 +161,28 @@ class OpenCLExecutor(ExecutorBase):
             elif not on_host and isinstance(value, np.ndarray) and not (name in host and out_host is None):
                 outputs[name] = array.to_device(queue, value, allocator=allocator)
         return cl.enqueue_marker(queue), self.results(outputs)
+
+
+def _is_undefined(declared: ArrayArg, kernel: LoopKernel) -> bool:
+    """Does the program declare that the kernel reads no value of the call from an array?
+
+    A kernel that writes to an output without reading it allocates it anyway.
+    """
+    name = declared.name
+    if declared.is_input is None or declared.is_input or not declared.is_output:
+        return False
+    return name in kernel.get_read_variables() or name not in kernel.get_written_variables()
+
+
+def _sizes(core: lk.LoopKernel, given: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of a call: passed ones, and those that are extents of passed arrays, up to a constant."""
+    found = {name: int(given[name]) for name in integer_arguments(core) if given.get(name) is not None}
+    for name, a in core.array_args.items():
+        extents = zip(a.shape or a.inferred or (), getattr(given.get(name), "shape", ()), strict=False)
+        for extent, length in extents:
+            size, constant = (None if extent is None else parameter_plus_constant(extent)) or ("", 0)
+            found.setdefault(size, length - constant)
+    return found
 
 
 def _dtype_of(value: Any) -> np.dtype[Any]:

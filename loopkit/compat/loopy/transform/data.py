@@ -11,8 +11,8 @@ import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array, expand_rules
 from loopkit.analysis.ranges import iname_span
 from loopkit.compat.loopy.diagnostic import LoopyWarning
-from loopkit.compat.loopy.dtypes import dtype_of, with_inferred
-from loopkit.compat.loopy.kernel.data import AddressSpace, as_address_space
+from loopkit.compat.loopy.dtypes import dtype_of, with_inferred, with_loopy_dtypes
+from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.edits import ordered_names
@@ -46,10 +46,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
     if temporary_name in kernel.core.temporaries:
         temporary_name = kernel.core.fresh_name(str(temporary_name))
-    name, sweep = _WHOLE.sub("", var_name), _listed(sweep_inames) or ()
+    name, sweep, outer = _WHOLE.sub("", var_name), _listed(sweep_inames), _listed(fetch_outer_inames)
+    if sweep is None:
+        sweep = () if name == var_name or outer is None else _inames_within(kernel.core, name, outer)
     options: dict[str, Any] = {
         "dim_arg_names": _listed(dim_arg_names), "default_tag": default_tag,
-        "fetch_outer_inames": _listed(fetch_outer_inames), "temporary_name": temporary_name,
+        "fetch_outer_inames": outer, "temporary_name": temporary_name,
         "temporary_address_space": _space(temporary_address_space if temporary_scope is None else temporary_scope),
         "fetch_bounding_box": fetch_bounding_box, "prefetch_insn_id": prefetch_insn_id, "within": as_within(within),
         **_FREE}
@@ -59,6 +61,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
         if (wider := _with_inames_of_all_uses(kernel.core, name, sweep)) == tuple(sweep):
             raise
     return kernel.with_core(lk.add_prefetch(kernel.core, name, wider, **options))
+
+
+def _inames_within(core: lk.LoopKernel, name: str, outer: Sequence[str]) -> tuple[str, ...]:
+    """The inames in subscripts of *name*, without those of the loops *outer*: the copy is of all that these read."""
+    found = {x for a in accesses_by_array(core).get(name, ()) for e in a.subscripts for x in variables(e)}
+    return tuple(x for x in core.inames if x in found and x not in outer)
 
 
 def _with_inames_of_all_uses(core: lk.LoopKernel, name: str, sweep: Sequence[str]) -> tuple[str, ...]:
@@ -147,6 +155,23 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: Any, init_exp
 
 
 @for_each_kernel
+def add_padding_to_avoid_bank_conflicts(kernel: LoopKernel, device: Any) -> LoopKernel:
+    """:func:`loopkit.add_padding` of arrays in shared memory: each row gets an odd number of elements.
+
+    The elements of a column are then in different banks. Memory of other kinds, of the declared shapes, and of vectors
+    stays as it is.
+    """
+    core = kernel.core
+    for x in lk.lower(with_loopy_dtypes(core), stop="storage").storages.values():
+        own = core.temporaries.get(x.name)
+        if own is not None and x.space is lk.AddressSpace.SHARED and len(x.in_memory) > 1 and not (
+                own.fixed or x.dtype.itemsize < 4) and isinstance(columns := x.in_memory[-1], int) and columns % 2 == 0:
+            order = own.layout.order or range(len(x.in_memory))
+            core = lk.add_padding(core, x.name, order[-2], by=1)
+    return kernel.with_core(core)
+
+
+@for_each_kernel
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
@@ -166,33 +191,37 @@ set_temporary_scope = set_temporary_address_space
 
 @for_each_kernel
 def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes`; the axis ``vec`` of a temporary is its fastest axis."""
-    return kernel.with_core(tagged_axes(kernel.core, ary_names, dim_tags))
+    """:func:`loopkit.tag_array_axes`; an axis with ``sep`` is separated when its extent is constant."""
+    tags = tags_of(dim_tags)
+    if "sep" not in tags:
+        return kernel.with_core(_tagged(kernel.core, name_list(ary_names), tags))
+    own = {name: given.copy(dim_tags=tags) if isinstance(given := kernel.declared.get(name), ArrayArg) else
+           GlobalArg(name, dim_tags=tags) for name in name_list(ary_names)}
+    return separated(replace(kernel.with_core(kernel.core), declared={**kernel.declared, **own}))
 
 
-def tagged_axes(core: lk.LoopKernel, ary_names: Any, dim_tags: Any) -> lk.LoopKernel:
-    """:func:`loopkit.tag_array_axes` of loopy's forms of *dim_tags*."""
-    tags = [str(tag).strip() for tag in (dim_tags.split(",") if isinstance(dim_tags, str) else dim_tags)]
-    tags = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
-    if len(tags) > 1 and len({*tags}) == 1 and tags[0] in ("C", "F"):
-        tags = tags[:1]
-    for name in name_list(ary_names):
-        own = _with_fastest(tags) if "vec" in tags and name in core.temporaries else tags
-        core = lk.tag_array_axes(core, name, ",".join(own))
-    return core
+def _tagged(core: lk.LoopKernel, names: Sequence[str], tags: Sequence[str]) -> lk.LoopKernel:
+    own = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
+    if len(own) > 1 and len({*own}) == 1 and own[0] in ("C", "F"):
+        own = own[:1]
+    return lk.tag_array_axes(core, names, ",".join(own))
 
 
-def _with_fastest(tags: Sequence[str]) -> Sequence[str]:
-    """*tags* with numbers, and 0 for the axis ``vec``; *tags* if they have another form."""
-    others = [k for k, tag in enumerate(tags) if tag != "vec"]
-    if all(tags[k][:1] == "N" and tags[k][1:].isdecimal() for k in others):
-        others.sort(key=lambda k: -int(tags[k][1:]))
-    elif {tags[k] for k in others} == {"F"}:
-        others.reverse()
-    elif {tags[k] for k in others} != {"C"}:
-        return tags
-    order = [*others, *(k for k, tag in enumerate(tags) if tag == "vec")]
-    return [f"N{len(tags) - 1 - order.index(k)}" for k in range(len(tags))]
+def separated(kernel: LoopKernel, *, finally_: bool = False) -> LoopKernel:
+    """*kernel* with the axes that are declared ``sep`` as arguments, if their extents are constant.
+
+    :arg finally_: no later step makes an extent constant.
+    :raises PreconditionError: *finally_*, and an extent is not constant.
+    """
+    core = kernel.core
+    for name, d in kernel.declared.items():
+        if isinstance(d, ArrayArg) and d.separates and name in core.array_args:
+            shown, tags = kernel.arg_dict[name], tags_of(d.dim_tags)
+            shape: Any = shown.shape if isinstance(shown, ArrayArg) else auto
+            if finally_ or shape is auto or len(shape) != len(tags) or all(
+                    isinstance(extent, int) for extent, tag in zip(shape, tags, strict=True) if tag == "sep"):
+                core = _tagged(core, [name], tags)
+    return kernel if core is kernel.core else replace(kernel, made=core)
 
 
 tag_data_axes = tag_array_axes
@@ -232,7 +261,8 @@ def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: st
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
     own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
-    known = {name for k in own if k.made is not None for name in (*k.core.data, *k.declared)}
+    known = {name for k in own if k.made is not None
+             for name in (*k.core.argument_by_name, *k.core.temporaries, *k.declared)}
     for name in wanted if known else ():
         if name not in known:
             warnings.warn(f"add_dtypes: no kernel has an argument or a temporary '{name}'.", LoopyWarning, stacklevel=3)

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,6 +15,7 @@ from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.nesting import in_new_order
 from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
@@ -25,9 +27,9 @@ from loopkit.language.names import name_list
 def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.split_iname`; *slabs* is needless, because generated code has a version for full tiles."""
-    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, outer_iname=outer_iname,
-                                         inner_iname=inner_iname, **_within(within)),
+    """:func:`loopkit.split_iname`; *slabs* has no effect, because code of blocks has a version for full tiles."""
+    return _split(kernel, lk.split_iname(kernel.core, split_iname, inner_length, **_given(
+        outer_iname=outer_iname, inner_iname=inner_iname, within=as_within(within))),
                   {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
@@ -36,8 +38,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_iname: str | None = None, outer_tag: Any = None, inner_tag: Any = None,
                 slabs: tuple[int, int] = (0, 0), do_tagged_check: bool = True, within: Any = None) -> LoopKernel:
     """:func:`loopkit.chunk_iname`."""
-    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, outer_iname, inner_iname,
-                                         **_within(within)),
+    return _split(kernel, lk.chunk_iname(kernel.core, split_iname, num_chunks, **_given(
+        outer_iname=outer_iname, inner_iname=inner_iname, within=as_within(within))),
                   {outer_iname or f"{split_iname}_outer": outer_tag, inner_iname or f"{split_iname}_inner": inner_tag})
 
 
@@ -49,7 +51,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     new = new_iname or kernel.core.fresh_name("_and_".join(names))
     free = len(names) > 1 and not any(x in kernel.core.tags for x in names)
     core = lk.prioritize_loops(kernel.core, names) if free else kernel.core
-    core = lk.join_inames(core, names, new, **_within(within))
+    core = lk.join_inames(core, names, new, **_given(within=as_within(within)))
     return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
 
 
@@ -103,8 +105,13 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> 
     for name in name_list(loop_priority):
         if name not in chain:
             warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
-    return kernel.in_new_order(lambda core, **how: lk.prioritize_loops(core, chain, **how), chain) \
-        if len(chain) > 1 else kernel
+    if len(chain) < 2:
+        return kernel
+    nesting = kernel.origin.nesting
+    core, _ = in_new_order(kernel.core, lambda core, **how: lk.prioritize_loops(core, chain, **how),
+                           is_open=nesting.leaves_open(kernel.core, chain))
+    return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.with_order(
+        core, tuple(chain))))
 
 
 set_loop_priority = prioritize_loops
@@ -232,13 +239,22 @@ def _tag(tag: Any) -> Any:
     return name
 
 
-def _within(within: Any) -> dict[str, Any]:
-    text = as_within(within)
-    return {} if text is None else {"within": text}
+def _given(**arguments: Any) -> dict[str, Any]:
+    """The *arguments* that have a value: the history of a kernel shows these only."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 @for_each_kernel
 def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
     """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
-    return kernel.with_new_loops(lambda core, **how: lk.affine_map_inames(
+    return with_new_loops(kernel, lambda core, **how: lk.affine_map_inames(
         core, name_list(old_inames), name_list(new_inames), equations, **how))
+
+
+def with_new_loops(kernel: LoopKernel, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+    """*kernel* after *step*, which puts new loops in place of others; a later step may give their order."""
+    nesting, old = kernel.origin.nesting, kernel.core.inames
+    core, defined = in_new_order(kernel.core, step, is_open=nesting.leaves_open(kernel.core, ()))
+    new = [x for x in core.inames if x not in old]
+    return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.without_order(
+        core, new))) if defined else kernel.with_core(core)

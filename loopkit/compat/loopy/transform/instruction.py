@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,8 +15,10 @@ from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import IllegalTransformError, PreconditionError, StorageError, UnknownNameError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.statement import owner
+from loopkit.kernel.tags import IlpTag
 
 
 def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
@@ -114,7 +117,7 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Any) -> LoopKernel:
 
 
 def preprocess_program(program: Any) -> Any:
-    """:func:`infer_unknown_types`; a kernel of loopkit needs no other preparation.
+    """:func:`infer_unknown_types`, and a cell of temporaries for each iteration of ``ilp`` loops.
 
     :raises UnknownNameError: a kernel that a call enters calls a function that does not exist.
     """
@@ -125,7 +128,14 @@ def preprocess_program(program: Any) -> Any:
 
 @for_each_kernel
 def _preprocessed(kernel: LoopKernel) -> LoopKernel:
-    return replace(kernel, state=KernelState.PREPROCESSED)
+    core = kernel.core
+    for x in [x for x, tag in core.tags.items() if isinstance(tag, IlpTag)]:
+        shared = {s.written for s in core.statements if x in s.inames and x not in variables(s.assignee)}
+        for t in sorted(shared & core.temporaries.keys()):
+            # storage allocation makes the cells of a temporary that this step refuses
+            with suppress(PreconditionError, IllegalTransformError, StorageError):
+                core = lk.expand(core, t, x, trailing=True)
+    return replace(kernel if core is kernel.core else kernel.with_core(core), state=KernelState.PREPROCESSED)
 
 
 @for_each_kernel

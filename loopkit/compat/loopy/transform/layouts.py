@@ -19,7 +19,18 @@ from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.data import GlobalArg
 
 concatenate_arrays = same_step(lk.concatenate_arrays)
-split_array_axis = same_step(lk.split_array_axis)
+
+
+@for_each_kernel
+def split_array_axis(kernel: LoopKernel, array_names: Any, axis_nr: int, count: int, order: str = "C") -> LoopKernel:
+    """:func:`loopkit.split_array_axis`; elements that were neighbours in memory stay neighbours."""
+    core = lk.split_array_axis(kernel.core, ordered_names(array_names), axis_nr, count, order)
+    for name in ordered_names(array_names) if order == "F" else ():
+        rank = len(_strides(core, name))
+        axes, first = list(range(rank)), axis_nr if axis_nr >= 0 else rank - 1 + axis_nr
+        axes[first:first + 2] = axes[first:first + 2][::-1]
+        core = lk.tag_array_axes(core, name, ",".join(f"N{rank - 1 - k}" for k in axes))
+    return kernel.with_core(core)
 
 
 @for_each_kernel

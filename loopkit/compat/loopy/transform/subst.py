@@ -9,6 +9,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import to_text
@@ -87,7 +88,7 @@ def fix_parameters(kernel: LoopKernel, /, *, within: Any = None, **value_dict: A
         raise PreconditionError("fix_parameters: loopkit has nothing for within=.", subject="within",
                                 hint="a parameter has one value in the whole kernel")
     own = {name: value for name, value in value_dict.items() if name in kernel.core.argument_by_name}
-    return kernel.with_core(lk.fix_parameters(kernel.core, **own) if own else kernel.core)
+    return separated(kernel.with_core(lk.fix_parameters(kernel.core, **own))) if own else kernel
 
 
 @for_each_kernel
