@@ -60,6 +60,11 @@ def linear(domains: str, text: str, tags: Any = None, **options: Any) -> Any:
     ("for i, j\n a[j] = i {id=a}\n ... gbarrier\n y[i,j] = a[j] {id=y}\nend", {"j": "g.0"},
      "for i | global | launch | a | return | global | launch | y | return | end"),
 ])
+def test_the_step_is_in_loopys_module_too() -> None:
+    from loopkit.compat.loopy.schedule import get_one_linearized_kernel, linearize
+    assert (linearize, get_one_linearized_kernel) == (lp.linearize, lp.get_one_linearized_kernel)
+
+
 def test_the_linear_form(text: str, tags: dict[str, str], expected: str) -> None:
     knl = linear("{[i,j]: 0<=i,j<8}", text, tags)
     assert " | ".join(map(short, knl.linearization)) == expected
