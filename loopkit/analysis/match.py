@@ -39,6 +39,7 @@ from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
 from loopkit.kernel.tags import is_tag, tag_name
+from loopkit.poly.limits import bounded
 
 Ids = frozenset[str]
 
@@ -85,7 +86,8 @@ def find_instructions(kernel: LoopKernel, insn_match: Within) -> list[Assignment
     :raises ParseError: *insn_match* cannot be read.
     """
     try:
-        chosen = frozenset(kernel.statement_by_id) if insn_match is None else matching(kernel, insn_match)
+        with bounded(f"selecting statements of kernel '{kernel.name}'"):
+            chosen = frozenset(kernel.statement_by_id) if insn_match is None else matching(kernel, insn_match)
     except (UnknownNameError, PreconditionError):
         chosen = Ids()
     return [insn for insn in kernel.instructions if insn.id in chosen]
