@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TypeVar
 
 import pymbolic.primitives as p
@@ -17,9 +17,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_collective
 from loopkit.poly.affine import add, affine_difference, if_affine, is_quasi_affine, names_in
+from loopkit.poly.domains import independent_parts
 from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, Set, universe_params
 
 W = TypeVar("W")
 
@@ -112,6 +113,13 @@ def expanded_expression(knl: LoopKernel, statement: Statement) -> Expression:
 def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     """The accesses of *statement*: reads in the order of the text, its write last."""
     return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(accesses_as(knl, statement)))
+
+
+def with_accesses_of(knl: LoopKernel, new: LoopKernel) -> LoopKernel:
+    """*new*, which has the statements, the sizes and the dtypes of *knl*: both share the accesses."""
+    for results in ("accesses", "analysis_domain"):
+        new.memo[results] = knl.memo.setdefault(results, {})
+    return new
 
 
 def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool | None = None) -> list[Access]:
@@ -216,11 +224,28 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
         else "is not affine"
 
 
+def assumptions_on(knl: LoopKernel, names: Iterable[str]) -> Set:
+    """The kernel's assumptions; of many parameters, only the constraints that concern *names*.
+
+    A set with all parameters of a kernel makes each operation of isl as slow as the kernel is large.
+    """
+    parts = _parts_of_assumptions(knl)
+    if parts is None:
+        return knl.assumptions
+    return reduce(Set.intersect, {id(parts[x]): parts[x] for x in names if x in parts}.values(), universe_params())
+
+
+@kept_by_kernel
+def _parts_of_assumptions(knl: LoopKernel) -> Mapping[str, Set] | None:
+    return independent_parts(knl.assumptions)
+
+
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     """The instances of *statement* under the kernel's assumptions, without bounds that depend on data."""
     def both() -> tuple[InstanceSet, InstanceSet]:
         known = statement.domain.without_params(data_params(knl, statement.domain))
-        return statement.domain, known.intersect_params(knl.assumptions)     # the first keeps its id alive
+        # the first keeps its id alive
+        return statement.domain, known.intersect_params(assumptions_on(knl, known.params))
     return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
 
 

@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.extents import extent_from, first_value, has_greatest
+from loopkit.poly.extents import extent_from, first_value, has_greatest, has_least
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds
 
@@ -37,7 +37,10 @@ def known_sizes(knl: LoopKernel) -> Set:
 
 @kept_by_kernel
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
+    """The least value of *iname* over all its statements, and its extent if that is constant, else 0.
+
+    :raises PreconditionError: no parameter bounds its values from below.
+    """
     if knl.whole is not None and iname in knl.whole.ranges:
         return knl.whole.ranges[iname]
     domains = _domains_of(knl, iname)
@@ -45,7 +48,10 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
         return 0, 1                         # no instances: any range will do
     lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
     if None in lows:
-        return first_value(iname_span(knl, iname), knl.assumptions), 0
+        span = iname_span(knl, iname)
+        if not has_least(span):
+            raise _unbounded(iname)
+        return first_value(span, knl.assumptions), 0
     return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
 
 
@@ -60,11 +66,15 @@ def iname_extent(knl: LoopKernel, iname: str) -> Expression:
         return constant
     span = iname_span(knl, iname)
     if not has_greatest(span):
-        raise PreconditionError(
-            f"The sizes do not bound '{iname}', so that they give no number of places for it on a hardware axis: its "
-            "range is read from memory.", subject=iname,
-            hint=f"keep the loop over '{iname}' sequential, or bound it by a size too, as in '{iname} < n'")
+        raise _unbounded(iname)
     return extent_from(span, low, knl.assumptions)
+
+
+def _unbounded(iname: str) -> PreconditionError:
+    return PreconditionError(
+        f"The sizes do not bound '{iname}', so that they give no number of cells for it, or of places on a hardware "
+        "axis: its range is read from memory.", subject=iname,
+        hint=f"keep the loop over '{iname}' sequential, or bound it by sizes too, as in '0 <= {iname} < n'")
 
 
 @kept_by_kernel

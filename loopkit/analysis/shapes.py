@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, assumptions_on, with_accesses_of
 from loopkit.analysis.constructors import specialized
 from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import ShapeError
@@ -85,7 +86,7 @@ def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> S
 # many arrays are subscripted alike
 @kept_by_kernel
 def _extent(knl: LoopKernel, uses: tuple[tuple[InstanceSet, Expression], ...]) -> Expression | None:
-    return axis_extent(uses, knl.assumptions)
+    return axis_extent(uses, assumptions_on(knl, {x for domain, e in uses for x in (*domain.params, *variables(e))}))
 
 
 def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
@@ -129,11 +130,11 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
     def like(arg: GlobalArg) -> str | None:
         if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
             return None
+        if any(not a.is_write for a in by_array[arg.name]):
+            return None
         # an access that starts above 0 does not use the first elements along its axis
         margin = any((subscript_range([(a.domain, s)])[0] or 0) > 0
                      for a in by_array[arg.name] if a.affine for s in a.subscripts)
-        if any(not a.is_write for a in by_array[arg.name]):
-            return None
         return next((other for other in sorted(knl.array_args)
                      if other not in knl.written_names and knl.array_args[other].shape is None
                      and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
@@ -146,8 +147,8 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
         shape, inside = array_shapes(knl)[other], {(a.domain, a.subscripts) for a in by_array[other]}
         return all(a.affine and ((a.domain, a.subscripts) in inside
                                  or outside(a.relation, shape, knl.assumptions) is None) for a in accesses)
-    return specialized(knl, arguments=tuple(
-        replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments))
+    return with_accesses_of(knl, specialized(knl, arguments=tuple(
+        replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments)))
 
 
 def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
@@ -158,10 +159,9 @@ def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
     if unsigned:
         subscripts = (i for found in accesses_by_array(knl).values() for a in found for i in a.subscripts)
         extents |= unsigned & frozenset().union(*(s.domain.params for s in knl.statements), *map(variables, subscripts))
-    assumptions = knl.assumptions
-    for name in sorted(extents & knl.value_params):
-        assumptions = assumptions.intersect(range_condition(name, 0))
-    return specialized(knl, assumptions=assumptions)
+    sizes = [range_condition(name, 0) for name in sorted(extents & knl.value_params)]
+    new = specialized(knl, assumptions=reduce(Set.intersect, sizes, knl.assumptions))
+    return with_accesses_of(knl, new) if knl.assumptions.is_subset(new.assumptions) else new
 
 
 def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
@@ -169,9 +169,9 @@ def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
     them.
     """
     shapes = array_shapes(knl)
-    return specialized(knl, arguments=tuple(
+    return with_accesses_of(knl, specialized(knl, arguments=tuple(
         replace(a, inferred=shapes.get(a.name)) if isinstance(a, GlobalArg) and a.shape is None else a
-        for a in knl.arguments))
+        for a in knl.arguments)))
 
 
 def without_inferred_shapes(arguments: Iterable[Argument], *, but_linear: bool = False) -> tuple[Argument, ...]:

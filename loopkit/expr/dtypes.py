@@ -85,10 +85,13 @@ def rank_of(given: Type) -> int:
 
     :raises TypeInferenceError: *given* is the dtype of tuples.
     """
-    if isinstance(given, np.dtype) and is_tuple(given):
+    if isinstance(given, Weak):
+        return given.rank
+    rank = _RANKS.get(kind_of(given))
+    if rank is None:
         raise TypeInferenceError(f"A tuple {dtype_text(given)} is used as a number.", subject=dtype_text(given),
                                  hint=f"name one of its fields: t.{field_names(given)[0]}")
-    return given.rank if isinstance(given, Weak) else _RANKS[kind_of(given)]
+    return rank
 
 
 def literal_type(value: object) -> Type:

@@ -200,7 +200,8 @@ def function_of(expr: Expression) -> ScalarFunction | None:
 
 def functions_in(expr: Expression) -> Iterator[ScalarFunction]:
     """The scalar functions that *expr* and its parts call."""
-    return (found for part in subexpressions(expr) if (found := function_of(part)) is not None)
+    return (found for part in subexpressions(expr)
+            if isinstance(part, p.Call) and (found := function_of(part)) is not None)
 
 
 # The text of a call

@@ -226,12 +226,15 @@ def update_of(target: Expression, expression: Expression, operations: Iterable[O
     (('sum', Sum((Variable('w'), 1))), None)
     """
     name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
-    if name is None or target not in operands:
-        operand = p.Variable("<operand>")
-        found = ((o.name, arguments_of(o.apply(target, operand), [operand.name], expression)) for o in operations)
-        return next(((own, parts[0]) for own, parts in found if parts is not None), None)
-    operands.remove(target)
-    return name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))
+    update: tuple[str, Expression] | None = None
+    if name is not None and target in operands:
+        operands.remove(target)
+        update = name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))
+        if target not in subexpressions(update[1]):
+            return update
+    operand = p.Variable("<operand>")           # of an operation such as a + b - a*b
+    found = ((o.name, arguments_of(o.apply(target, operand), [operand.name], expression)) for o in operations)
+    return next(((own, parts[0]) for own, parts in found if parts is not None), update)
 
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}

@@ -41,7 +41,7 @@ def is_accumulation(loop: For) -> bool:
 # C with OpenMP
 
 #: The operators of reductions, by the combination of two values.
-_OPERATORS = {"+": "+", "*": "*", "min": "min", "max": "max", "or": "||", "and": "&&"}
+_OPERATORS = {"+": "+", "*": "*", "min": "min", "max": "max", "or": "||", "and": "&&", "&": "&", "|": "|", "^": "^"}
 
 
 def _simd_lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Iterator[str]:

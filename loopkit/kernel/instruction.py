@@ -172,27 +172,36 @@ class CallInstruction(InstructionBase):
 
     :ivar assignees: the results; expressions of pymbolic, slices, or texts. One may stand alone.
     :ivar function: the name of a kernel, or of a reduction or a rule with several results.
-    :ivar parameters: the arguments, like *assignees*; a text may be a slice such as ``x[i, :]``.
+    :ivar parameters: the arguments, likewise; a text may be a slice such as ``x[i, :]``.
     :ivar temp_var_type: declares the only assignee as a temporary, as in :class:`Assignment`.
     """
 
     assignees: Passed | tuple[Passed, ...]
     function: str
-    parameters: tuple[Passed, ...] = ()
+    parameters: Passed | tuple[Passed, ...] = ()
     _: KW_ONLY
     temp_var_type: npt.DTypeLike | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.assignees, tuple):
-            object.__setattr__(self, "assignees", (self.assignees,))
+        for name in ("assignees", "parameters"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, tuple(given) if isinstance(given, list | tuple) else (given,))
+
+    @property
+    def parts(self) -> tuple[Passed, ...]:
+        """The assignees and the parameters."""
+        assert isinstance(self.assignees, tuple)
+        assert isinstance(self.parameters, tuple)
+        return *self.assignees, *self.parameters
 
     def __str__(self) -> str:
         kind = None if self.temp_var_type == "auto" else self.temp_var_type
         declared = "" if self.temp_var_type is None else f"<{'' if kind is None else np.dtype(kind).name}> "
-        assignees = self.assignees if isinstance(self.assignees, tuple) else (self.assignees,)
-        results = f"{declared}{', '.join(map(_text, assignees))} = " if assignees else ""
-        return f"{results}{self.function}({', '.join(map(_text, self.parameters))}){self.options_text()}"
+        parts = [*map(_text, self.parts)]
+        count = len(self.assignees) if isinstance(self.assignees, tuple) else 1
+        results = f"{declared}{', '.join(parts[:count])} = " if count else ""
+        return f"{results}{self.function}({', '.join(parts[count:])}){self.options_text()}"
 
 
 def _name_set(given: str | Tag | Iterable[Any] | None) -> frozenset[Any]:

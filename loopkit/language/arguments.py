@@ -237,9 +237,6 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     for rule in program.rules:
         require_free(rule.rule.name, {*inames, *temporaries, *declared, *domains.params},
                      "The substitution rule", called=True)
-    for t in temporaries.values():
-        if t.base_storage is not None:
-            require_free(t.base_storage, {*inames, *temporaries, *declared, *domains.params}, "The base storage")
     for name in (*declared, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)

@@ -98,7 +98,8 @@ class CallMaker:
         arguments = _Arguments(maker, node, place, self.values, self.scalars.difference(r.array for r in node.results))
         arguments.evaluate_condition()
         values, arrays = arguments.of(callee, signature_of(callee))
-        names = {x: fresh(x, maker.reductions.taken) for x in (*callee.inames, *callee.temporaries)}
+        bases = dict.fromkeys(t.base_storage for t in callee.temporaries.values() if t.base_storage is not None)
+        names = {x: fresh(x, maker.reductions.taken) for x in (*callee.inames, *callee.temporaries, *bases)}
         embedding = Embedding(callee, call, maker.rules.domains.instances(
             place.inames, place.conditions, place.inline), arguments.place.predicates, values, arrays, names,
             _new_ids(callee, maker.reductions.ids))

@@ -32,7 +32,7 @@ class Embedding:
     :ivar predicates: the conditions of the call that are not affine.
     :ivar values: the expression of each value argument: of the caller's inames and value arguments, or a temporary.
     :ivar arrays: the elements of the caller that each array of the function stands for.
-    :ivar names: the new names of its inames and temporaries.
+    :ivar names: the new names of its inames, temporaries and base storages.
     :ivar ids: the new ids of its statements, reductions and calls.
     """
 
@@ -134,7 +134,8 @@ class Embedding:
                         f"'{min(used)}' in the call '{self.call}'.", subject=t.name,
                         hint="declare a constant extent, or no address space")
                 shape = None
-            yield replace(t, name=self.names[t.name], shape=shape)
+            base = None if t.base_storage is None else self.names[t.base_storage]
+            yield replace(t, name=self.names[t.name], shape=shape, base_storage=base)
 
 
 def _name_in_function(name: str) -> str:

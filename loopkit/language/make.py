@@ -333,6 +333,10 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
                 and np.dtype(a.dtype).kind in "iu"}
     affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
     taken = {*names, *domains.parents, *domains.inline_inames, *operations, *functions, *given_program.kernels}
+    bases = {t.base_storage for t in temporaries.values() if t.base_storage is not None}
+    for base in sorted(bases):
+        require_free(base, taken | domains.params, "The base storage")
+    taken |= bases
     reductions = ReductionMaker(domains, affine_names.difference(temporaries), taken, set(ids.places))
     calls = CallMaker(given_program.kernels, frozenset(a.name for a in arguments if isinstance(a, ValueArg)),
                       frozenset(t.name for t in known.values() if t.shape == ()))

@@ -21,7 +21,7 @@ from loopkit.expr.tuple_parsing import with_fields
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.instruction import Assignment, CallInstruction
+from loopkit.kernel.instruction import Assignment, CallInstruction, SubArrayRef
 from loopkit.kernel.tags import user_tags
 from loopkit.language import names
 from loopkit.language.options import OptionParser
@@ -49,6 +49,11 @@ def program_source(instructions: Iterable[str | InstructionObject]) -> Source:
 
 def _call_line(call: CallInstruction) -> str:
     """The text of *call* without its user tags, which have none."""
+    wrong = [x for x in (call.function, *call.parts) if not _is_part(x)]
+    if wrong or not isinstance(call.function, str):
+        raise ParseError(f"A call cannot have {(wrong or [call.function])[0]!r} as its function or as a part.",
+                         line=None, column=None, expected="a name, and expressions of pymbolic, slices or texts",
+                         source="CallInstruction(assignees, function, parameters)")
     try:
         line = str(call.copy(tags=frozenset(tag for tag in call.tags if isinstance(tag, str))))
     except RecursionError:
@@ -57,6 +62,13 @@ def _call_line(call: CallInstruction) -> str:
         raise ParseError(f"A part of the call of '{call.function}' does not fit in a line.", line=None, column=None,
                          expected="texts without line ends, and shorter expressions", source=f"{call.function}(...)")
     return line
+
+
+def _is_part(given: object) -> bool:
+    if isinstance(given, SubArrayRef):
+        swept = given.swept_inames
+        return isinstance(swept, str) or (isinstance(swept, tuple) and all(isinstance(x, str) for x in swept))
+    return isinstance(given, str | int | float | complex | np.generic | p.ExpressionNode) or is_node(given)
 
 
 @dataclass
@@ -244,7 +256,8 @@ class ObjectParser(OptionParser):
         dep, nosync, inames = (tuple(Token("name", x, start) for x in sorted(own or ())) for own in (
             given.depends_on, given.no_sync_with, given.within_inames))
         conditions = tuple(map(self.read, given.predicates))
-        user_tags((tag for tag in given.tags if not isinstance(tag, str)), f"'{given}'")
+        if objects := [tag for tag in given.tags if not isinstance(tag, str)]:
+            user_tags(objects, f"'{given}'")
         return InstructionOptions(
             None if given.id is None else Token("name", given.id, start), dep, nosync,
             InameOptions(inames, given.within_inames is not None), given.tags,

@@ -1,7 +1,7 @@
 """C instructions in loop programs: the user's code in place of their statements, the last change before the text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -235,16 +235,7 @@ class _Rewriter:
         assert isinstance(element, p.Variable | p.Subscript)
         if not ranges:
             return UserOperand(name, local, element, is_written)
-        subscripts = subscripts_of(element)
-        steps = []
-        for axis in ranges:
-            iname = p.Variable(f"{local}_{axis}")
-            changes = [subtract(substitute(e, {iname.name: iname + 1}), e) for e in subscripts]
-            if not any(changes) or not all(isinstance(x, int) for x in changes):
-                raise PreconditionError(f"The region '{name}' of the C instruction '{given.id}' has no single stride, "
-                                        f"because '{iname.name}' was split or the array's layout changed.",
-                                        subject=given.id, hint="leave the inames of its regions as they are")
-            steps.append(tuple(x for x in changes if isinstance(x, int)))
+        steps = self._steps(given, name, self._places(given, found.node), subscripts_of(element), dict(found.path))
         for iname_or_name, value in reversed(found.path):
             element = substitute(element, {iname_or_name: value})
         assert isinstance(element, p.Subscript)
@@ -252,4 +243,32 @@ class _Rewriter:
         if array is not None and (array.thread_axes or array.swizzle):
             raise PreconditionError(f"The elements of '{array.name}' are permuted or in registers, so that the C "
                                     f"instruction '{given.id}' cannot have a pointer to them.", subject=given.id)
-        return UserOperand(name, local, element, is_written, tuple(steps), None if array is None else array.shape)
+        return UserOperand(name, local, element, is_written, steps, None if array is None else array.shape)
+
+    def _places(self, given: CInstruction, node: Assign) -> tuple[Expression, ...]:
+        """The subscripts in a region of the element that *node* accesses, one for each range."""
+        if node.statement in self.kernel.reduction_of:
+            return tuple(map(p.Variable, self.kernel.reduction_of[node.statement].inames))
+        assert isinstance(node.value, p.Call)
+        return node.value.parameters[len(given.operands):]
+
+    def _steps(self, given: CInstruction, name: str, places: Sequence[Expression], subscripts: Sequence[Expression],
+               around: Collection[str]) -> tuple[tuple[int, ...], ...]:
+        """The distances of neighbouring elements in each range; 0 for a range with one element, which has no loop.
+
+        :raises PreconditionError: the loops do not run through the ranges element by element, upwards.
+        """
+        steps = list[tuple[int, ...]]()
+        for k, place in enumerate(places):
+            inames = variables(place) & {*around}
+            # a loop may run downwards, or in steps: the code counts from the first element of the region
+            changes, moves = ([subtract(substitute(e, {x: p.Variable(x) + 1 for x in inames}), e) for e in forms]
+                              for forms in (subscripts, places))
+            is_unit = all(move == (bool(inames) and k == other) for other, move in enumerate(moves))
+            if len(inames) > 1 or not is_unit or not all(isinstance(x, int) for x in changes):
+                raise PreconditionError(
+                    f"The region '{name}' of the C instruction '{given.id}' has no single stride from its first "
+                    "element on, because a loop over it was changed, or the array's layout.", subject=given.id,
+                    hint=f"leave the inames of its regions, '{given.id}_{name}_...', as they are")
+            steps.append(tuple(x for x in changes if isinstance(x, int)))
+        return tuple(steps)

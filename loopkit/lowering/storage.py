@@ -178,7 +178,10 @@ def _own_shape(v: Values, shape: Extents) -> tuple[Expression, ...]:
     known = tuple(e for e in shape if e is not None)
     if len(known) < len(shape):
         name, axis = v.temporary.name, shape.index(None)
-        cause = next((a for a in v.accesses if not all(a.known[axis:axis + 1])), v.accesses[0])
+        unknown = [a for a in v.accesses if not all(a.known[axis:axis + 1])]
+        cause = next((a for a in unknown or v.accesses if unknown or any(
+            not iname_span(v.kernel, x).set.is_bounded()
+            for x in variables(a.subscripts[axis]).intersection(a.domain.inames))), v.accesses[0])
         raise ShapeError(f"The shape of the temporary '{name}' cannot be inferred: its subscript "
                          f"'{to_text(cause.subscripts[axis])}' in '{cause.statement}' has no bound.",
                          subject=name, hint=f"declare it: TemporaryVariable('{name}', shape=...)")

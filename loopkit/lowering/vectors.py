@@ -19,6 +19,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
+from loopkit.expr.nodes import NumberOperation
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
 from loopkit.kernel.data import AddressSpace
@@ -54,13 +55,14 @@ def _require_simd(knl: LoopKernel, iname: str, s: Statement, storages: Mapping[s
 
     The order of the accesses to arguments is proven with the tag. Cells of temporaries are known only now.
 
-    :raises PreconditionError: they are atomic updates, access one cell, or combine values by an operation of the user.
+    :raises PreconditionError: they are atomic updates, access one cell, or combine values by an operation that OpenMP
+        lacks.
     """
     node = knl.reduction_of.get(s.id)
     own, why = node is not None and iname in node.inames and s.id in node.updates, ""
     if s.commutes:
         why = "updates elements atomically, and the iterations of a SIMD loop cannot wait for each other"
-    elif own and node is not None and node.operation in knl.operations:
+    elif own and node is not None and not isinstance(knl.operation(node.operation), NumberOperation):
         why = f"combines values by '{node.operation}', which OpenMP lacks"
     elif not own and s.written in storages:
         *found, written = (storages[s.written].accessed_cells(a) for a in accesses_of(knl, s) if a.array == s.written)

@@ -29,6 +29,9 @@ from loopkit.poly.sets import (
 AnySet = isl.Set | isl.BasicSet
 AnyMap = isl.Map | isl.BasicMap
 
+#: Sets of fewer parameters cost isl less than the separation of their constraints.
+MANY_PARAMS = 16
+
 
 def unbounded_iname(domain: InstanceSet) -> str | None:
     """An iname with infinitely many values at some sizes, if any: isl's searches never end on such a set."""
@@ -56,6 +59,24 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
                 basic = basic.drop_constraints_involving_dims(DIM.set, i, 1)
         domain = domain.named(isl.Set.from_basic_set(basic))
     return domain.onto(kept)
+
+
+def independent_parts(params: isl.Set) -> Mapping[str, isl.Set] | None:
+    """The constraints of *params* by parameter, each with those on the parameters that constraints connect with it.
+
+    ``None``: *params* has fewer than :data:`MANY_PARAMS` parameters, is not a conjunction of affine constraints, or
+    has no points.
+    """
+    pieces = params.get_basic_sets() if params.dim(DIM.param) >= MANY_PARAMS else ()
+    if len(pieces) != 1 or pieces[0].dim(DIM.div) or pieces[0].is_empty():
+        return None
+    parts: dict[str, isl.Set] = {}
+    for constraint in pieces[0].get_constraints():
+        part = isl.Set.from_basic_set(isl.BasicSet.from_constraint(constraint)).drop_unused_params()
+        for other in {id(parts[x]): parts[x] for x in InstanceSet((), part).params if x in parts}.values():
+            part = part.intersect(other)
+        parts.update(dict.fromkeys(InstanceSet((), part).params, part))
+    return parts
 
 
 def with_each_iname_once(sets: Sequence[InstanceSet]) -> list[InstanceSet]:

@@ -66,14 +66,19 @@ def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwA
     return value.intersect_domain(sizes).union_add(nothing)
 
 
-def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
-    """The instances whose element is outside of an array of *shape*; ``None``: there are none."""
+def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: isl.Set,
+            axes: Sequence[int] | None = None) -> isl.Set | None:
+    """The instances whose element is outside of an array of *shape*; ``None``: there are none.
+
+    :arg axes: those that count; ``None``: all.
+    """
+    axes = range(len(shape)) if axes is None else axes
     # one end at a time: a difference needs each unknown of the relation as a quotient, which may never end
     every = isl.Set.universe(relation.range().get_space())
-    ends = [every.lower_bound_val(DIM.set, axis, 0) for axis in range(len(shape))]
-    for axis, extent in enumerate(shape):
+    ends = [every.lower_bound_val(DIM.set, axis, 0) for axis in axes]
+    for axis in axes:
         with suppress(NotAffineError):
-            ends.append(_less_than(every, axis, extent))
+            ends.append(_less_than(every, axis, shape[axis]))
     relation = relation.intersect_params(assumptions)
     return union_of_some([relation.intersect_range(end.complement()).domain() for end in ends])
 

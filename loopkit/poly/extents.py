@@ -37,6 +37,11 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
     return _shaped(from_pw_aff(coalesced(points.set.dim_min(0)), context), known)
 
 
+def has_least(points: InstanceSet) -> bool:
+    """Do the parameters bound the one iname of *points* from below?"""
+    return bool(points.set.dim_has_lower_bound(DIM.set, 0))
+
+
 def has_greatest(points: InstanceSet) -> bool:
     """Do the parameters bound the one iname of *points* from above?"""
     return bool(points.set.dim_has_upper_bound(DIM.set, 0))

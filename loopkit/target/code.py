@@ -29,6 +29,7 @@ from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.c_instructions import with_user_code
 from loopkit.lowering.lowered import Lowered
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.shown import Shown
 
 
@@ -335,6 +336,13 @@ def resolve_text_target(target: object) -> TextTarget:
     return found
 
 
+@kept_by_kernel
+def called_functions(kernel: LoopKernel) -> Mapping[str, ScalarFunction]:
+    """The scalar functions that statements of *kernel* call, by name."""
+    return {f.name: f for s in kernel.statements for e in (s.assignee, s.expression, *s.predicates)
+            for f in functions_in(expand_rules(e, kernel.substitutions))}
+
+
 def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Sequence[str] = ()) -> GeneratedCode:
     """The source text of a lowered kernel; with 64-bit indices if 32 bits cannot be right.
 
@@ -351,9 +359,8 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {target.function_name(lowered.kernel.name), *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
-    called = {f.name for s in lowered.kernel.statements for e in (s.assignee, s.expression, *s.predicates)
-              for f in functions_in(expand_rules(e, lowered.kernel.substitutions))}
-    if taken := sorted(called & {*lowered.kernel.argument_by_name, *lowered.kernel.temporaries}):
+    data = {*lowered.kernel.argument_by_name, *lowered.kernel.temporaries}
+    if taken := sorted(called_functions(lowered.kernel).keys() & data):
         raise NameConflictError(f"'{taken[0]}' is an array or a number, and also a function that kernel "
                                 f"'{lowered.kernel.name}' calls.", subject=taken[0], hint="give it another name")
     lowered = with_user_code(lowered)

@@ -6,20 +6,17 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from loopkit.analysis.accesses import expand_rules
 from loopkit.errors import NameConflictError
-from loopkit.expr.functions import CallText, ScalarFunction, functions_in
+from loopkit.expr.functions import CallText, ScalarFunction
 from loopkit.kernel.c_instruction import OpaqueValue
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
-from loopkit.target.code import ReferencePointer
+from loopkit.target.code import ReferencePointer, called_functions
 
 
 def functions_of(kernel: LoopKernel) -> Mapping[str, ScalarFunction]:
     """The user's functions that *kernel* calls, by name."""
-    expressions = (expand_rules(e, kernel.substitutions) for s in kernel.statements
-                   for e in (s.assignee, s.expression, *s.predicates))
-    return {f.name: f for e in expressions for f in functions_in(e) if f.text or isinstance(f, OpaqueValue)}
+    return {name: f for name, f in called_functions(kernel).items() if f.text or isinstance(f, OpaqueValue)}
 
 
 def preambles(lowered: Lowered, language: str) -> Iterator[str]:

@@ -93,7 +93,8 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
                    else "skew by inames of the loops around it, and name the statements with within=")
             raise ScheduleError(f"The loop over '{iname}' around '{s.id}' is not inside a loop over '{x}'.",
                                 subject=iname, hint=way)
-    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), start)}), chosen)
+    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), start)})
+    result = reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe)
     result = with_given_order(result, *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
@@ -160,7 +161,8 @@ def reverse(kernel: LoopKernel, iname: str, *, within: Within = None,
     chosen, _ = _chosen(kernel, (iname,), within, "reversed")
     ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
-    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(total, p.Variable(iname))}), chosen)
+    step = Reindexing((iname,), {iname: subtract(total, p.Variable(iname))})
+    result = reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -199,7 +201,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     chosen, owners = _chosen(kernel, old, within, "mapped")
     around = frozenset.intersection(*(frozenset(s.inames) for s in owners)).difference(old)
     relation = solutions(old, new, [*_zeros(kernel, equations, (*old, *new), around)])
-    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation, assume=assume, unsafe=unsafe)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -243,7 +245,7 @@ def map_domain(kernel: LoopKernel, transform_map: str | AnyMap, *, within: Withi
     _require_sides(kernel, "map_domain", old, new)
     require_known("parameter", params, kernel.value_params)
     chosen, owners = _chosen(kernel, old, within, "mapped")
-    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation)
+    result = _with_loops_mapped(kernel, chosen, owners, old, new, relation, assume=assume, unsafe=unsafe)
     return require_legal(result, f"map_domain({', '.join(old)} -> {', '.join(new)})", assume=assume, unsafe=unsafe)
 
 
@@ -257,7 +259,7 @@ def _require_sides(kernel: LoopKernel, step: str, old: Sequence[str], new: Seque
 
 
 def _with_loops_mapped(kernel: LoopKernel, chosen: frozenset[str], owners: Sequence[Statement], old: tuple[str, ...],
-                       new: tuple[str, ...], relation: Map) -> LoopKernel:
+                       new: tuple[str, ...], relation: Map, *, assume: str | None, unsafe: bool) -> LoopKernel:
     """*kernel* with loops over *new* in place of those over *old* around *chosen*; *relation* maps their points."""
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
     _require_bijective(kernel, owners[0].id, points, new, relation)
@@ -271,7 +273,7 @@ def _with_loops_mapped(kernel: LoopKernel, chosen: frozenset[str], owners: Seque
     cases = constraint_lists(image.gist_params(image.params()), new)
     step = Reindexing(new, values, cases[0]) if len(cases) == 1 else Reindexing(
         new, values, cases=tuple(Reindexing(new, values, case) for case in cases))
-    return with_given_order(reindex_loops(kernel, step, chosen), new)
+    return with_given_order(reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe), new)
 
 
 def _require_bijective(kernel: LoopKernel, statement: str, points: InstanceSet, new: Sequence[str], relation: Map

@@ -168,7 +168,6 @@ class _Separation:
             require_fresh(self.kernel, name)
         _require_plain_layout(self.kernel, self.name)
         shape = array_shapes(self.kernel)[self.name]
-        limits = tuple(shape[k] if k in self.axes else None for k in range(len(shape)))
         knl = self.kernel
         opaque = {x for x, f in (*knl.functions.items(), *knl.operations.items())
                   if isinstance(f, OpaqueValue | RegionRead)}
@@ -177,10 +176,13 @@ class _Separation:
             if s.combine in opaque or called(s.expression) & opaque:
                 raise PreconditionError(f"The C instruction at '{s.id}' accesses '{self.name}' as one array.",
                                         subject=self.name, hint="give the instruction an operand for each element")
+            own = zip(self.own(a.subscripts), self.extents, strict=True)
+            if all(isinstance(e, int) and 0 <= e < extent for e, extent in own):
+                continue                                     # whatever the other subscripts are
             if not a.affine:
                 raise UndecidedError(f"It is unknown which of the arrays of '{self.name}' '{a.statement}' accesses.",
                                      "a subscript is not an affine form of the inames and the sizes")
-            bad = outside(a.relation, limits, self.kernel.assumptions)
+            bad = outside(a.relation, shape, self.kernel.assumptions, self.axes)
             if bad is not None:
                 raise PreconditionError(f"'{a.statement}' accesses '{self.name}' outside of its separate axes.",
                                         subject=self.name, hint="declare a larger shape, or guard the access")

@@ -32,6 +32,8 @@ def with_statements(kernel: LoopKernel, instructions: Program,
     instruction of :attr:`LoopKernel.instructions` keeps its instances and its loops. Arguments, temporaries, rules,
     tags and options of *kernel* stay where the new statements use them.
 
+    Each call reads all statements: pass many new ones in one call.
+
     :arg instructions: all statements of the new kernel, as for :func:`make_kernel`.
     :arg domains: the domains of new inames; default: those of *kernel*. An instruction of *kernel* keeps its own
         instances, which the domains must contain.
@@ -176,7 +178,7 @@ def require_own_order(kernel: LoopKernel) -> None:
 
 def _require_whole_reductions(kernel: LoopKernel) -> None:
     """:raises PreconditionError: a reduction of *kernel* is not an expression of one of its instructions."""
-    shown = {insn.id for insn in kernel.instructions}
+    shown = {insn.id for insn in kernel.instructions} if kernel.reductions else set()
     for node in kernel.reductions.values():
         if node.sweep is not None or not shown.isdisjoint((node.init, *node.updates)):
             raise PreconditionError(

@@ -42,7 +42,7 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
 from loopkit.expr.mappers import alike, called, children, element, map_children, subexpressions, variables
-from loopkit.expr.nodes import REDUCTIONS, to_text
+from loopkit.expr.nodes import NumberOperation, to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
@@ -328,8 +328,9 @@ def _combined_beyond(step: _Padding, node: ReductionNode, beyond: Mapping[str, I
     """
     before, after = step.before, step.after
     final = before.statement_by_id[node.final]
-    # a user's operation may start from a value that is not neutral
-    neutral = None if node.operation in after.operations else REDUCTIONS[node.operation].neutral_of(FLOAT64)
+    # a user's operation may start from a value that is not neutral, and a tuple is not a number
+    operation = after.operation(node.operation)
+    neutral = operation.neutral_of(FLOAT64) if isinstance(operation, NumberOperation) else None
     for s in (before.statement_by_id[u] for u in node.updates if u in beyond):
         new = identity_on(beyond[s.id], analysis_domain(before, final), before.statement_by_id[node.init].inames)
         operand = expanded_expression(after, after.statement_by_id[s.id])

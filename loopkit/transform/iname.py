@@ -74,7 +74,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     require_untagged(kernel, split_iname, "split")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
-    result = split_into(kernel, split_iname, outer, {inner: length}, chosen)
+    result = split_into(kernel, split_iname, outer, {inner: length}, chosen, assume=assume, unsafe=unsafe)
     return tagged(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
                            assume=assume, unsafe=unsafe)
 
@@ -115,19 +115,20 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
         require_fresh(kernel, x)
     require_known("iname", tags or (), names)
     chosen = matching_statements(kernel, within)
-    result = split_into(kernel, split_iname, names[0], lengths, chosen)
+    result = split_into(kernel, split_iname, names[0], lengths, chosen, assume=assume, unsafe=unsafe)
     return tagged(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
 
 
 def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str, int], chosen: frozenset[str],
-               start: Expression = 0) -> LoopKernel:
+               start: Expression = 0, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """*kernel* with *iname*, counted from *start*, split into *outer* and inner inames of these *lengths*."""
     names = (outer, *lengths)
     value: Expression = p.Variable(outer)
     for x, length in lengths.items():
         value = add(multiply(length, value), p.Variable(x))
     conditions = [c for x, length in lengths.items() for c in bounded_by(x, 0, length)]
-    return reindex_loops(kernel, Reindexing(names, {iname: add(value, start)}, tuple(conditions)), chosen)
+    step = Reindexing(names, {iname: add(value, start)}, tuple(conditions))
+    return reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -173,7 +174,8 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
         raise PreconditionError(
             f"The first and the last value of '{split_iname}' are not affine forms in the parameters.",
             subject=split_iname, hint=f"assume which bound holds, or split_iname(knl, '{split_iname}', 128)")
-    result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen)
+    result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen, assume=assume,
+                           unsafe=unsafe)
     step = f"chunk_iname({split_iname!r}, {count})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     return tagged(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
@@ -246,7 +248,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         values[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
-    result = reindex_loops(kernel, Reindexing((new,), values), chosen)
+    result = reindex_loops(kernel, Reindexing((new,), values), chosen, assume=assume, unsafe=unsafe)
     return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 

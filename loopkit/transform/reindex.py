@@ -106,7 +106,8 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
                                  if s.id in within and not step.old.isdisjoint(s.inames)}, tree)
 
 
-def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) -> LoopKernel:
+def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str], *, assume: str | None = None,
+                  unsafe: bool = False) -> LoopKernel:
     """:func:`reindex`, with loops over the new inames in the place of the perfect nests over the old ones.
 
     A loop that also holds other statements is distributed.
@@ -118,7 +119,8 @@ def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) 
         tree = with_own_loops(kernel.tree, x, x, within)
         if tree is not kernel.tree:
             require_whole_reductions(kernel, x, within)
-            kernel = require_legal(reordered(kernel, tree), f"distributing the loop over '{x}'")
+            kernel = require_legal(reordered(kernel, tree), f"distributing the loop over '{x}'", assume=assume,
+                                   unsafe=unsafe)
 
     def replaced(loop: Loop) -> Tree:
         body, found = loop.body, [loop.iname]

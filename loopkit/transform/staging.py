@@ -343,7 +343,7 @@ def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dty
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
-    kernel, rows, wider = buffer.kernel, list[list[BoxAxis | None]](), list[list[BoxAxis | None]]()
+    kernel, rows = buffer.kernel, list[list[BoxAxis | None]]()
     for statement, arguments in buffer.uses.items():
         s = kernel.statement_by_id[statement]
         for args in arguments:
@@ -362,19 +362,27 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
             ranges[x] = low, high
         rows += [[swept_interval(s.domain, a, buffer.outer, ranges, known_sizes(kernel)) for a in args]
                  for args in arguments]
-        every = {x: (low, high) for x in s.inames for low, high in [constant_range(kernel, s.domain, x)]
-                 if low is not None and high is not None}
-        wider += [[swept_interval(s.domain, a, [x for x in buffer.outer if x not in every], every, known_sizes(kernel))
-                   for a in args] for args in arguments]
     for axis, intervals in enumerate(zip(*rows, strict=True)):
         # uses may lie apart by an iname that is fixed: the box then holds the elements for all of its values
-        whole = _around_all(intervals) or _around_all([own[axis] for own in wider])
+        whole = _around_all(intervals) or _around_all(_wide_intervals(buffer, axis))
         if whole is None:
             raise PreconditionError(
                 f"{buffer.step}: the elements used along axis {axis} of '{buffer.name}' have no box of constant size.",
                 subject=buffer.name,
                 hint="sweep inames of constant range only (split_iname), or select fewer statements by within=")
         yield whole
+
+
+def _wide_intervals(buffer: StagingBuffer, axis: int) -> list[BoxAxis | None]:
+    """The intervals of all uses along *axis* while all inames of constant range vary."""
+    kernel, found = buffer.kernel, list[BoxAxis | None]()
+    for statement, arguments in buffer.uses.items():
+        s = kernel.statement_by_id[statement]
+        every = {x: (low, high) for x in s.inames for low, high in [constant_range(kernel, s.domain, x)]
+                 if low is not None and high is not None}
+        fixed = [x for x in buffer.outer if x not in every]
+        found += [swept_interval(s.domain, args[axis], fixed, every, known_sizes(kernel)) for args in arguments]
+    return found
 
 
 def _around_all(intervals: Sequence[BoxAxis | None]) -> BoxAxis | None:

@@ -13,6 +13,7 @@ from loopkit.analysis.accesses import data_params, expand_rules, expanded_expres
 from loopkit.analysis.dependences import dependences
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import alike, children, elements_of, substitute, variables
+from loopkit.expr.nodes import NumberOperation
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
@@ -189,8 +190,8 @@ class InstanceCheck(LaunchCheck):
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         s, node = bound.statement, execution.assign
         value, combine = expanded_expression(self.kernel, s), s.combine
-        if combine is not None and combine in self.kernel.operations:
-            value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
+        if combine is not None and not isinstance(operation := self.kernel.operation(combine), NumberOperation):
+            value, combine = operation.apply(s.assignee, value), None
         if node.combine != combine:
             yield from self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
         if (expected := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:

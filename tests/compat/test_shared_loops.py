@@ -41,5 +41,5 @@ def test_other_reductions_have_their_own_loops() -> None:
 
 
 def test_only_sums_and_products_are_written_out() -> None:
-    with pytest.raises(lk.UndecidedError, match="'y' computes the max over b, s in one loop with the statement"):
+    with pytest.raises(lk.PreconditionError, match="needs the value of each 'b'"):
         boxes("y[t] = max((b, s), x[s]) {id=y}")

@@ -124,10 +124,22 @@ def test_bounds_follow_from_the_footprint() -> None:
 @pytest.mark.parametrize(("step", "message"), [
     (lambda knl: lk.split_iname(knl, *BLOCKS, inner_tag="ilp"), "do not follow each other in one thread"),
     (lambda knl: lk.tag_inames(lk.fix_parameters(knl, m=4), "norm_unit_1:l.0"), "do not follow each other in one"),
-    (lambda knl: lk.split_iname(knl, "norm_unit_1", 4), "The region 'unit' of .* 'norm' has no single stride")])
+    (lambda knl: lk.split_iname(knl, "norm_unit_1", 4), "The region 'unit' of .* 'norm' has no single stride"),
+    (lambda knl: lk.reverse(knl, "norm_unit_1"), "The region 'unit' of .* 'norm' has no single stride from its first")])
 def test_steps_that_the_code_cannot_follow(step: Any, message: str) -> None:
     with pytest.raises(lk.PreconditionError, match=message):
         lk.generate_code(step(norms()), target="cuda", verify=False)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_steps_on_the_loops_of_regions(m: int) -> None:
+    """Loops over regions may get other names and other bounds, or have one iteration."""
+    knl = lk.rename_iname(norms(), "norm_row_1", "other")
+    knl = lk.shift(knl, "norm_unit_1", 2) if m == 1 else lk.skew(knl, "norm_unit_1", {"i": -1})
+    given = data(m=m)
+    found = lk.compile(lk.fix_parameters(knl, m=m), "c")(**given)
+    for got, want in zip((found.y, found.b), expected(**given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-14)
 
 
 def test_strides_that_the_code_does_not_use() -> None:

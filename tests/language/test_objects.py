@@ -313,6 +313,10 @@ def test_a_call_with_several_results() -> None:
     (lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4)), "has 3 arguments (a, n, s), and this call has 2"),
     (lk.CallInstruction("y[i, :]", "twice", (4, "x[i, :]", 1)), "an array for 'a' of the function 'twice'"),
     (lk.CallInstruction("y[i, :]\nz[i] = 1", "twice", ()), "does not fit in a line"),
+    (lk.CallInstruction("y[i, :]", "twice", "x[i, :]"), "has 3 arguments (a, n, s), and this call has 1"),
+    (lk.CallInstruction(None, "twice", ["x[i, :]", 4, 1]), "A call cannot have None"),  # type: ignore[arg-type]
+    (lk.CallInstruction("y[i, :]", TWICE, ()), "A call cannot have"),  # type: ignore[arg-type]
+    (lk.CallInstruction(lk.SubArrayRef(3, "y[i, 0]"), "twice"), "A call cannot have"),  # type: ignore[arg-type]
     (lk.CallInstruction("y[i, :]", "twice", ("x[i, :]", 4, p.Derivative(x, ("t",)))), "Derivative")])
 def test_wrong_calls(call: lk.CallInstruction, message: str) -> None:
     with pytest.raises(lk.ParseError, match=re.escape(message)):

@@ -119,12 +119,14 @@ def test_a_block_of_other_threads_has_no_shuffles() -> None:
     assert validate(lowered) == ()
 
 
+@pytest.mark.parametrize("bounds", ["0<=j<len", "len<=j<n", "len<=j<len+4"])
 @pytest.mark.parametrize("tag", ["g.0", "l.0"])
-def test_an_axis_needs_a_bound_in_the_sizes(tag: str) -> None:
-    knl = lk.make_kernel(["{[i]: 0<=i<n}", "{[j]: 0<=j<len}"], "<> len = w[i]\ny[i,j] = 1.0",
+def test_an_axis_needs_bounds_in_the_sizes(tag: str, bounds: str) -> None:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", f"{{[j]: {bounds}}}"], "<> len = w[i]\ny[i,j] = 1.0",
                          [lk.GlobalArg("w", np.dtype(np.int32), ("n",)), lk.GlobalArg("y", np.dtype(F64), ("n", "n")),
                           "..."])
     knl = lk.tag_inames(knl, {"j": tag})
     with pytest.raises(lk.PreconditionError, match="The sizes do not bound 'j'") as caught:
         lk.lower(knl)
     assert caught.value.subject == "j"
+    assert "The sizes do not bound 'j'" in str(knl)

@@ -1,6 +1,7 @@
 """Storage allocation: the address space, and the expansion if one cell is not enough."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -345,3 +346,17 @@ def test_an_expanded_one_with_subscripts_that_are_affine_for_each_value_only() -
     assert storages(knl) == {"t": "shared float32 t[8][23] expanded over b_inner"}
     assert lk.verify(knl, full=True).proven
     assert_same(plain, knl, n=17)
+
+
+def test_the_subscript_without_a_bound_is_named() -> None:
+    knl = lk.make_kernel(["{[q]: 0<=q<2}", "[q] -> {[i]: 0<=i<len}"], """
+        for q
+          <> len = lengths[q]
+          <> v[0] = 0 {id=first}
+          for i
+            v[i] = 1 {id=all}
+          end
+          y[q] = v[0]
+        end""", [lk.GlobalArg("lengths, y", np.int32), "..."])
+    with pytest.raises(lk.ShapeError, match="its subscript 'i' in 'all' has no bound"):
+        lk.lower(knl)

@@ -161,7 +161,10 @@ class Memory:
     leaving: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def update(self, index: tuple[int, ...], operation: str, value: Any) -> None:
-        """Combine *value* with a cell at one go: others that do so by the same *operation* need no order."""
+        """Combine *value* with a cell at one go: others that do so by the same *operation* need no order.
+
+        Without an operation it is an atomic store.
+        """
         self._check(index)
         self._require_here(index, written=True)
         here = self.place
@@ -176,7 +179,7 @@ class Memory:
         known[here.block, here.thread, operation] = here.access()
         old = self.values.get(index, Unwritten(f"{here.statement} updates {self.name}{list(index)}, which is empty"))
         new = {"+": lambda: old + value, "*": lambda: old*value, "max": lambda: max(old, value),
-               "min": lambda: min(old, value)}[operation]()
+               "min": lambda: min(old, value), "": lambda: value}[operation]()
         self.values[index] = stored(new, integer=self.integer, temporary=self.temporary)
 
     def __getitem__(self, index: tuple[int, ...]) -> Any:
@@ -552,13 +555,14 @@ class _Text:
                 assert isinstance(e, p.Subscript)
                 ends.append(f"{e.aggregate}, ({''.join(self.text(i) + ', ' for i in e.index_tuple)})")
             return f"__copies.begin({', '.join(ends)})"
-        if node.combine is None:
-            return f"{target} = {value}"
         if any(i.commutes for i in node.instructions):
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())
             at = "".join(f"{self.text(i)}, " for i in index)
-            return f"{name.name}.update(({at}), {REDUCTIONS[node.combine].combine!r}, {value})"
+            combine = REDUCTIONS[node.combine].combine if node.combine is not None else ""
+            return f"{name.name}.update(({at}), {combine!r}, {value})"
+        if node.combine is None:
+            return f"{target} = {value}"
         old = {"+": f"{target} + {value}", "*": f"{target} * {value}", "max": f"max({target}, {value})",
                "min": f"min({target}, {value})"}[REDUCTIONS[node.combine].combine]
         return f"{target} = {old}"

@@ -11,6 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import For, Node
 from loopkit.ast.walk import as_block, rewritten
+from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.kernel.tags import CpuThreadsTag, GroupTag, SimdTag
 from loopkit.verification.validation import validate
@@ -125,6 +126,24 @@ def test_an_operation_of_the_user_is_no_openmp_reduction() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<8}", "y[0] = either(i, x[i])", reductions=[add])
     with pytest.raises(lk.PreconditionError, match="which OpenMP lacks"):
         lk.generate_code(lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:cpu.simd"), target="c")
+
+
+def test_each_reduction_of_the_language() -> None:
+    """Numbers are combined in vector units, tuples are refused, and both keep their meaning in the text."""
+    numbers = make("{[i]: 0<=i<9}", "\n".join(f"{name}_of[0] = {name}(i, x[i])" for name in REDUCTIONS), x=np.int32)
+    x = np.array([7, 5, 13, 7, 15, 23, 5, 7, 5], np.int32)
+    mapped = lk.tag_inames(numbers, "i:cpu.simd")
+    assert str(lk.generate_code(mapped, target="c", verify="full")).count("omp simd reduction") == len(REDUCTIONS)
+    one, other = (lk.compile(k, target="c")(x=x).asdict() for k in (numbers, mapped))
+    assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
+    for text in ("y[0] = argmax(i, x[i]).index", "y[0] = segmented(sum)(i, x[i], i == 4).value"):
+        tuples = make("{[i]: 0<=i<9}", text, x=np.int32)
+        assert lk.generate_code(tuples, target="c", verify="full")
+        with pytest.raises(lk.LoopkitError, match=r"which OpenMP lacks|reader before its writer"):
+            lk.generate_code(lk.tag_inames(tuples, "i:cpu.simd"), target="c")
+        copied = lk.add_prefetch(tuples, "x", ["i"])
+        with pytest.raises(lk.IllegalTransformError, match="outside of 'x_fetch'"):
+            lk.pad_domain(copied, {"i": 4})
 
 
 def test_stores_under_a_condition_stay_a_plain_loop() -> None:

@@ -174,6 +174,14 @@ def every_kind() -> lk.LoopKernel:
     return over_threads(lk.make_atomic(knl, "store", assume="any element is a sample"))
 
 
+def test_an_operation_that_is_also_a_sum() -> None:
+    """Updates by it run in parallel. As a sum, the operand would read the element again."""
+    either = lk.ReductionOperation("either", "a + b - a*b", 0, reorderable=True)
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "p[b[i]] = p[b[i]] + x[i] - p[b[i]]*x[i] {id=S, atomic}", [
+        lk.GlobalArg("p,x", np.float64, shape=9), lk.GlobalArg("b", np.int32), "..."], reductions=[either])
+    assert lk.tag_inames(knl, "i:l.0").statement("S").combine == "either"
+
+
 def test_texts(golden: GoldenFiles) -> None:
     knl = every_kind()
     assert {s.id: s.combine for s in knl.statements if s.combine} == {

@@ -129,11 +129,26 @@ def test_what_cannot_share_memory_is_refused(names: str, text: str, error: str) 
 
 
 def test_a_name_in_use_is_no_base_storage() -> None:
-    with pytest.raises(lk.NameConflictError, match="The base storage 'x' is already in use"):
-        lk.make_kernel("{[i]: 0<=i<8}", "u[i] = x[i]\ny[i] = u[i]", [
-            lk.GlobalArg("x"), lk.TemporaryVariable("u", base_storage="x"), "..."])
+    for arguments in ([lk.GlobalArg("x")], []):
+        with pytest.raises(lk.NameConflictError, match="The base storage 'x' is already in use"):
+            lk.make_kernel("{[i]: 0<=i<8}", "u[i] = x[i]\ny[i] = u[i]", [
+                *arguments, lk.TemporaryVariable("u", base_storage="x"), "..."])
     knl = lk.alias_temporaries(two_exchanges(), "u, v", "y")
     assert knl.temporaries["u"].base_storage == "y_0"
     with pytest.raises(lk.PreconditionError, match="'u' has the base storage 'y_0' already"):
         lk.alias_temporaries(knl, "u, v")
     assert np.all(knl(x=np.ones(64, np.float32)).z == 3)
+
+
+def test_each_call_of_a_function_has_its_own_memory() -> None:
+    """The caller may use the name of the function's base storage, and run the calls in one loop."""
+    turn = lk.make_function(
+        "{[i, j]: 0<=i,j<8}", "<> u[i] = a[i]\nc[j] = u[7 - j]\n<> v[i] = c[i]\nb[j] = v[7 - j] + 1",
+        [lk.TemporaryVariable("u, v", base_storage="both"), "..."], name="turn")
+    knl = lk.make_kernel("{[k]: 0<=k<8}", "y[:], c[:] = turn(both[0:8])\nz[:], d[:] = turn(both[0:8])\ne[k] = both[k]",
+                         functions=[turn])
+    assert sorted(t.base_storage for t in knl.temporaries.values()) == ["both_0", "both_0", "both_1", "both_1"]
+    x = np.arange(8, dtype=np.float32)
+    found = lk.compile(lk.add_dtypes(knl, {"both": np.float32}), target="c")(both=x)
+    assert found.y.tolist() == found.z.tolist() == (x + 1).tolist()
+    assert found.e.tolist() == x.tolist()

@@ -1,7 +1,7 @@
 """split_iname, split_levels, join_inames, rename_iname, remove_unused_inames."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -122,6 +122,26 @@ def test_within_cannot_cut_a_cycle_or_a_reduction() -> None:
     assert caught.value.witness is not None
     with pytest.raises(lk.ScheduleError, match="only some parts of the reduction of 'c'"):
         lk.split_iname(knl, "i", 4, within="c.k.update")
+
+
+@pytest.mark.parametrize("apply", [
+    lambda knl, **how: lk.split_iname(knl, "i", 4, **how), lambda knl, **how: lk.chunk_iname(knl, "i", 4, **how),
+    lambda knl, **how: lk.split_levels(knl, "i", {"b": None, "a": 4}, **how),
+    lambda knl, **how: lk.reverse(knl, "i", **how), lambda knl, **how: lk.skew(knl, "i", {"t": 1}, **how),
+    lambda knl, **how: lk.affine_map_inames(knl, "t, i", "q, e", ["q = t", "e = -i"], **how),
+    lambda knl, **how: lk.map_domain(knl, "{ [t, i] -> [t1, i1] : t1 = t and i1 = -i }", **how),
+    lambda knl, **how: lk.join_inames(knl, "t, i", **how)])
+def test_distribution_on_the_callers_word(apply: Callable[..., lk.LoopKernel]) -> None:
+    """assume= and unsafe= of each step are also for the loops that within= distributes."""
+    knl = lk.make_kernel("{[t, i]: 0<=t<n and 0<=i<8}", """
+        for t, i
+          y[p[i]] = x[i] {id=a}
+          z[i] = y[i] {id=b}
+        end""")
+    with pytest.raises(lk.UndecidedError, match=r"distributing the loop over .[ti]"):
+        apply(knl, within="b")
+    for how in ({"assume": "p is the identity"}, {"unsafe": True}):
+        assert apply(knl, within="b", **how).obligations
 
 
 # Split_levels

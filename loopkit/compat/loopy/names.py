@@ -36,7 +36,7 @@ _BY_MODULE = {
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
-    "transform.edits": ("add_inames_to_insn fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
+    "transform.edits": ("fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
                         "to_batched"),
     "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
                           "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
@@ -54,8 +54,8 @@ _BY_MODULE = {
                        "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
                        "set_temporary_scope tag_array_axes tag_data_axes"),
     "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
-    "transform.iname": ("add_inames_for_unused_hw_axes affine_map_inames chunk_iname duplicate_inames "
-                        "get_iname_duplication_options has_schedulable_iname_nesting join_inames "
+    "transform.iname": ("add_inames_for_unused_hw_axes add_inames_to_insn affine_map_inames chunk_iname "
+                        "duplicate_inames get_iname_duplication_options has_schedulable_iname_nesting join_inames "
                         "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
                         "set_loop_priority split_iname tag_inames untag_inames"),
     "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
+from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
+from loopkit.compat.loopy.outside import Outside
 from loopkit.compat.loopy.packing import Packing, packed_signature
-from loopkit.compat.loopy.shared_loops import LoopyStatement, with_shared_loops
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
@@ -50,12 +51,29 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
+class LoopyStatement:
+    """One assignment or call of the program, or a line that only orders others.
+
+    :ivar conditions: those of its blocks and of its own.
+    :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
+    """
+
+    id: str
+    node: ParsedAssignment | FunctionCall | Marker
+    inames: frozenset[str] = _NOTHING
+    conditions: tuple[Expression, ...] = ()
+    reads: frozenset[str] = _NOTHING
+    writes: frozenset[str] = _NOTHING
+
+
+@dataclass(frozen=True)
 class LoopyProgram:
     """All of a program.
 
     :ivar rules: the lines of its substitution rules.
     :ivar domains: those of its inames, with the copies of ``dup=``.
     :ivar groups: ids that name several statements.
+    :ivar tags: user tags, by their labels in the text.
     :ivar is_nested: a ``for`` block is inside another one, or has several inames.
     """
 
@@ -63,6 +81,7 @@ class LoopyProgram:
     rules: tuple[str, ...]
     domains: Domains
     groups: Mapping[str, frozenset[str]]
+    tags: Mapping[str, Tag]
     is_nested: bool = False
     _ids: frozenset[str] = field(init=False)
 
@@ -73,6 +92,12 @@ class LoopyProgram:
     def written(self) -> frozenset[str]:
         """The names that statements write."""
         return frozenset().union(*(s.writes for s in self.statements))
+
+    @property
+    def tagged(self) -> Mapping[Tag, Sequence[str]]:
+        """The statements with each user tag, which the text does not have."""
+        own = [(s.id, s.node.options.tags) for s in self.statements if not isinstance(s.node, Marker)]
+        return {tag: [x for x, labels in own if label in labels] for label, tag in self.tags.items()}
 
     @property
     def queries(self) -> frozenset[str]:
@@ -130,7 +155,8 @@ class LoopyProgram:
                 named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
             own = whole.get(s.id, (s.id,))
             after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
-            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node)
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(
+                s, s.node, self.tags)
             yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
     @cached_property
@@ -178,12 +204,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
-                 groups: Mapping[str, frozenset[str]] | None = None) -> LoopyProgram:
+                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None
+                 ) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
     :arg packed: those of *kernels* whose slices may have another rank than their arguments.
     :arg operations: further reductions; *groups*: ids that name several statements.
+    :arg tags: user tags, by their labels in the text.
 
     >>> from loopkit.language.domains import read_domains
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
@@ -202,22 +230,32 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     temporaries = find_temporaries(parsed, declared)
-    parsed = with_private_inames(replace(parsed, body=_with_final_inames(parsed.body)), rules)
     ids = number_statements(parsed)
+    outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
+    kept = outside.inside(parsed.body)
+    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
     inames = inames_of_parts(parsed, temporaries, rules)
-    taken = {*ids.places}
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
-    statements = tuple(
-        LoopyStatement(_marker_id(node, taken), node, domains.ancestors(around)) if isinstance(node, Marker) else
-        LoopyStatement(ids.of[node.start], packing.packed(node, signatures[node.function])
-                       if isinstance(node, FunctionCall) and node.function in packed else node,
-                       domains.ancestors(inames[node.start]), conditions,
-                       _reads(node, conditions, rules, inames[node.start]),
-                       frozenset(name for name, _ in writes([node])))
-        for node, conditions, around in _flat(parsed.body))
-    names = {token.text for token in tokenize(source)}.union(s.id for s in statements)
-    return LoopyProgram(with_shared_loops(statements, domains, names), lines, domains, groups or {},
-                        _is_nested(parsed.body))
+    inside: dict[str, set[str]] = {}
+    for node, _, _ in _flat(parsed.body):
+        for name, _ in writes([node]):
+            inside.setdefault(name, set()).update(domains.ancestors(inames[node.start]))
+
+    def is_shared(node: Reduction) -> bool:
+        every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
+        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in domains.bounds(every))
+    statements = list[LoopyStatement]()
+    for node, conditions, around in _flat(parsed.body):
+        if isinstance(node, Marker):
+            statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
+            continue
+        for name, part, more in outside.parts(node, ids.of[node.start], is_shared):
+            own = domains.ancestors(inames[node.start] | more)
+            statements.append(LoopyStatement(
+                name, packing.packed(part, signatures[part.function]) if isinstance(
+                    part, FunctionCall) and part.function in packed else part, own, conditions,
+                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
+    return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:
@@ -286,22 +324,23 @@ def _marker_line(node: Marker) -> str:
     return f"... {node.kind}" if node.kind in BARRIERS else ""
 
 
-def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall) -> str:
-    options = f"{{{', '.join(_options(statement))}}}"
+def _line(statement: LoopyStatement, node: ParsedAssignment | FunctionCall, hidden: Collection[str]) -> str:
+    """The line of *statement*, without the *hidden* labels."""
+    options = f"{{{', '.join(_options(statement, hidden))}}}"
     if isinstance(node, FunctionCall):
         return f"{node.text} {options}"
     declared = "" if node.temporary is None else f"<{node.temporary}> "
     return f"{declared}{to_text(node.assignee)} = {to_text(node.expression)} {options}"
 
 
-def _options(statement: LoopyStatement) -> Iterator[str]:
+def _options(statement: LoopyStatement, hidden: Collection[str]) -> Iterator[str]:
     options = statement.node.options
     yield f"id={statement.id}"
     yield "inames="                 # all loops are in the text
     if statement.conditions:
         yield f"if={to_text(_all_of(statement.conditions))}"
-    if options.tags:
-        yield f"tags={':'.join(sorted(map(str, options.tags)))}"
+    if labels := sorted(map(str, options.tags - {*hidden})):
+        yield f"tags={':'.join(labels)}"
     node = statement.node
     # a plain write is as good where no update is: the proofs of races hold for it
     no_update = isinstance(node, ParsedAssignment) and update_of(node.assignee, node.expression) is None

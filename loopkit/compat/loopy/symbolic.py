@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic import mapper
 from pymbolic.mapper.dependency import DependencyMapper as PymbolicDependencies
@@ -135,7 +136,7 @@ def with_plain_integers(expr: Any) -> Any:
     return int(expr) if is_integer(expr) else map_children(expr, with_plain_integers)
 
 
-def parse(expr_str: str) -> Expression:
+def parse(expr_str: str) -> Any:
     """*expr_str* as an expression, whose functions may be any.
 
     >>> print(parse("2*x[i] + f(1, i)"))
@@ -144,7 +145,15 @@ def parse(expr_str: str) -> Expression:
     unknown = {name: count for name, count in counted_calls(expr_str).items()
                if name not in FUNCTIONS and name not in DTYPE_NAMES and name not in BUILT_IN}
     inames = {name for found in _REDUCTION.finditer(expr_str) for name in found["inames"].split(",")}
-    return parse_expression(expr_str, "an expression", KnownNames({x.strip() for x in inames}, unknown))
+    known = KnownNames({x.strip() for x in inames}, unknown)
+    return _with_wide_numbers(parse_expression(expr_str, "an expression", known))
+
+
+def _with_wide_numbers(expr: Any) -> Any:
+    """*expr* with the dtype complex128 for complex literals, which a text gives them."""
+    new: Any = map_children(expr, _with_wide_numbers)
+    return np.complex128(new) if isinstance(new, complex) else new
+
 
 #: The inames of a reduction.
 _REDUCTION = re.compile(r"\b(?:(?:sum|product|any|all|argmin|argmax)\(|reduce\(\s*\w+\s*,)\s*\[?"

@@ -13,7 +13,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.compat.loopy.check import check_order
 from loopkit.compat.loopy.kernel.definition import Again, Callee
-from loopkit.compat.loopy.kernel.function_interface import SideEffect
+from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -36,19 +36,21 @@ class CallableKernel:
 class TranslationUnit:
     """Kernels, and the names of those that a call may enter.
 
-    :ivar functions: those of numbers that the user registered.
+    :ivar functions: those of numbers that the user registered, and kernels that were inlined; no statement calls a
+        ``ScalarCallable`` yet.
     :ivar executors: the made executors, by their context; a cache.
     """
 
     kernels: Mapping[str, LoopKernel] = field(hash=False)
     entrypoints: frozenset[str] = frozenset()
     target: Any = None
-    functions: Mapping[str, lk.ScalarFunction | SideEffect] = field(default_factory=dict, hash=False)
+    functions: Mapping[str, Callee | ScalarCallable] = field(default_factory=dict, hash=False)
     executors: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def callables_table(self) -> Mapping[str, CallableKernel]:
-        return {name: CallableKernel(kernel) for name, kernel in self.kernels.items()}
+    def callables_table(self) -> Mapping[str, CallableKernel | Callee | ScalarCallable]:
+        functions = {name: f for name, f in self.functions.items() if not isinstance(f, lk.LoopKernel)}
+        return {**functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
@@ -144,15 +146,19 @@ def _callees_first(kernels: Mapping[str, LoopKernel]) -> Sequence[str]:
 def linked(program: TranslationUnit) -> TranslationUnit:
     """*program* with each kernel made with the functions that its text calls.
 
+    :raises PreconditionError: calls of a function have different numbers of arguments.
     :raises PreconditionError: a function changed after a step that cannot be applied to its caller again.
     """
-    kernels = dict(program.kernels)
+    kernels, program = dict(program.kernels), replace(program, functions={
+        name: _called(name, f, program) if isinstance(f, ScalarCallable) else f
+        for name, f in program.functions.items()})
+    known = {name: f for name, f in program.functions.items() if not isinstance(f, ScalarCallable)}
     for name in _callees_first(kernels):
         kernel = kernels[name]
         callees = [kernels[x] for x in _callees(kernel, kernels)]
         functions: list[Callee] = [k.core for k in callees if k.made is not None]
         if kernel.parts is not None:
-            own = (*functions, *program.functions.values())
+            own = (*functions, *known.values())
             kernels[name] = replace(kernel, origin=replace(kernel.origin, functions=own))
             continue
         if kernel.definition is None:
@@ -162,7 +168,7 @@ def linked(program: TranslationUnit) -> TranslationUnit:
                     f"The function '{changed[0]}' changed, and '{name}' has a step that cannot be applied again.",
                     subject=changed[0], hint="apply the steps of functions before those of their callers")
             continue
-        functions += [f for x, f in program.functions.items() if x in kernel.definition.calls]
+        functions += [f for x, f in known.items() if x in kernel.definition.calls]
         if kernel.made is None or len(functions) != len(kernel.origin.functions) or any(
                 a is not b for a, b in zip(functions, kernel.origin.functions, strict=True)):
             new = kernel.definition.make(functions)
@@ -173,6 +179,15 @@ def linked(program: TranslationUnit) -> TranslationUnit:
                 new = new.after(step, step)
             kernels[name] = new
     return replace(program, kernels=kernels, executors={})
+
+
+def _called(name: str, function: ScalarCallable, program: TranslationUnit) -> ScalarCallable | Callee:
+    """loopkit's *function* called *name*, if a statement of *program* calls it."""
+    counts = {kernel.definition.calls[name] for kernel in program.kernels.values()
+              if kernel.definition is not None and name in kernel.definition.calls}
+    if len(counts) > 1:
+        raise PreconditionError(f"Calls of '{name}' have different numbers of arguments.", subject=name)
+    return function.core(name, counts.pop(), program.target) if counts else function
 
 
 Transformed = TypeVar("Transformed", TranslationUnit, LoopKernel)

@@ -8,7 +8,7 @@ import numpy as np
 
 from loopkit.expr.nodes import Operation
 from loopkit.expr.tuple_operations import TUPLE_REDUCTIONS
-from loopkit.expr.tuples import combining_name, tuple_of_codes
+from loopkit.expr.tuples import COMBINING, combining_name, tuple_of_codes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
@@ -20,7 +20,7 @@ def combining_functions(knl: LoopKernel, dialect: Dialect) -> Callable[[str], It
     operations = [*TUPLE_REDUCTIONS.values(), *(o for o in knl.operations.values() if o.fields)]
 
     def functions(code: str) -> Iterator[str]:
-        for name in sorted(set(re.findall(r"\w+", code))):
+        for name in sorted(x for x in set(re.findall(r"\w+", code)) if COMBINING.fullmatch(x)):
             for operation in operations:
                 dtype = tuple_of_codes(name, operation.fields)
                 if dtype is not None and name == combining_name(operation.name, dtype):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import isfinite
 
 import numpy as np
 import pymbolic.primitives as p
@@ -220,10 +221,10 @@ class CBase:
         """The dtype for a value of type *given* where *want* is needed."""
         if not isinstance(given, Weak):
             return given
-        rank = rank_of(want)
         if given.rank == 1:
             own = resolve(given)
             return promote(own, want) if want.kind == "i" else own
+        rank = rank_of(want)
         if given.rank == 2 and rank >= 2:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
@@ -299,7 +300,7 @@ class CBase:
             number = float(value)                                       # type: ignore[arg-type]
             if not is_half(dtype):
                 # INFINITY and NAN are floats, which matters where the dtype of its arguments selects a function
-                is_float = np.isfinite(number) or self.dialect.functions.mark or dtype == FLOAT32
+                is_float = isfinite(number) or self.dialect.functions.mark or dtype == FLOAT32
                 return real_literal(number, dtype) if is_float else self._cast(real_literal(number, FLOAT32), dtype)
             with np.errstate(over="ignore"):
                 number = float(dtype.type(number))

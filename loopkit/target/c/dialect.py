@@ -151,7 +151,8 @@ class Dialect:
         """
         found, known = "", None
         while found != known:
-            known, code = found, re.sub("//.*", "", f"{text}\n{found}")
+            known, words = found, re.findall(r"\w+", re.sub("//.*", "", f"{text}\n{found}"))
+            code = " ".join(dict.fromkeys(words))               # each word once, as keys are words
             own = (part for key, part in self.texts.items()
                    if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
             parts = (self.syntax.includes, *own, *self._structs(code), *self.helpers(code).values(), *more(code))

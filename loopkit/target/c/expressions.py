@@ -220,10 +220,11 @@ class CText(FunctionCalls):
                 left = self._exact(self._convert(left, dtype))
             if not self._common_is(left, right, dtype, modular=modular):
                 right = self._exact(self._convert(right, dtype))
-        kinds = ("c" if x.c_dtype.kind == "c" else "r" for x in (left, right))
-        function = self.dialect.functions.operators.get(operator.strip().join(kinds))
-        if function is not None and dtype.kind == "c":
-            return self._call(helper(function, dtype), [left, right], dtype)
+        if dtype.kind == "c":
+            kinds = ("c" if x.c_dtype.kind == "c" else "r" for x in (left, right))
+            function = self.dialect.functions.operators.get(operator.strip().join(kinds))
+            if function is not None:
+                return self._call(helper(function, dtype), [left, right], dtype)
         if operator == "*" and left.precedence == PRODUCT and left.divides:
             left = replace(left, precedence=SUM)       # (a / b)*c: parentheses for readers, not for C
         text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"

@@ -5,8 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.analysis.match import matching
@@ -37,6 +39,7 @@ from loopkit.kernel.statement import owner
 from loopkit.language.arguments import Declared, read_declarations
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
+from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
@@ -104,11 +107,13 @@ class Extras:
     :ivar fixed: the values of parameters.
     :ivar preambles: definitions for C code, by keys that order them.
     :ivar manglers: functions of a kernel and a name, whose values are a dtype and the symbol of C; ``None``: none.
+    :ivar tags: the user tags of statements, by their labels in the text.
     """
 
     fixed: tuple[tuple[str, Any], ...] = ()
     preambles: tuple[tuple[str, str], ...] = ()
     manglers: tuple[Callable[[Any, str], Any], ...] = ()
+    tags: Mapping[str, Tag] = field(default_factory=dict)
 
     @property
     def preamble(self) -> str:
@@ -145,9 +150,14 @@ class _Text:
         declared = {d.name: d for d in data if not isinstance(d, str)}
         core_data = tuple(_value(d) if isinstance(d, ValueArg) else d if isinstance(d, str) else d.core() for d in data)
         rules = list(map(_rule_text, parts.substitutions.values()))
-        return replace(self, name=parts.name, domains=tuple(_domains(parts.domains)),
-                       instructions=(*rules, *_texts(parts.instructions)), data=core_data,
-                       empty=replace(empty, declared=declared))
+        instructions, tags = _with_labels(_listed(parts.instructions))
+        lines = list(map(_instruction_text, instructions))
+        domains, names = _domains(parts.domains), {x: _own_name(x) for x, _ in self.extras.fixed}
+        names |= _inames_in_c(domains, [*lines, *names.values()])
+        lines = [x if isinstance(x, CInstruction) else _with_names(x, names) for x in lines]
+        return replace(self, name=parts.name, domains=tuple(_with_names(d, names) for d in domains),
+                       instructions=(*rules, *lines), data=core_data,
+                       extras=replace(self.extras, tags=tags), empty=replace(empty, declared=declared))
 
     def grown(self, kernel: LoopKernel) -> LoopKernel:
         """The kernel of the parts of *kernel*."""
@@ -166,6 +176,10 @@ class _Text:
     def calls(self) -> Mapping[str, int]:
         """The names before parentheses, each with the number of values in them."""
         return counted_calls("\n".join(x for x in self.instructions if isinstance(x, str)))
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        return {_own_name(name): value for name, value in self.extras.fixed}
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
@@ -240,7 +254,7 @@ class _Text:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
-                                   {o.name: o for o in c_code.own.reductions}, c_code.groups)
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
@@ -248,8 +262,11 @@ class _Text:
             selected = {query: frozenset(map(owner, matching(core, query))) for query in program.queries}
             items = self._items(program, selected)
             core = self._core_of(program, program.text(items), called, c_code.own)
+        for tag, ids in program.tagged.items():
+            core = lk.tag_instructions(core, tag, within=" or ".join(ids))
         c_code.require_declared(core)
-        core = lk.fix_parameters(core, **dict(self.extras.fixed)) if self.extras.fixed else core
+        fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
+        core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
         return core, Origin(tuple(functions), program.order(items, selected), nesting)
 
@@ -330,10 +347,42 @@ def _domains(domains: Any) -> list[str]:
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
-def _texts(instructions: Any) -> list[str | CInstruction]:
-    given = [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
+def _own_name(name: str) -> str:
+    """The name of a fixed parameter that the targets may reserve."""
+    return name if fault(name) is None else f"{name}_fixed"
+
+
+#: The inames of a domain.
+_INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
+
+
+def _inames_in_c(domains: Iterable[str], others: Iterable[object]) -> dict[str, str]:
+    """Other names for the inames of *domains* that begin with two underscores, which C reserves."""
+    found = {x.strip() for d in domains for inames in _INAMES.findall(d) for x in inames.split(",")}
+    taken = {*_NAME.findall(" ".join(map(str, (*domains, *others))))}
+    return {x: fresh(x.strip("_"), taken) for x in sorted(found) if x.startswith("__") and x.strip("_")}
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    """*text* with other *names*."""
+    return _NAME.sub(lambda name: names.get(name[0], name[0]), text)
+
+
+def _listed(instructions: Any) -> list[Any]:
+    return [instructions] if isinstance(instructions, str) or not isinstance(instructions, Iterable) else list(
         instructions)
-    return list(map(_instruction_text, given))
+
+
+def _with_labels(given: Sequence[Any]) -> tuple[list[Any], Mapping[str, Tag]]:
+    """The instructions *given* with labels for their user tags, and the tags by these labels."""
+    labels, taken = dict[Tag, str](), {*_NAME.findall("\n".join(x for x in given if isinstance(x, str)))}
+    found = list[Any]()
+    for item in given:
+        tags = item.tags if isinstance(item, InstructionBase) else frozenset[Any]()
+        for tag in sorted((tag for tag in tags if isinstance(tag, Tag)), key=repr):
+            labels[tag] = labels.get(tag) or fresh(type(tag).__name__, taken)
+        found.append(item.copy(tags=[labels.get(x, x) for x in tags]) if tags & labels.keys() else item)
+    return found, {label: tag for tag, label in labels.items()}
 
 
 def _instruction_text(item: Any) -> str | CInstruction:

@@ -21,6 +21,7 @@ class Text(Protocol):
     """The arguments of make_kernel.
 
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
+    :ivar fixed: the parameters that get values when the kernel is made.
     """
 
     @property
@@ -28,6 +29,9 @@ class Text(Protocol):
 
     @property
     def calls(self) -> Mapping[str, int]: ...
+
+    @property
+    def fixed(self) -> Mapping[str, Any]: ...
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> Any:
@@ -94,6 +98,7 @@ class Definition:
 
     def _facts(self) -> Iterator[str]:
         """The assumptions of the steps, which the checks of calls need from the start; other names may come later."""
+        yield from _values(self.text.fixed)
         for step in self.steps:
             name = step.apply.__name__ if isinstance(step, Again) else ""
             if name == "rename_argument":
@@ -101,7 +106,12 @@ class Definition:
             if isinstance(step, Again) and name == "_assumed":
                 yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
             if isinstance(step, Again) and name == "fix_parameters":
-                yield from (f"{x} = {value}" for x, value in step.kwargs.items() if isinstance(value, Integral))
+                yield from _values(step.kwargs)
+
+
+def _values(fixed: Mapping[str, Any]) -> Iterator[str]:
+    """The values of *fixed* parameters as conditions."""
+    return (f"{x} = {value}" for x, value in fixed.items() if isinstance(value, Integral))
 
 
 #: A set of parameters in isl's notation.

@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.compat.loopy.order import Order
-from loopkit.compat.loopy.symbolic import SubArrayRef
+from loopkit.compat.loopy.symbolic import SubArrayRef, parse
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
@@ -31,16 +31,33 @@ class UniqueName:
         return self.name
 
 
+@dataclass(frozen=True)
+class HappensAfter:
+    """A dependence on a statement; loopkit finds the instances that depend on each other."""
+
+    variable_name: str | None = None
+    instances_rel: Any = None
+
+
+class _Given(dict[str, HappensAfter]):
+    """The dependences that ``depends_on`` has."""
+
+    def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
+        """For the keys of pytools' dictionaries on disk: ``depends_on`` is a part of a key."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstructionBase:
     """A statement of a kernel.
 
     :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
+    :ivar happens_after: the same as a mapping; its values are ignored. One of the two may be given.
     :ivar within_inames: the inames of the loops around it; with *within_inames_is_final* it has no others.
     """
 
     id: str | UniqueName | None = None
     depends_on: Any = frozenset()
+    happens_after: Any = field(default=None, compare=False, repr=False)
     depends_on_is_final: bool = False
     no_sync_with: frozenset[Any] = frozenset()
     within_inames: Any = frozenset()
@@ -52,14 +69,21 @@ class InstructionBase:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        if self.happens_after is not None and not isinstance(self.happens_after, _Given):
+            if self.depends_on:
+                raise PreconditionError("An instruction has depends_on= and happens_after=.", subject="happens_after",
+                                        hint="give one of them")
+            object.__setattr__(self, "depends_on", self.happens_after)
         for name in ("depends_on", "within_inames", "predicates", "tags", "no_sync_with"):
             given = getattr(self, name)
             texts = isinstance(given, str) and name != "predicates"
             listed = () if given is None else re.split("[,:]", given) if texts else given
             object.__setattr__(self, name, frozenset(x.strip() if isinstance(x, str) else x for x in listed))
+        object.__setattr__(self, "happens_after", _Given.fromkeys(self.depends_on, HappensAfter()))
 
     def copy(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+        old = {"depends_on": ()} if "happens_after" in changes else {}
+        return replace(self, **{**old, **changes})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +96,7 @@ class MultiAssignmentBase(InstructionBase):
 
 @dataclass(frozen=True)
 class Assignment(MultiAssignmentBase):
-    """``assignee = expression``; both may be texts.
+    """``assignee = expression``; both may be given as texts.
 
     :ivar reduced: the inames of its reductions that share a loop with others, and are not in the expression.
     """
@@ -80,6 +104,12 @@ class Assignment(MultiAssignmentBase):
     assignee: Any = None
     expression: Any = None
     reduced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("assignee", "expression"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, parse(given))
 
     @property
     def assignees(self) -> tuple[Any, ...]:

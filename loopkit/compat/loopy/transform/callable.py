@@ -47,7 +47,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
     """The program with a function of numbers, a :class:`ScalarCallable`, which its statements call by the name given.
 
     :raises NameConflictError: the program has a function of this name.
-    :raises PreconditionError: *callable_* is not a function of numbers, or no statement calls it.
+    :raises PreconditionError: *callable_* is not a function of numbers.
     """
     if redefining_not_ok and function_identifier in translation_unit.functions:
         raise NameConflictError(f"The program has a function '{function_identifier}' already.",
@@ -55,19 +55,28 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
     if not isinstance(callable_, ScalarCallable):
         raise PreconditionError(f"register_callable: {callable_!r} is not a ScalarCallable.",
                                 subject=function_identifier, hint="lp.merge adds kernels that statements call")
-    counts = {kernel.definition.calls[function_identifier] for kernel in translation_unit.kernels.values()
-              if kernel.definition is not None and function_identifier in kernel.definition.calls}
-    if len(counts) != 1:
-        how = "no statement calls it" if not counts else "calls have different numbers of arguments"
-        raise PreconditionError(f"register_callable: '{function_identifier}' has no number of arguments: {how}.",
-                                subject=function_identifier)
-    function = callable_.core(function_identifier, counts.pop(), translation_unit.target)
-    return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: function}))
+    return linked(replace(translation_unit, functions={**translation_unit.functions, function_identifier: callable_}))
+
+
+def inline_callable_kernel(translation_unit: Any, function_name: str) -> Any:
+    """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*.
+
+    If no call may enter the function, the program has no kernel of this name any more.
+    """
+    new = _inlined(translation_unit, function_name)
+    if not isinstance(new, TranslationUnit) or function_name not in new.kernels or function_name in new.entrypoints:
+        return new
+    others = {name: kernel for name, kernel in new.kernels.items() if name != function_name}
+    if any(kernel.made is None or function_name in {region.function for region in kernel.core.calls.values()}
+           for kernel in new.kernels.values()):
+        return new
+    # a kernel that is made again needs it
+    return replace(new, kernels=others, functions={**new.functions, function_name: new[function_name].core},
+                   executors={})
 
 
 @for_each_kernel
-def inline_callable_kernel(kernel: LoopKernel, function_name: str) -> LoopKernel:
-    """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*."""
+def _inlined(kernel: LoopKernel, function_name: str) -> LoopKernel:
     if function_name not in {region.function for region in kernel.core.calls.values()}:
         return kernel
     return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))
@@ -133,12 +142,12 @@ def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None
     :raises PreconditionError: a kernel has a step that cannot be applied again.
     """
     taken = {*t_unit.kernels, *t_unit.functions}
-    require_known("function", [old_name], taken)
+    require_known("function", [old_name], t_unit.callables_table)
     new = new_name or fresh(old_name, {*taken})
     if new in taken - {old_name}:
         raise NameConflictError(f"The program has a function '{new}' already.", subject=new)
-    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name else f
-                 for x, f in t_unit.functions.items()}
+    functions = {new if x == old_name else x: replace(f, name=new) if x == old_name and not isinstance(
+        f, lk.LoopKernel) else f for x, f in t_unit.functions.items()}
     kernels = {new if name == old_name else name: kernel for name, kernel in t_unit.kernels.items()}
     return _redefined(replace(t_unit, kernels=kernels, functions=functions, entrypoints=frozenset(
         new if x == old_name else x for x in t_unit.entrypoints)),

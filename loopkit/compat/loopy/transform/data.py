@@ -189,9 +189,20 @@ def set_temporary_address_space(kernel: LoopKernel, temp_var_names: Any, address
 set_temporary_scope = set_temporary_address_space
 
 
+def tag_array_axes(program: Any, ary_names: Any, dim_tags: Any) -> Any:
+    """:func:`loopkit.tag_array_axes`; an axis with ``sep`` is separated when its extent is constant.
+
+    ``sep`` separates axes of the kernels that a call may enter. Their calls of functions pass the array as a whole.
+    """
+    if not isinstance(program, TranslationUnit) or "sep" not in str(dim_tags):
+        return _axes_tagged(program, ary_names, dim_tags)
+    for name in sorted(program.entrypoints):
+        program = program.with_kernel(_axes_tagged(program[name], ary_names, dim_tags))
+    return program
+
+
 @for_each_kernel
-def tag_array_axes(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
-    """:func:`loopkit.tag_array_axes`; an axis with ``sep`` is separated when its extent is constant."""
+def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     tags = tags_of(dim_tags)
     if "sep" not in tags:
         return kernel.with_core(_tagged(kernel.core, name_list(ary_names), tags))

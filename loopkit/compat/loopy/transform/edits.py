@@ -75,7 +75,6 @@ def ordered_names(names: Any) -> tuple[str, ...]:
     return tuple(sorted(names)) if isinstance(names, set | frozenset) else tuple(names)
 
 
-add_inames_to_insn = same_step(lk.add_inames_to_insn)
 remove_inames_from_insn = same_step(lk.remove_inames_from_insn)
 remove_predicates_from_insn = same_step(lk.remove_predicates_from_insn)
 to_batched = same_step(lk.to_batched)

@@ -1,6 +1,7 @@
 """loopy's steps for inames."""
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,13 +12,14 @@ from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.analysis.match import matching
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.nesting import in_new_order
 from loopkit.compat.loopy.translation_unit import for_each_kernel
-from loopkit.errors import IllegalTransformError, PreconditionError, UnknownNameError
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
@@ -52,7 +54,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     free = len(names) > 1 and not any(x in kernel.core.tags for x in names)
     core = lk.prioritize_loops(kernel.core, names) if free else kernel.core
     core = lk.join_inames(core, names, new, **_given(within=as_within(within)))
-    return kernel.with_core(core if tag is None else _tagged(core, {new: _tag(tag)}))
+    return kernel.with_core(core if tag is None else _tagged(kernel, core, {new: _tag(tag)}))
 
 
 @for_each_kernel
@@ -79,7 +81,7 @@ def duplicate_inames(kernel: LoopKernel, inames: Any, within: Any, new_inames: A
     core = lk.duplicate_inames(kernel.core, inames, as_within(within), new_inames, suffix)
     new = dict(zip(name_list(inames), (x for x in core.inames if x not in before), strict=False))
     own = {new[x]: _tag(tag) for x, tag in (tags or {}).items() if x in new}
-    return kernel.with_core(_tagged(core, own))
+    return kernel.with_core(_tagged(kernel, core, own))
 
 
 @for_each_kernel
@@ -118,7 +120,10 @@ set_loop_priority = prioritize_loops
 
 
 def tag_inames(program: Any, iname_to_tag: Any, force: bool = False, ignore_nonexistent: bool = False) -> Any:
-    """:func:`loopkit.tag_inames`, whose keys may be patterns; a growing kernel gets the tags when it is made."""
+    """:func:`loopkit.tag_inames`, whose keys may be patterns of any number of inames.
+
+    A growing kernel gets the tags when it is made.
+    """
     if isinstance(program, LoopKernel) and program.parts is not None:
         return program.copy(iname_tags=(*program.parts.iname_tags, *_pairs(iname_to_tag)))
     return _with_tags(program, iname_to_tag, force, ignore_nonexistent)
@@ -129,10 +134,10 @@ def _with_tags(kernel: LoopKernel, iname_to_tag: Any, force: bool, ignore_nonexi
     wanted: dict[str, Any] = {}
     for pattern, tag in _pairs(iname_to_tag):
         found = [x for x in kernel.core.inames if fnmatchcase(x, pattern)]
-        if not found and not ignore_nonexistent:
+        if not found and not ignore_nonexistent and not {"*", "?"} & {*pattern}:
             raise UnknownNameError("iname", pattern, kernel.core.inames)
         wanted |= {x: _tag(tag) for x in found} if tag is not None else {}
-    return kernel.with_core(_tagged(kernel.core, wanted, force=force) if wanted else kernel.core)
+    return kernel.with_core(_tagged(kernel, kernel.core, wanted, force=force) if wanted else kernel.core)
 
 
 @for_each_kernel
@@ -145,6 +150,9 @@ def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) 
 def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
 
+    If the new loops have no place in the order of the kernel, a statement that writes a number stays outside of them:
+    each thread computes the number anyway.
+
     :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
     """
     core, on_axis = kernel.core, dict[str, list[str]]()
@@ -155,7 +163,9 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if isinstance(tag, GroupTag | LocalTag):
             on_axis.setdefault(str(tag), []).append(x)
     text = as_within(within)
-    chosen = None if text is None else matching(core, text)
+    if isinstance(text, Tag) and not any(text in s.options.tags for s in core.statements):
+        return kernel
+    chosen, lacking = None if text is None else matching(core, text), dict[tuple[str, ...], list[str]]()
     for insn in kernel.core.instructions:
         missing = {axis: names for axis, names in on_axis.items() if insn.within_inames is not None
                    and insn.within_inames.isdisjoint(names) and (chosen is None or insn.id in chosen)}
@@ -164,8 +174,31 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
                 raise PreconditionError(f"'{insn.id}' could get '{names[0]}' or '{names[1]}' for the axis {axis}.",
                                         subject=axis, hint="lp.add_inames_to_insn names the iname")
         if missing:
-            core = lk.add_inames_to_insn(core, [x for names in missing.values() for x in names], f"id:{insn.id}")
+            lacking.setdefault(tuple(x for names in missing.values() for x in names), []).append(f"id:{insn.id}")
+    for inames, ids in lacking.items():
+        core = _with_inames(core, inames, " or ".join(ids))
     return kernel.with_core(core)
+
+
+@for_each_kernel
+def add_inames_to_insn(kernel: LoopKernel, inames: Any, insn_match: Any) -> LoopKernel:
+    """:func:`loopkit.add_inames_to_insn`; for a number that threads compute see
+    :func:`add_inames_for_unused_hw_axes`."""
+    names = [*inames] if isinstance(inames, frozenset | set) else name_list(inames)
+    return kernel.with_core(_with_inames(kernel.core, sorted(names), as_within(insn_match)))
+
+
+def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | None) -> lk.LoopKernel:
+    """*core* with further *inames* of the statements of *match*."""
+    try:
+        return lk.add_inames_to_insn(core, inames, match)
+    except PreconditionError:
+        # each thread computes a number of its own anyway
+        written = {core.statement_by_id[x].written for x in matching(core, match or "*")}
+        numbers = all(not array_shapes(core).get(name, (1,)) for name in written)
+        if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
+            return core
+        raise
 
 
 @for_each_kernel
@@ -197,12 +230,13 @@ def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
 def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
     """*kernel* around *core* with *tags* for the new inames of these names, or whose names begin with one of them."""
     made = [x for x in core.inames if x not in kernel.core.inames]
-    return kernel.with_core(_tagged(core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
+    return kernel.with_core(_tagged(kernel, core, {x: _tag(tag) for start, tag in tags.items() if tag is not None
                                            for x in made if x == start or (start not in made and x.startswith(start))}))
 
 
-def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False) -> lk.LoopKernel:
-    """*core* with *tags*, in loopy's order over parallel inames."""
+def _tagged(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
+            ) -> lk.LoopKernel:
+    """*core* with *tags*, in loopy's order over parallel inames; *kernel* has the warnings that are silenced."""
     given = ((x, TAGS.get(tag, tag) if isinstance(tag, str) else tag) for x, own in tags.items()
              for tag in (own if isinstance(own, list) else [own]))
     of_execution = {x: tag for x, tag in given if isinstance(tag, InameTag)}
@@ -216,6 +250,25 @@ def _tagged(core: lk.LoopKernel, tags: Mapping[str, Any], *, force: bool = False
         if once is core or not tags.keys() <= {*once.inames}:
             raise
         return lk.tag_inames(once, tags, force=force)
+    except UndecidedError:
+        silenced = [pattern for pattern in kernel.silenced_warnings if pattern.startswith("write_race")]
+        if not silenced:
+            raise
+        new = lk.tag_inames(in_lockstep(core, of_execution), tags, force=force,
+                            assume="silenced_warnings= has the write races of these statements")
+        claims = [_PAIR.match(o.claim) for o in new.obligations if o not in core.obligations]
+        pairs = [() if found is None else found.groups() for found in claims]
+        # the copies of a statement for separate arguments have its claim
+        known = {x: x if (own := _SEPARATE.sub("", x)) in core.statement_by_id else own for pair in pairs for x in pair}
+        if not all(pair and all(any(fnmatchcase(f"write_race({known[x]})", pattern) for pattern in silenced)
+                                for x in pair) for pair in pairs):
+            raise
+        return new
+
+
+#: The claim that two statements have no race.
+_PAIR = re.compile(r"'(\w+)' and '(\w+)' never access one element")
+_SEPARATE = re.compile(r"(_s\d+)+$")
 
 
 def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
