@@ -130,13 +130,13 @@ def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNo
         own = rules.domains.ancestors(listed | rules.free_inames(mentions))
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
         part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),
-                           _NONE.union(*map(bound_inames, every)), _written_by(rules, node))
+                           _NONE.union(*map(bound_inames, every)), written_by(rules, node))
         yield part
         if isinstance(node, IfBlock):
             yield from _parts(rules, temporaries, (*node.then, *node.otherwise), own, opened, (*above, part))
 
 
-def _written_by(rules: Rules, node: ParsedAssignment | FunctionCall | IfBlock) -> Mapping[str, frozenset[str]]:
+def written_by(rules: Rules, node: ParsedAssignment | FunctionCall | IfBlock) -> Mapping[str, frozenset[str]]:
     """The arrays and variables that *node* writes, each with the inames in the subscripts."""
     match node:
         case ParsedAssignment():

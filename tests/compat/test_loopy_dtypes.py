@@ -39,6 +39,12 @@ def typed(instructions: str, **outputs: str) -> lk.LoopKernel:
     ("n8[i] | n8[j]", "int8", "cast(int32, n8[i]) | cast(int32, n8[j])"),
     ("n32[i] << n64[i]", "int64", "cast(int32, n32[i]) << cast(int32, n64[i])"),
     ("if(n32[i] < 3, n8[i], 2000) + d[i]", "float64", "if(n32[i] < 3, cast(float64, n8[i]), 2000) + d[i]"),
+    ("if(i - 4 < u32[i], 1, 2)", "int32",
+     "if(cast(uint32, cast(int32, i - 4)) < u32[i], cast(int32, 1), cast(int32, 2))"),
+    ("if(u32[i] > -3, 1, 2)", "int32",
+     "if(u32[i] > cast(uint32, cast(int32, -3)), cast(int32, 1), cast(int32, 2))"),
+    ("if(i < u32[i] + 7, 1, 2)", "int32",
+     "if(cast(uint32, cast(int32, i)) < u32[i] + 7, cast(int32, 1), cast(int32, 2))"),
     ("x0", "int32", None),
 ])
 def test_a_value_has_loopys_dtype(value: str, dtype: str, text: str | None) -> None:

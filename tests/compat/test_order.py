@@ -37,6 +37,12 @@ def order_of(instructions: str, domains: object = ("{[i,j]: 0<=i,j<n}", "{[k]: 0
     # a barrier orders the statements around it
     ("b[i] = 1 {dep=bar}\n... gbarrier {id=bar, dep=a}\na[j] = 1 {id=a}",
      "for j | a[j] = 1 | end | ... gbarrier | for i | b[i] = 1 | end"),
+    # a statement inherits inames that all writers of a value have, a later writer included
+    ("<> t = x[i] {id=a}\nt = t + 1 {id=b, dep=a}\no[0] = o[0] + t {dep=b}",
+     "for i | <> t = x[i] | end | t = t + 1 | o[0] = o[0] + t"),
+    # also through an argument
+    ("u[i] = x[i] + z[j] {id=a}\no[0] = o[0] + u[3] {dep=a}",
+     "for j | for i | u[i] = x[i] + z[j] | end | o[0] = o[0] + u[3] | end"),
     # the bound of a sum is read, too
     ("y[i] = sum(k, 1)\n<> m = x[i]", "for i | <> m = x[i] | y[i] = sum(k, 1) | end"),
     # the condition of a block is that of each statement in it

@@ -270,7 +270,14 @@ class _Types:
                 return self.choice(expr, context)
             case p.Comparison():
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
-                sides, _ = self.together([self.read(e, common) for e in (expr.left, expr.right)])
+                read = [self.read(e, common) for e in (expr.left, expr.right)]
+                sides, dtype = self.together(read)
+                if dtype is not None and dtype.kind == "u" and dtype.itemsize >= 4:
+                    # C converts what may be negative: an expression of inames, or a number
+                    sides = tuple(
+                        TypeCast(dtype.name, TypeCast("int32", e)) if o.dtype is None and not (
+                            isinstance(o.text, int | np.integer) and o.text >= 0) else e
+                        for e, o in zip(sides, read, strict=True))
                 return with_children(expr, sides), BOOL
             case p.Call(function=p.Variable(name=name)) if name in RANDOM:
                 return expr, np.dtype(RANDOM[name][0])              # the dtypes of its arguments are fixed

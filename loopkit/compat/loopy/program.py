@@ -22,11 +22,11 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import Declared, find_temporaries, readers_of_places
+from loopkit.language.arguments import Declared, readers_of_places
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
 from loopkit.language.elementwise import functions_with_dot
-from loopkit.language.iterations import inames_of_parts
+from loopkit.language.iterations import inames_of_parts, written_by
 from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
@@ -39,8 +39,10 @@ from loopkit.language.program import (
     IfBlock,
     Marker,
     ParsedAssignment,
+    ParsedProgram,
     ProgramNode,
     Rules,
+    bound_inames,
     number_statements,
     read_rules,
     writes,
@@ -229,12 +231,11 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
-    temporaries = find_temporaries(parsed, declared)
     ids = number_statements(parsed)
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
     kept = outside.inside(parsed.body)
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
-    inames = inames_of_parts(parsed, temporaries, rules)
+    inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules))
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     inside: dict[str, set[str]] = {}
     for node, _, _ in _flat(parsed.body):
@@ -256,6 +257,34 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                     part, FunctionCall) and part.function in packed else part, own, conditions,
                 _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
+
+
+def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]]) -> Mapping[int, frozenset[str]]:
+    """The inames of each statement, by its place: its *own* ones, and those that it inherits.
+
+    A statement inherits through a name, also that of an argument, the inames that all of its writers have and that none
+    of them uses in its subscript; and all inames of those that write the bounds of its loops. The result is the
+    smallest solution: a statement inherits nothing through a value that nothing but itself passes on.
+    """
+    domains = rules.domains
+    found = dict(own)
+    flat = [(node, conditions) for node, conditions, _ in _flat(program.body) if not isinstance(node, Marker)]
+    writers: dict[str, list[tuple[int, frozenset[str]]]] = {}
+    for node, _ in flat:
+        for name, used in written_by(rules, node).items():
+            writers.setdefault(name, []).append((node.start, used))
+    readers = [(node.start, _reads(node, conditions, rules, own[node.start]), frozenset[str]().union(
+        *(bound_inames(rules.expanded(e, node.start, only_reducing=True)) for e in (*node.parts, *conditions))))
+               for node, conditions in flat if not node.options.inames.alone]
+    while True:
+        before = dict(found)
+        for at, reads, reducing in readers:
+            each = [frozenset.intersection(*(found[w] - used for w, used in writers[name]))
+                    for name in reads & writers.keys()]
+            bounds = [found[w] for name in domains.bounds(found[at]) & writers.keys() for w, _ in writers[name]]
+            found[at] = domains.ancestors(found[at].union(*each).difference(reducing).union(own[at], *bounds))
+        if found == before:
+            return found
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:

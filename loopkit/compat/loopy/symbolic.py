@@ -13,6 +13,7 @@ from pymbolic.mapper.substitutor import SubstitutionMapper as PymbolicSubstituti
 from pymbolic.primitives import Variable
 from pymbolic.typing import Expression
 
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.spelling import counted_calls
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
@@ -146,7 +147,7 @@ def parse(expr_str: str) -> Any:
                if name not in FUNCTIONS and name not in DTYPE_NAMES and name not in BUILT_IN}
     inames = {name for found in _REDUCTION.finditer(expr_str) for name in found["inames"].split(",")}
     known = KnownNames({x.strip() for x in inames}, unknown)
-    return _with_wide_numbers(parse_expression(expr_str, "an expression", known))
+    return _with_wide_numbers(parse_expression(with_parentheses(expr_str), "an expression", known))
 
 
 def _with_wide_numbers(expr: Any) -> Any:

@@ -23,6 +23,7 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.order import Item
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, counted_calls
@@ -388,7 +389,7 @@ def _with_labels(given: Sequence[Any]) -> tuple[list[Any], Mapping[str, Tag]]:
 def _instruction_text(item: Any) -> str | CInstruction:
     """The text of *item*; :raises PreconditionError: loopkit has no such instruction."""
     if isinstance(item, str | CInstruction):
-        return item
+        return with_parentheses(item) if isinstance(item, str) else item
     if isinstance(item, SubstitutionRule):
         return _rule_text(item)
     if isinstance(item, InstructionBase):

@@ -13,6 +13,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.compat.loopy.order import Order
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.symbolic import SubArrayRef, parse
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
@@ -261,7 +262,7 @@ def text_of(expr: Any) -> str:
     """*expr*, a text or an expression, as text; numbers of numpy keep their dtypes."""
     match expr:
         case str():
-            return expr
+            return with_parentheses(expr)
         case SubArrayRef(swept_inames=swept, subscript=part) if swept:
             return f"[{', '.join(x.name for x in swept)}]: {text_of(part)}"
         case SubArrayRef(subscript=part):

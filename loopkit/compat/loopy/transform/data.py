@@ -15,6 +15,7 @@ from loopkit.compat.loopy.dtypes import dtype_of, with_inferred, with_loopy_dtyp
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
@@ -88,7 +89,7 @@ def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, 
     for name, value in {"storage_axes": storage_axes, "storage_axis_to_tag": storage_axis_to_tag, **others}.items():
         if value:
             raise PreconditionError(f"precompute: loopkit has nothing for {name}={value!r}.", subject=name)
-    use = subst_use if isinstance(subst_use, str) else ", ".join(map(str, subst_use))
+    use = with_parentheses(subst_use) if isinstance(subst_use, str) else ", ".join(map(str, subst_use))
     core, sweep = kernel.core, _listed(sweep_inames) or ()
     names = _axis_names(core, use, sweep, _listed(precompute_inames) or ())
     known = {core.fresh_name(x, *names): x for x in names if x in core.inames}

@@ -9,6 +9,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.errors import PreconditionError, require_known
@@ -19,7 +20,7 @@ from loopkit.expr.nodes import to_text
 def extract_subst(kernel: LoopKernel, subst_name: str, template: Any, parameters: Any = (), within: Any = None
                   ) -> LoopKernel:
     """:func:`loopkit.extract_subst`."""
-    text = template if isinstance(template, str) else to_text(template)
+    text = with_parentheses(template) if isinstance(template, str) else to_text(template)
     return kernel.with_core(lk.extract_subst(kernel.core, subst_name, text, parameters, within=as_within(within)))
 
 
