@@ -98,7 +98,8 @@ def test_a_statement_outside_of_a_block_keeps_the_conditions_of_the_block() -> N
 
 def test_a_number_of_all_threads_needs_no_inames_of_the_grid() -> None:
     unit = lp.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", [
-        lp.Assignment("s", "3.5", id="s", temp_var_type=lp.Optional(np.float64), tags=frozenset([Scaling()])), "for i, j",
+        lp.Assignment("s", "3.5", id="s", temp_var_type=lp.Optional(np.float64), tags=frozenset([Scaling()])),
+        "for i, j",
         "<> t = a[j]*b[i]", "y[i] = s*simul_reduce(sum, j, t) {inames=i}", "end"], assumptions="n>=1 and m>=1")
     unit = lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
     joined = lp.add_inames_for_unused_hw_axes(unit, within=Scaling())

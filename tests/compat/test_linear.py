@@ -15,6 +15,7 @@ from loopkit.compat.loopy.schedule import (
     ReturnFromKernel,
     RunInstruction,
     ScheduleItem,
+    linearize,
 )
 from loopkit.compat.loopy.schedule.tools import get_return_from_kernel_mapping
 from loopkit.errors import PreconditionError, ScheduleError, UnknownNameError
@@ -95,7 +96,8 @@ def test_the_order_of_global_barriers() -> None:
     assert lp.get_global_barrier_order(knl) == ("top", "middle")
     assert [lp.find_most_recent_global_barrier(knl, x) for x in ("top", "a", "middle", "b", "c")] == [
         None, "top", "top", "middle", None]
-    assert knl.id_to_insn["b"].depends_on == {"a"}
+    assert {x: knl.id_to_insn[x].depends_on for x in ("middle", "b")} == {"middle": {"a"}, "b": {"middle"}}
+    assert isinstance(knl.id_to_insn["middle"], lp.BarrierInstruction)
     with pytest.raises(UnknownNameError):
         lp.find_most_recent_global_barrier(knl, "d")
     two = lp.make_kernel("{[i]: 0<=i<8}", "... gbarrier {id=one}\n... gbarrier {id=two}").default_entrypoint
@@ -103,6 +105,18 @@ def test_the_order_of_global_barriers() -> None:
         lp.get_global_barrier_order(two)
     with pytest.raises(PreconditionError, match="one text"):
         lp.get_global_barrier_order(lp.fuse_kernels([knl, two]).default_entrypoint)
+
+
+def test_a_statement_of_a_step_is_on_one_side_of_a_barrier() -> None:
+    unit = lp.make_kernel("{[i,j,k]: 0<=i,j,k<8}", """
+        y[i] = sum(k, x[k]*a[i]) {id=y}
+        ... gbarrier {id=bar}
+        z[j] = x[j] {id=z}""", seq_dependencies=True)
+    unit = lp.add_prefetch(unit, "x", ["j"], within="id:z", prefetch_insn_id="fetch", default_tag=None)
+    unit = lp.buffer_array(unit, "y", ["i"], init_expression="0")
+    known = unit["loopy_kernel"].id_to_insn
+    assert {x: set(known[x].depends_on) for x in ("fetch", "z", "bar", "store_y")} == {
+        "fetch": {"bar"}, "z": {"bar", "fetch"}, "bar": {"y", "store_y"}, "store_y": {"y"}}
 
 
 def test_a_removed_statement_leaves_its_dependences() -> None:
@@ -137,3 +151,7 @@ def test_inames_for_axes_of_other_statements() -> None:
     both = lp.make_kernel("{[i,j]: 0<=i,j<4}", "y[i] = i\nz[j] = j\na[0] = 1 {id=a}")
     with pytest.raises(PreconditionError, match="'a' could get 'i' or 'j'"):
         lp.add_inames_for_unused_hw_axes(lp.tag_inames(both, {"i": "g.0", "j": "g.0"}))
+
+
+def test_the_step_is_in_loopys_module_too() -> None:
+    assert linearize is lp.linearize

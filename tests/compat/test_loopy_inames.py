@@ -46,6 +46,11 @@ def test_the_loops_of_fusion() -> None:
     # the loop over i also holds another statement
     both = make("{[i,j0,j1]: 0<=i,j0,j1<4}", "a[i] = 1\nfor i\nb[i,j0] = a[i]\nend\nc[j1] = x[j1]")
     assert len(lp.get_kennedy_unweighted_fusion_candidates(both, {"j0", "j1"})) == 2
+    # a statement outside runs between the two loops
+    for dep, count in (("one", 1), ("two", 2)):
+        between = make("{[j0,j1]: 0<=j0,j1<4}",
+                       f"b[j0] = 1 {{id=one}}\ns = 2 {{id=two, dep=one}}\nc[j1] = 3 {{dep={dep}}}")
+        assert len(lp.get_kennedy_unweighted_fusion_candidates(between, {"j0", "j1"})) == count
 
 
 @pytest.mark.parametrize(("text", "together"), [

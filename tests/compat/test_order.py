@@ -144,6 +144,19 @@ def test_options_and_steps_settle_the_order_of_two_accesses() -> None:
         is_ordered(text, enforce_variable_access_ordered="yes")
 
 
+def test_claims_are_fields_of_statements() -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {id=f, nosync=g@global}\nb[i] = a[i] {id=g}\nc[i] = 3 {id=h}")
+
+    def claims(unit: lp.TranslationUnit) -> dict[str, set[tuple[str, str]]]:
+        return {k: {*s.no_sync_with} for k, s in unit["loopy_kernel"].id_to_insn.items() if s.no_sync_with}
+
+    assert claims(unit) == {"f": {("g", "global")}}
+    assert claims(lp.add_nosync(unit, "local", "id:f", "id:g or id:h")) == {
+        "f": {("g", "global")}, "g": {("f", "local")}}
+    assert claims(lp.add_nosync(unit, "any", "id:f", "id:h", bidirectional=True, force=True)) == {
+        "f": {("g", "global"), ("h", "any")}, "h": {("f", "any")}}
+
+
 def test_an_unknown_dependence_is_refused() -> None:
     with pytest.raises(lp.LoopyError, match="'other'"):
         lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {dep=other}")

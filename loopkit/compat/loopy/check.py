@@ -19,10 +19,12 @@ def check_order(kernel: LoopKernel) -> None:
     """Require an order of the statements of *kernel*.
 
     :raises DependencyCycleFound: statements depend on each other in a circle.
+    :raises ScheduleError: loops need an order that no step gave.
     :raises VariableAccessNotOrdered: see :func:`check_variable_access_ordered`.
     """
     if (fault := kernel.origin.order.fault) is not None:
         raise fault
+    kernel.origin.nesting.require_order()
     check_variable_access_ordered(kernel)
 
 
@@ -75,6 +77,6 @@ def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:
         writers = frozenset() if array in scalars else writers
         for writer in writers & before.keys():
             for other in (writers | readers.get(array, frozenset())) & before.keys() - {writer}:
-                apart = other in order.claims.get(writer, ()) and writer in order.claims.get(other, ())
+                apart = other in order.claimed(writer) and writer in order.claimed(other)
                 if not apart and writer not in before[other] and other not in before[writer]:
                     yield frozenset((writer, other))

@@ -41,13 +41,14 @@ class Order:
     """loopy's relation between the statements of a text.
 
     :ivar after: for each statement, and each line that only orders others, the ids of those that run before it.
-    :ivar claims: for each statement those against which ``nosync=`` claims that it needs no order.
+    :ivar claims: for each statement those against which ``nosync=`` claims that it needs no order, each with the scope
+        of the claim.
     :ivar circle: statements that depend on each other in a circle; empty: there is none.
     :ivar barriers: the global barriers of the text.
     """
 
     after: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    claims: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     circle: tuple[str, ...] = ()
     barriers: frozenset[str] = frozenset()
 
@@ -57,6 +58,10 @@ class Order:
         return None if not self.circle else DependencyCycleFound(
             f"The statements {' -> '.join(self.circle)} depend on each other in a circle.",
             hint="'dep=*...' gives all dependences of a statement, and adds no others")
+
+    def claimed(self, name: str) -> frozenset[str]:
+        """The statements against which *name* needs no order."""
+        return frozenset(other for other, _ in self.claims.get(name, ()))
 
     def before(self, name: str, known: Collection[str] = ()) -> frozenset[str]:
         """All that runs before *name*; with *known* only the nearest of these.

@@ -1,10 +1,16 @@
 """Statements in ``for`` blocks whose ``{inames=}`` leaves out inames of the blocks: loopy runs them after these loops.
 
 Their sums over such inames share the loops of the blocks. So a sum becomes an accumulator with statements of its own.
+So does a sum in any statement if another statement in its loop gives the bounds of its inner loop::
+
+    for k
+        <> n_k = count[k]
+    end
+    y = sum([k, j], x[j])           # 0 <= j < n_k
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,17 +80,21 @@ class Outside:
         return options.inames.alone and not around <= own and (
             options.id is None or options.id.text not in self.generated)
 
-    def parts(self, node: ParsedAssignment | FunctionCall, own: str
+    def parts(self, node: ParsedAssignment | FunctionCall, own: str, is_shared: Callable[[Reduction], bool]
               ) -> Iterator[tuple[str, ParsedAssignment | FunctionCall, frozenset[str]]]:
-        """The statements of *node*, called *own*: their ids, and the inames that they have besides those of *node*."""
+        """The statements of *node*, called *own*: their ids, and the inames that they have besides those of *node*.
+
+        :arg is_shared: whether a reduction of any statement shares its loop with another statement.
+        """
         left = self.left.get(node.start, _NONE)
-        if not isinstance(node, ParsedAssignment) or not left:
+        if not isinstance(node, ParsedAssignment):
             yield own, node, _NONE
             return
         sums = list[tuple[str, Reduction]]()
 
         def accumulated(e: Expression) -> Expression:
-            if isinstance(e, Reduction) and e.operation in _ACCUMULATED and left.issuperset(e.inames):
+            if isinstance(e, Reduction) and e.operation in _ACCUMULATED and (
+                    left.issuperset(e.inames) or is_shared(e)):
                 sums.append((fresh(f"acc_{'_'.join(e.inames)}", self.names), e))
                 return p.Variable(sums[-1][0])
             return map_children(e, accumulated)

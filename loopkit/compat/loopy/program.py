@@ -31,6 +31,7 @@ from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
     BARRIERS,
+    GLOBAL,
     PREFIX,
     QUERY,
     ForBlock,
@@ -75,6 +76,7 @@ class LoopyProgram:
     :ivar domains: those of its inames, with the copies of ``dup=``.
     :ivar groups: ids that name several statements.
     :ivar tags: user tags, by their labels in the text.
+    :ivar is_nested: a ``for`` block is inside another one, or has several inames.
     """
 
     statements: tuple[LoopyStatement, ...]
@@ -82,6 +84,7 @@ class LoopyProgram:
     domains: Domains
     groups: Mapping[str, frozenset[str]]
     tags: Mapping[str, Tag]
+    is_nested: bool = False
     _ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,9 +126,10 @@ class LoopyProgram:
 
     def order(self, items: Sequence[Item], selected: Mapping[str, Collection[str]]) -> Order:
         """The relation between the statements that *items* have, and the claims of ``nosync=``."""
-        claims = {s.id: frozenset([*self.multiple_assignments.get(s.id, ()), *(
-            x for t in s.node.options.nosync for x in (*self._matches(t.text), *selected.get(t.text, ())))])
-                  for s in self.statements}
+        # a claim about barriers of a block is one about any
+        claims = {s.id: frozenset([*((x, "any") for x in self.multiple_assignments.get(s.id, ())), *(
+            (x, GLOBAL if t.kind == GLOBAL else "any") for t in s.node.options.nosync
+            for x in (*self._matches(t.text), *selected.get(t.text, ())))]) for s in self.statements}
         barriers = frozenset(s.id for s in self.statements
                              if isinstance(s.node, Marker) and BARRIERS.get(s.node.kind) == "global")
         return Order({item.id: item.after for item in items}, claims, circle_of(items), barriers)
@@ -233,18 +237,26 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
     inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules))
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
+    inside: dict[str, set[str]] = {}
+    for node, _, _ in _flat(parsed.body):
+        for name, _ in writes([node]):
+            inside.setdefault(name, set()).update(domains.ancestors(inames[node.start]))
+
+    def is_shared(node: Reduction) -> bool:
+        every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
+        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in domains.bounds(every))
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
         if isinstance(node, Marker):
             statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
             continue
-        for name, part, more in outside.parts(node, ids.of[node.start]):
+        for name, part, more in outside.parts(node, ids.of[node.start], is_shared):
             own = domains.ancestors(inames[node.start] | more)
             statements.append(LoopyStatement(
                 name, packing.packed(part, signatures[part.function]) if isinstance(
                     part, FunctionCall) and part.function in packed else part, own, conditions,
                 _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
-    return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {})
+    return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
 
 
 def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]]) -> Mapping[int, frozenset[str]]:
@@ -291,6 +303,12 @@ def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) ->
                 inames = replace(node.options.inames, alone=final)
                 found.append(replace(node, options=replace(node.options, inames=inames)))
     return tuple(found)
+
+
+def _is_nested(nodes: Iterable[ProgramNode], *, inside: bool = False) -> bool:
+    """Whether the blocks of *nodes* nest loops; *inside*: they are in a loop."""
+    return any((inside or len(node.inames) > 1 or _is_nested(node.body, inside=True)) if isinstance(node, ForBlock) else
+               isinstance(node, IfBlock) and _is_nested((*node.then, *node.otherwise), inside=inside) for node in nodes)
 
 
 def _flat(nodes: Iterable[ProgramNode], conditions: tuple[Expression, ...] = (), around: frozenset[str] = _NOTHING

@@ -20,8 +20,9 @@ from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Or
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.options import make_options
-from loopkit.compat.loopy.order import Item, Order
+from loopkit.compat.loopy.order import Item
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
@@ -189,7 +190,7 @@ class _Text:
         """
         definition = Definition(self, packed=packed)
         try:
-            core, order = self._with_facts(facts).core_with(functions, packed)
+            core, origin = self._with_facts(facts).core_with(functions, packed)
         except LoopkitError as err:
             if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
                 return self.made(functions, (), packed)             # they are about another kernel's names
@@ -204,7 +205,7 @@ class _Text:
                     isinstance(err, UnknownNameError) and err.kind in ("function", "argument")):
                 raise
             return replace(self.empty, definition=replace(definition, fault=err), origin=Origin(tuple(functions)))
-        return separated(replace(self.empty, made=core, definition=definition, origin=Origin(tuple(functions), order)))
+        return separated(replace(self.empty, made=core, definition=definition, origin=origin))
 
     def extended(self, preambles: Iterable[tuple[str, str]], manglers: Iterable[Callable[[Any, str], Any]]) -> _Text:
         """The text with further preambles and symbol manglers."""
@@ -227,8 +228,8 @@ class _Text:
         return replace(self, assumptions=" and ".join(f"({x})" if " or " in x else x for x in (*given, *own)))
 
     def core_with(self, functions: Sequence[Callee], packed: frozenset[str]
-                  ) -> tuple[lk.LoopKernel, Order]:
-        """loopkit's kernel, and loopy's relation between its statements."""
+                  ) -> tuple[lk.LoopKernel, Origin]:
+        """loopkit's kernel, and the facts about its text."""
         scalars = {f.name: f for f in functions if isinstance(f, lk.ScalarFunction)}
         # the user's function has another name than one of the language
         shadowed = {x: x + "_of_user" for x in scalars if x in FUNCTIONS}
@@ -267,7 +268,8 @@ class _Text:
         c_code.require_declared(core)
         fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
         core = lk.fix_parameters(core, **fixed) if fixed else core
-        return core, program.order(items, selected)
+        nesting = Nesting(not program.is_nested, steps=len(core.history))
+        return core, Origin(tuple(functions), program.order(items, selected), nesting)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,

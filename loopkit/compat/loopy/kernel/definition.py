@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
+from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.order import Order
 from loopkit.errors import LoopkitError
 
@@ -134,10 +135,12 @@ class Origin:
 
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
+    :ivar nesting: the order of loops that the user gave.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
+    nesting: Nesting = field(default_factory=Nesting)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.compat.loopy.order import Order
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.symbolic import SubArrayRef, parse
 from loopkit.compat.loopy.tools import Optional
@@ -255,19 +256,26 @@ class CInstruction(InstructionBase):
 class NoOpInstruction(InstructionBase):
     """A statement without effect, which others may name in ``depends_on``."""
 
+    @property
+    def assignees(self) -> tuple[Any, ...]:
+        return ()
+
+    def dependency_names(self) -> frozenset[str]:
+        """The names that it reads and writes."""
+        return frozenset()
+
+    assignee_var_names = write_dependency_names = read_dependency_names = reduction_inames = dependency_names
+
     def __str__(self) -> str:
         return line_of(self)
 
 
 @dataclass(frozen=True)
-class BarrierInstruction(InstructionBase):
+class BarrierInstruction(NoOpInstruction):
     """A barrier: lowering places those that dependences need, and this one orders the statements around it."""
 
     synchronization_kind: str = "global"
     mem_kind: str = "global"
-
-    def __str__(self) -> str:
-        return line_of(self)
 
 
 def line_of(statement: InstructionBase) -> str:
@@ -284,7 +292,7 @@ def line_of(statement: InstructionBase) -> str:
     if statement.within_inames or statement.within_inames_is_final:
         more = "" if statement.within_inames_is_final else "+"
         options.append(f"inames={more}{':'.join(sorted(statement.within_inames))}")
-    if isinstance(statement, NoOpInstruction | BarrierInstruction):
+    if isinstance(statement, NoOpInstruction):
         # a condition of a line without effect has none, too
         kind = {"global": "gbarrier", "local": "lbarrier"}[statement.synchronization_kind] \
             if isinstance(statement, BarrierInstruction) else "nop"
@@ -345,13 +353,34 @@ def _nodes(expr: Expression) -> Iterator[Any]:
                 yield from _nodes(part)
 
 
-def instruction_of(statement: lk.Assignment, after: Mapping[str, frozenset[str]],
-                   reduced: frozenset[str] = frozenset()) -> Assignment:
-    """loopy's form of *statement*, which depends on the statements *after* gives it, and reduces over *reduced*."""
-    return Assignment(
-        statement.assignee, statement.expression, id=statement.id, no_sync_with=statement.no_sync_with,
-        tags=statement.tags, depends_on=frozenset(statement.depends_on) | after.get(str(statement.id), frozenset()),
-        within_inames=statement.within_inames, predicates=frozenset(statement.predicates), reduced=reduced)
+def instructions_of(statements: Sequence[lk.Assignment], order: Order, writers: Mapping[str, frozenset[str]],
+                    readers: Mapping[str, frozenset[str]], reduced: Mapping[str, frozenset[str]]
+                    ) -> list[Assignment | BarrierInstruction]:
+    """loopy's form of *statements*, and the global barriers of *order*, with their dependences.
+
+    Statements depend on the only writer of a name that they read if a step added one of the two. A new one depends on
+    a barrier if all readers of its value do. A barrier depends on it if it reads a value that the barrier waits for.
+
+    :arg writers, readers: by array; *reduced*: by statement, the inames of its reductions.
+    """
+    own, nothing = [*(str(s.id) for s in statements), *order.barriers], frozenset[str]()
+    barriers, found = {bar: order.before(bar, own) for bar in order.barriers}, list[Assignment | BarrierInstruction]()
+    for s in statements:
+        name = str(s.id)
+        new = Assignment(
+            s.assignee, s.expression, id=s.id, no_sync_with=order.claims.get(name, nothing), tags=s.tags,
+            within_inames=s.within_inames, predicates=frozenset(s.predicates), reduced=reduced.get(name, nothing))
+        sources = [writers.get(x, nothing) for x in new.read_dependency_names()]
+        only = nothing.union(*(w for w in sources if len(w) == 1)) - {name}
+        after = order.before(name, own) | (only - order.after.keys())
+        if name not in order.after:
+            sinks = readers.get(s.written, nothing) - {name}
+            above = nothing.union(bar for bar in barriers if sinks and all(bar in order.before(x) for x in sinks))
+            after = only | above
+            barriers |= {bar: before | {name} for bar, before in barriers.items()
+                         if bar not in above and any(w & order.before(bar) for w in sources)}
+        found.append(new.copy(depends_on=after | s.depends_on))
+    return [*found, *(BarrierInstruction(id=bar, depends_on=barriers[bar]) for bar in sorted(barriers))]
 
 
 def core_instruction(new: Assignment, old: lk.Assignment) -> lk.Assignment:

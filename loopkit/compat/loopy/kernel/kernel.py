@@ -26,7 +26,13 @@ from loopkit.compat.loopy.kernel.data import (
     address_space_of,
 )
 from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
-from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, instruction_of, line_of
+from loopkit.compat.loopy.kernel.instruction import (
+    Assignment,
+    BarrierInstruction,
+    core_instruction,
+    instructions_of,
+    line_of,
+)
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
 from loopkit.compat.loopy.types import to_loopy_type
@@ -111,7 +117,7 @@ class LoopKernel:
         return replace(self, made=core, definition=None, state=KernelState.INITIAL)
 
     def with_order(self, *, after: Mapping[str, frozenset[str]] | None = None,
-                   claims: Mapping[str, frozenset[str]] | None = None) -> LoopKernel:
+                   claims: Mapping[str, frozenset[tuple[str, str]]] | None = None) -> LoopKernel:
         """This kernel with further entries in these fields of :class:`~loopkit.compat.loopy.order.Order`."""
         own = self.origin.order
         order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
@@ -268,23 +274,17 @@ class LoopKernel:
     # Statements
 
     @cached_property
-    def instructions(self) -> Sequence[Assignment]:
+    def instructions(self) -> Sequence[Any]:
+        """Its statements, and the global barriers of the text."""
         if self.parts is not None:
             return self.parts.instructions
-        shown = self.core.instructions
-        order, after = self.origin.order, dict[str, frozenset[str]]()
         reduced: dict[str, frozenset[str]] = {}
         for node in self.core.reductions.values():
             reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
-        writers, own = self.writer_map(), [str(s.id) for s in shown]
-        for s in shown:
-            name, read = str(s.id), instruction_of(s, {}).read_dependency_names()
-            after[name] = order.before(name, own) if name in order.after else frozenset(
-                next(iter(w)) for x in read if len(w := writers.get(x, frozenset())) == 1) - {name}
-        return [instruction_of(s, after, reduced.get(str(s.id), frozenset())) for s in shown]
+        return instructions_of(self.core.instructions, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property
-    def id_to_insn(self) -> Mapping[str, Assignment]:
+    def id_to_insn(self) -> Mapping[str, Any]:
         return {str(i.id): i for i in self.instructions}
 
     def insn_inames(self, insn: Any) -> frozenset[str]:
@@ -392,6 +392,7 @@ class LoopKernel:
 
 def _with_instructions(core: lk.LoopKernel, instructions: Sequence[Assignment]) -> lk.LoopKernel:
     """*core* with other expressions; :raises PreconditionError: the statements are not those of *core* in order."""
+    instructions = [i for i in instructions if not isinstance(i, BarrierInstruction)]          # they order, and stay
     if [i.id for i in instructions] != [i.id for i in core.instructions]:
         raise PreconditionError("A copy of a kernel keeps its statements and their order.", subject="instructions",
                                 hint="lp.map_instructions and lp.remove_instructions change statements")

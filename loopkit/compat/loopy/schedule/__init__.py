@@ -10,3 +10,4 @@ from loopkit.compat.loopy.schedule.linear import LeaveLoop as LeaveLoop
 from loopkit.compat.loopy.schedule.linear import ReturnFromKernel as ReturnFromKernel
 from loopkit.compat.loopy.schedule.linear import RunInstruction as RunInstruction
 from loopkit.compat.loopy.schedule.linear import ScheduleItem as ScheduleItem
+from loopkit.compat.loopy.schedule.steps import __getattr__ as __getattr__

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import loopkit as lk
@@ -9,7 +10,7 @@ from loopkit.analysis.dependences import dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_span
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, single_kernel
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.statement import owner
 from loopkit.kernel.tree import leaves, loops_in
@@ -22,12 +23,13 @@ def get_kennedy_unweighted_fusion_candidates(kernel: Any, candidates: Collection
     """:func:`loopkit.get_kennedy_unweighted_fusion_candidates`, also of inames of reductions.
 
     loopy gives no order of loops in a nest. So a loop is a candidate outside of those around it alone, if the
-    dependences allow it.
+    dependences allow it. Two loops stay apart if ``dep=`` puts a statement between them.
     """
     core = core_of(kernel)
     chosen = [*(x for x in core.inames if x in candidates), *sorted(x for x in candidates if x not in core.inames)]
     reduced = [x for x in chosen if x in core.inames and exists_in_reductions(core, x)]
     loops = [x for x in chosen if x not in reduced]
+    force_infusible = {*force_infusible, *_with_statements_between(single_kernel(kernel), loops)}
     groups = [frozenset(old) for old in lk.get_kennedy_unweighted_fusion_candidates(
         _with_outer_loops(core, loops), loops, force_infusible=force_infusible).values()] if loops else []
     groups += map(frozenset, _groups_of_reductions(core, reduced, frozenset(map(frozenset, force_infusible))))
@@ -35,6 +37,20 @@ def get_kennedy_unweighted_fusion_candidates(kernel: Any, candidates: Collection
     for _ in groups:
         names.append(core.fresh_name(prefix, *names))
     return dict(zip(names, groups, strict=True))
+
+
+def _with_statements_between(kernel: LoopKernel, inames: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Two of *inames* and a statement outside of their loops: it runs after one of the first, before one of the other.
+
+    The dependences are those of the text.
+    """
+    order, inside = kernel.origin.order, {str(s.id): frozenset(s.within_inames or ()) for s in kernel.core.instructions}
+    for x, y in combinations(inames, 2):
+        outside = {name for name, own in inside.items() if own.isdisjoint((x, y))}
+        for first, second in ((x, y), (y, x)):
+            before = frozenset[str]().union(*(order.before(s) for s, own in inside.items() if second in own))
+            if any(first in inside.get(s, ()) for b in outside & before for s in order.before(b)):
+                yield x, y
 
 
 def _groups_of_reductions(core: lk.LoopKernel, inames: Iterable[str], apart: Collection[frozenset[str]]

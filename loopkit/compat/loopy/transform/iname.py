@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +17,8 @@ from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import for_each_kernel, same_step
+from loopkit.compat.loopy.nesting import in_new_order
+from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import leaves, loops_in
@@ -90,12 +92,28 @@ def remove_unused_inames(kernel: LoopKernel, inames: Any = None) -> LoopKernel:
 
 @for_each_kernel
 def prioritize_loops(kernel: LoopKernel, loop_priority: str | Sequence[str]) -> LoopKernel:
-    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning."""
+    """:func:`loopkit.prioritize_loops`, at once; an iname that the kernel does not have gives a warning.
+
+    The first order of loops that the text leaves open needs no proof: it defines the kernel.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i,t]: 1<=i<n-1 and 0<=t<m}", "u[t+1,i] = u[t,i-1] + u[t,i+1]")
+    >>> print(lp.prioritize_loops(knl, "t,i")["loopy_kernel"].core.statements_text)
+    for t, i
+      u[t + 1, i] = u[t, i - 1] + u[t, i + 1]  {id=insn}
+    end
+    """
     chain = [x for x in name_list(loop_priority) if any(x in s.inames for s in kernel.core.statements)]
     for name in name_list(loop_priority):
         if name not in chain:
             warnings.warn(f"prioritize_loops: no statement has the iname '{name}'.", LoopyWarning, stacklevel=2)
-    return kernel.with_core(lk.prioritize_loops(kernel.core, chain)) if len(chain) > 1 else kernel
+    if len(chain) < 2:
+        return kernel
+    nesting = kernel.origin.nesting
+    core, _ = in_new_order(kernel.core, lambda core, **how: lk.prioritize_loops(core, chain, **how),
+                           is_open=nesting.leaves_open(kernel.core, chain))
+    return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.with_order(
+        core, tuple(chain))))
 
 
 set_loop_priority = prioritize_loops
@@ -279,4 +297,17 @@ def _given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-affine_map_inames = same_step(lk.affine_map_inames)
+@for_each_kernel
+def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
+    """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
+    return with_new_loops(kernel, lambda core, **how: lk.affine_map_inames(
+        core, name_list(old_inames), name_list(new_inames), equations, **how))
+
+
+def with_new_loops(kernel: LoopKernel, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+    """*kernel* after *step*, which puts new loops in place of others; a later step may give their order."""
+    nesting, old = kernel.origin.nesting, kernel.core.inames
+    core, defined = in_new_order(kernel.core, step, is_open=nesting.leaves_open(kernel.core, ()))
+    new = [x for x in core.inames if x not in old]
+    return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.without_order(
+        core, new))) if defined else kernel.with_core(core)

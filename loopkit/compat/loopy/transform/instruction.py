@@ -5,6 +5,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import loopkit as lk
@@ -62,7 +63,8 @@ def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirecti
                force: bool = False, empty_ok: bool = False) -> LoopKernel:
     """Claim that the statements *sink* need no order after *source*: code generation does not require one.
 
-    Barriers do not change: lowering places exactly those that dependences need.
+    Barriers do not change: lowering places exactly those that dependences need. Two statements of
+    which none writes an array of the other get no claim, unless *force* is true.
 
     :raises PreconditionError: *source* or *sink* selects no statement, and *empty_ok* is false.
     """
@@ -70,11 +72,16 @@ def add_nosync(kernel: LoopKernel, scope: Any, source: Any, sink: Any, bidirecti
     if not (empty_ok or (sources and sinks)):
         raise PreconditionError(f"add_nosync: {(sink if sources else source)!r} selects no statement.",
                                 subject="sink" if sources else "source", hint="empty_ok=True")
-    sides = [(sinks, sources), *([(sources, sinks)] if bidirectional else [])]
-    for own, others in sides:
-        order = kernel.origin.order
-        kernel = kernel.with_order(claims={name: order.claims.get(name, frozenset()) | others for name in own})
-    return kernel
+    readers = kernel.reader_map()
+    related = {frozenset(pair) for array, writers in kernel.writer_map().items()
+               for pair in product(writers, writers | readers.get(array, frozenset()))}
+    claims = {name: {*own} for name, own in kernel.origin.order.claims.items()}
+    for x, y in product(sources, sinks):
+        if force or frozenset((x, y)) in related:
+            claims.setdefault(y, set()).add((x, scope))
+            if bidirectional:
+                claims.setdefault(x, set()).add((y, scope))
+    return kernel.with_order(claims={name: frozenset(own) for name, own in claims.items()})
 
 
 @for_each_kernel

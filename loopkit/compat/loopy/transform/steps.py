@@ -7,14 +7,15 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.edits import ordered_names
+from loopkit.compat.loopy.transform.iname import with_new_loops
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError
 
 
 @for_each_kernel
 def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
-    """:func:`loopkit.map_domain`."""
-    return kernel.with_core(lk.map_domain(kernel.core, str(transform_map)))
+    """:func:`loopkit.map_domain`; where the text leaves the order of loops open, the new ones may need one."""
+    return with_new_loops(kernel, lambda core, **how: lk.map_domain(core, str(transform_map), **how))
 
 
 @for_each_kernel

@@ -1,0 +1,45 @@
+"""Reductions in one loop with the statements that give their bounds."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+import loopkit.compat.loopy as lp
+
+COUNT, START = np.array([2, 0, 3], np.int32), np.array([4, 0, 1], np.int32)
+X, T = np.arange(6.0) + 0.5, np.array([1.0, 2.0])
+
+
+def boxes(line: str) -> lp.TranslationUnit:
+    """For each target *line*, where box ``b`` has the sources ``s`` from ``start`` on."""
+    domains = ["{[t]: 0<=t<nt}", "{[b]: 0<=b<nb}", "{[s]: 0<=s<n}"]
+    text = f"for t\nfor b\n<> n = count[b]\n<> start = starts[b]\nend\n{line}\nend"
+    data = [lp.GlobalArg("count,starts", np.int32, shape="nb"), lp.GlobalArg("x,q", np.float64, shape=None), "..."]
+    return lp.make_kernel(domains, text, data, target=lp.ExecutableCTarget())
+
+
+SUM = sum(X[i] for first, n in zip(START, COUNT, strict=True) for i in range(first, first + n))
+PRODUCT = np.prod([X[i] for first, n in zip(START, COUNT, strict=True) for i in range(first, first + n)])
+
+
+def test_the_values_of_reductions_in_shared_loops() -> None:
+    unit = boxes("""
+        y[t] = q[t]*sum((b, s), x[start+s]) + sum(b, sum(s, 1)) {id=y}
+        z[t] = product([b, s], x[start+s]) {id=z}
+        """)
+    _, (y, z) = unit(count=COUNT, starts=START, x=X, q=T, y=np.zeros(2), z=np.zeros(2), nt=2)
+    np.testing.assert_allclose(y, T*SUM + 5)
+    np.testing.assert_allclose(z, [PRODUCT, PRODUCT])
+    inames = unit["loopy_kernel"].insn_inames
+    assert (inames("y_b_s_init"), inames("y_b_s_update"), inames("y")) == ({"t"}, {"t", "b", "s"}, {"t"})
+
+
+def test_other_reductions_have_their_own_loops() -> None:
+    unit = lp.make_kernel("{[j,k]: 0<=j,k<4}", "for j\n<> a = x[j]\nend\ny = sum(k, x[k])")
+    assert {*unit["loopy_kernel"].id_to_insn} == {"insn", "insn_0"}
+
+
+def test_only_sums_and_products_are_written_out() -> None:
+    with pytest.raises(lk.PreconditionError, match="needs the value of each 'b'"):
+        boxes("y[t] = max((b, s), x[s]) {id=y}")
