@@ -163,7 +163,7 @@ class ScheduleError(PreconditionError):
 
 
 class StorageError(PreconditionError):
-    """Raised if the address space, shape or layout of a temporary cannot hold its values until their readers run."""
+    """Raised if nothing writes a temporary, or its address space, shape or layout cannot hold its values for their readers."""
 
 
 @dataclass(frozen=True, repr=False)

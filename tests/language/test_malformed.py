@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.errors import LoopkitError, NameConflictError, ParseError, PreconditionError, UnknownNameError
+from loopkit.errors import (
+    LoopkitError,
+    NameConflictError,
+    ParseError,
+    PreconditionError,
+    StorageError,
+    UnknownNameError,
+)
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.language.make import make_kernel
 
@@ -205,7 +212,7 @@ DECLARATIONS: Mapping[str, tuple[dict[str, Any], tuple[type[LoopkitError], dict[
     "value subscripted": ({"kernel_data": [ValueArg("b"), "..."]}, at(1, 10, "an array")),
     "size of floats": ({"kernel_data": [ValueArg("n", np.dtype(np.float32)), "..."]}, bad(PreconditionError, "n")),
     "size as an array": ({"kernel_data": [GlobalArg("n"), "..."]}, bad(PreconditionError, "n")),
-    "temporary never written": ({"kernel_data": [TemporaryVariable("b"), "..."]}, bad(PreconditionError, "b")),
+    "temporary never written": ({"kernel_data": [TemporaryVariable("b"), "..."]}, bad(StorageError, "b")),
     "kernel's name": ({"name": "for"}, bad(NameConflictError, "for")),
     "assumptions": ({"assumptions": "n >="}, at(1, 5, "an affine form")),
     "assumptions with two signs": ({"assumptions": "n == 3"}, at(1, 3, "'='")),
