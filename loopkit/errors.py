@@ -163,7 +163,7 @@ class ScheduleError(PreconditionError):
 
 
 class StorageError(PreconditionError):
-    """Raised if nothing writes a temporary, or its address space, shape or layout cannot hold its values for their readers."""
+    """Raised if nothing writes a temporary that is read, or its address space, shape or layout cannot hold its values."""
 
 
 @dataclass(frozen=True, repr=False)
