@@ -163,7 +163,7 @@ class ScheduleError(PreconditionError):
 
 
 class StorageError(PreconditionError):
-    """Raised if nothing writes a temporary that is read, or its address space, shape or layout cannot hold its values."""
+    """Raised if nothing writes a temporary that is read, or its address space, shape or layout cannot hold values."""
 
 
 @dataclass(frozen=True, repr=False)
