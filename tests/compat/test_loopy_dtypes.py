@@ -68,6 +68,18 @@ def test_operands_of_a_real_quotient_have_real_literals() -> None:
     assert y.tolist() == [-1/3]
 
 
+@pytest.mark.parametrize(("text", "value"), [
+    ("(n - 4)//u", -2), ("(n - 4) % (u + 1)", 2), ("u//(n - 4)", -1), ("(u - 4)//2", 2147483647), ("l % u", 1),
+    ("-5//u", -3), ("(n - 4)*u//3", 0)])
+def test_whole_quotients_of_signed_and_unsigned_numbers_are_not_those_of_c(text: str, value: int) -> None:
+    """loopy divides in the common dtype of both operands; sums and products wrap as in C."""
+    unit = lp.make_kernel("{[i]: 0<=i<1}", f"y[i] = {text}", target=lp.ExecutableCTarget())
+    given = {"u": np.uint32(2), "n": np.int32(0), "l": np.int64(-5)}
+    used = {name: number for name, number in given.items() if name in text}
+    _, (y,) = lp.add_dtypes(unit, {name: number.dtype for name, number in used.items()})(**used)
+    assert y.tolist() == [value]
+
+
 def test_the_fraction_of_a_branch_is_not_cut_off() -> None:
     with pytest.raises(lk.TypeInferenceError, match=r"fraction of 0\.1"):
         typed("y[i] = n32[i] + if(n32[i] > 2, i, 0.1)", y="int32")

@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
+from loopkit.compat.loopy.operands import Operand, is_wide_unsigned, may_be_negative
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import (
     BOOL,
@@ -219,15 +220,6 @@ def _pair(a: np.dtype, b: np.dtype) -> np.dtype:
 
 # Casts, so that loopkit computes as C does
 
-@dataclass(frozen=True, eq=False)
-class _Operand:
-    """An operand: its *text*, its form with casts, and the dtype in which C has it."""
-
-    text: Expression
-    cast: Expression
-    dtype: np.dtype | None
-
-
 @dataclass(frozen=True)
 class _Types:
     """Rewrites the statements of *core*, in which names have the dtypes *known*."""
@@ -259,7 +251,10 @@ class _Types:
         """
         match expr:
             case p.Variable(name=name):
-                return expr, None if name in self.core.inames else self.known.get(name)
+                own = None if name in self.core.inames else self.known.get(name)
+                # a scalar of loopkit would adapt to the others, and one of C wraps
+                wraps = is_wide_unsigned(own) and self.plain(expr) and name not in integer_arguments(self.core)
+                return TypeCast(own.name, expr) if wraps and own is not None else expr, own
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return expr, self.known.get(name)
             case MakeTuple() | p.Lookup():
@@ -272,12 +267,9 @@ class _Types:
                 common = _combined_known(_of(e, self.core, self.known) for e in (expr.left, expr.right))
                 read = [self.read(e, common) for e in (expr.left, expr.right)]
                 sides, dtype = self.together(read)
-                if dtype is not None and dtype.kind == "u" and dtype.itemsize >= 4:
-                    # C converts what may be negative: an expression of inames, or a number
-                    sides = tuple(
-                        TypeCast(dtype.name, TypeCast("int32", e)) if o.dtype is None and not (
-                            isinstance(o.text, int | np.integer) and o.text >= 0) else e
-                        for e, o in zip(sides, read, strict=True))
+                if dtype is not None and is_wide_unsigned(dtype):
+                    sides = tuple(TypeCast(dtype.name, TypeCast("int32", e)) if o.dtype is None and may_be_negative(o)
+                                  else e for e, o in zip(sides, read, strict=True))
                 return with_children(expr, sides), BOOL
             case p.Call(function=p.Variable(name=name)) if name in RANDOM:
                 return expr, np.dtype(RANDOM[name][0])              # the dtypes of its arguments are fixed
@@ -305,10 +297,16 @@ class _Types:
         if isinstance(expr, p.Sum | p.Product):
             return self.folded(expr, [self.read(e, context) for e in _flat(expr)])
         whole = isinstance(expr, p.FloorDiv | p.Remainder | p.Power)
-        parts, dtype = self.together([self.read(e, None if whole else context) for e in children(expr)])
+        read = [self.read(e, None if whole else context) for e in children(expr)]
+        parts, dtype = self.together(read)
+        common = _combined_known(inferred)
+        if isinstance(expr, p.FloorDiv | p.Remainder) and dtype is not None and dtype.kind == "u" and (
+                common is not None and common.kind == "i") and any(may_be_negative(o) for o in read):
+            # loopy's functions take both in their common dtype, where C would make a negative one unsigned
+            return with_children(expr, tuple(_as(o.cast, common) for o in read)), common
         return _promoted(expr, parts, dtype)
 
-    def folded(self, expr: p.Sum | p.Product, read: list[_Operand]) -> tuple[Expression, np.dtype | None]:
+    def folded(self, expr: p.Sum | p.Product, read: list[Operand]) -> tuple[Expression, np.dtype | None]:
         """The sum or product of *read*, from left to right: operands are combined before a wider one joins."""
         before: np.dtype | None = None
         for k, operand in enumerate(read):
@@ -317,7 +315,7 @@ class _Types:
             if k > 1 and before is not None and after != in_c(before, before) and (
                     before.kind in "iub" or any(o.dtype not in (None, before) for o in read[:k])):
                 first, own = self.folded(expr, read[:k])
-                return self.folded(expr, [_Operand(first, first, own), *read[k:]])
+                return self.folded(expr, [Operand(first, first, own), *read[k:]])
             before = after
         parts, dtype = self.together(read)
         return _promoted(expr, parts, dtype)
@@ -372,11 +370,11 @@ class _Types:
         return with_children(expr, tuple(parts)), BOOL if predicate else dtype and (
             real_dtype(dtype) if FUNCTIONS[name].dtypes == "real" else dtype)
 
-    def read(self, expr: Expression, context: np.dtype | None) -> _Operand:
+    def read(self, expr: Expression, context: np.dtype | None) -> Operand:
         """*expr* as an operand."""
-        return _Operand(expr, *(self.literal(expr, context) if _is_number(expr) else self.cast(expr, context)))
+        return Operand(expr, *(self.literal(expr, context) if _is_number(expr) else self.cast(expr, context)))
 
-    def together(self, read: Sequence[_Operand]) -> tuple[tuple[Expression, ...], np.dtype | None]:
+    def together(self, read: Sequence[Operand]) -> tuple[tuple[Expression, ...], np.dtype | None]:
         """The operands of one operation, each cast where loopkit's common dtype is not that of C."""
         result: list[Expression] = []
         for operand in read:
