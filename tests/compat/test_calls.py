@@ -225,6 +225,17 @@ def test_a_fault_of_the_user_reaches_the_user() -> None:
     assert good["loopy_kernel"].arg_dict["y"].dtype.numpy_dtype == np.int32
 
 
+def test_the_statements_of_a_random_number_have_the_inames_of_their_call() -> None:
+    """The counter alone depends on no iname but that of its first writer."""
+    unit = lp.make_kernel("{[i]: 0<=i<n}", """
+        <> key = make_uint2(i, 32)
+        <> ctr = make_uint4(0, 1, 2, 3) {inames=i, id=first}
+        <> real, ctr = philox4x32_f32(ctr, key) {id=number, dep=first}
+        out[i] = real.s0 {dep=number}""", target=lp.ExecutableCTarget())
+    assert unit.default_entrypoint.core.statements_text.count("for i") == 1
+
+
+
 # Random numbers, and names
 
 @pytest.mark.parametrize(("name", "kind"), [("philox", ""), ("threefry", "_f32"), ("philox", "_f64")])

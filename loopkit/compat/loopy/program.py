@@ -235,7 +235,9 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
     kept = outside.inside(parsed.body)
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
-    inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules))
+    places = {name: start for start, name in ids.of.items()}
+    inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules), [
+        [places[x] for x in names if x in places] for names in (groups or {}).values()])
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     inside: dict[str, set[str]] = {}
     for node, _, _ in _flat(parsed.body):
@@ -259,12 +261,15 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
 
 
-def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]]) -> Mapping[int, frozenset[str]]:
+def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]],
+              groups: Iterable[Sequence[int]]) -> Mapping[int, frozenset[str]]:
     """The inames of each statement, by its place: its *own* ones, and those that it inherits.
 
     A statement inherits through a name, also that of an argument, the inames that all of its writers have and that none
     of them uses in its subscript; and all inames of those that write the bounds of its loops. The result is the
     smallest solution: a statement inherits nothing through a value that nothing but itself passes on.
+
+    :arg groups: the statements that one of the user's text became, which have the same inames.
     """
     domains = rules.domains
     found = dict(own)
@@ -283,6 +288,8 @@ def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[
                     for name in reads & writers.keys()]
             bounds = [found[w] for name in domains.bounds(found[at]) & writers.keys() for w, _ in writers[name]]
             found[at] = domains.ancestors(found[at].union(*each).difference(reducing).union(own[at], *bounds))
+        for group in groups:
+            found.update(dict.fromkeys(group, _NOTHING.union(*(found[at] for at in group))))
         if found == before:
             return found
 
