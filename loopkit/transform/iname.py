@@ -73,7 +73,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     length = require_positive(inner_length, "inner_length")
     require_untagged(kernel, split_iname, "split")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
-    chosen = matching_statements(kernel, within)
+    chosen = matching_statements(kernel, within, split_iname)
     result = split_into(kernel, split_iname, outer, {inner: length}, chosen, assume=assume, unsafe=unsafe)
     return tagged(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
                            assume=assume, unsafe=unsafe)
@@ -114,7 +114,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     for x in names:
         require_fresh(kernel, x)
     require_known("iname", tags or (), names)
-    chosen = matching_statements(kernel, within)
+    chosen = matching_statements(kernel, within, split_iname)
     result = split_into(kernel, split_iname, names[0], lengths, chosen, assume=assume, unsafe=unsafe)
     return tagged(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
 
@@ -168,7 +168,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     if do_tagged_check:
         require_untagged(kernel, split_iname, "chunked")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
-    chosen = matching_statements(kernel, within)
+    chosen = matching_statements(kernel, within, split_iname)
     ends = affine_ends(iname_span(kernel, split_iname), kernel.assumptions)
     if ends is None:
         raise PreconditionError(
@@ -266,7 +266,7 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
     """
     require_iname(kernel, old_iname)
     require_fresh(kernel, new_iname)
-    result = renamed(kernel, old_iname, new_iname, matching_statements(kernel, within))
+    result = renamed(kernel, old_iname, new_iname, matching_statements(kernel, within, old_iname))
     tags, users = kernel.tags, kernel.user_tags
     return annotated(result, tags={**result.tags, **({new_iname: tags[old_iname]} if old_iname in tags else {})},
                      user_tags={**users, **({new_iname: users[old_iname]} if old_iname in users else {})})

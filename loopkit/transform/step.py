@@ -268,9 +268,15 @@ def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     return annotated(kernel, given_pairs=new.union(pair for pair in kernel.given_pairs if pair[::-1] not in new))
 
 
-def matching_statements(kernel: LoopKernel, within: Within) -> frozenset[str]:
+def matching_statements(kernel: LoopKernel, within: Within, iname: str | None = None) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
-    :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement.
+    :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement, or none
+        with *iname*.
     """
-    return frozenset(kernel.statement_by_id) if within is None else matching(kernel, within)
+    if within is None:
+        return frozenset(kernel.statement_by_id)
+    chosen = matching(kernel, within)
+    if iname is not None and not any(iname in kernel.statement_by_id[x].inames for x in chosen):
+        raise PreconditionError(f"No statement that within= selects has the iname '{iname}'.", subject=iname)
+    return chosen

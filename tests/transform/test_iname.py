@@ -357,3 +357,16 @@ def test_bounds_of_two_sizes_on_the_grid() -> None:
     mapped = lk.tag_inames(knl, "i:g.0")
     for sizes in ((0, 0, 6), (2, 1, 6), (1, 3, 5), (4, 0, 2)):
         assert_same(knl, mapped, **dict(zip("mpn", sizes, strict=True)))
+
+
+@pytest.mark.parametrize("select", [
+    lambda knl: lk.split_iname(knl, "i", 4, within="id:second"),
+    lambda knl: lk.rename_iname(knl, "i", "k", within="id:second"),
+    lambda knl: lk.chunk_iname(knl, "i", 2, within="id:second"),
+    lambda knl: lk.split_levels(knl, "i", {"a": None, "b": 4}, within="id:second")],
+    ids=["split", "rename", "chunk", "levels"])
+def test_a_selection_without_the_iname_is_an_error(select: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None:
+    """A step that changes nothing would hide a slip in the selection."""
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", "x[i] = 1 {id=first}\ny[j] = 2 {id=second}")
+    with pytest.raises(lk.PreconditionError, match="No statement that within= selects has the iname 'i'"):
+        select(knl)
