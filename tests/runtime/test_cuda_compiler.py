@@ -120,6 +120,16 @@ def search_again() -> Iterator[None]:
     find_nvrtc.cache_clear()
 
 
+def test_a_library_that_fails_is_not_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CompilerError is a RuntimeError too, and must not be taken for the library's own."""
+    bindings = pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.setattr(bindings, "nvrtcVersion", lambda: (bindings.nvrtcResult.NVRTC_SUCCESS, 12, 9))
+    monkeypatch.setattr(bindings, "nvrtcGetSupportedArchs", lambda: (bindings.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY, 0))
+    with pytest.raises(lk.CompilerError, match="NVRTC fails: NVRTC_ERROR_OUT_OF_MEMORY"):
+        find_nvrtc.__wrapped__()
+
+
+
 @pytest.mark.usefixtures("search_again")
 def test_bindings_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     bindings = pytest.importorskip("cuda.bindings.nvrtc")

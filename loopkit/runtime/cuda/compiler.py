@@ -127,9 +127,10 @@ def find_nvrtc() -> Nvrtc | None:
         return None
     try:
         _, major, minor = nvrtc.nvrtcVersion()
-        numbers = _checked(nvrtc.nvrtcGetSupportedArchs())
+        supported = nvrtc.nvrtcGetSupportedArchs()
     except (RuntimeError, OSError):             # the library is missing, or too old for the query
         return None
+    numbers = _checked(supported)
     # only the PTX contains the build number, and another build may compile differently
     text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
     release = _RELEASE.search(decoded(text or b""))
