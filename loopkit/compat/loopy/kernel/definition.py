@@ -136,11 +136,13 @@ class Origin:
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
+    :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
+    realized: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from loopkit.compat.loopy.kernel.instruction import (
     core_instruction,
     instructions_of,
     line_of,
+    shown_id,
+    with_parts_of_reductions,
 )
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
@@ -280,8 +282,17 @@ class LoopKernel:
             return self.parts.instructions
         reduced: dict[str, frozenset[str]] = {}
         for node in self.core.reductions.values():
-            reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
-        return instructions_of(self.core.instructions, self.origin.order, self.writer_map(), self.reader_map(), reduced)
+            if (own := owner(node.final)) not in self.realized:
+                reduced[own] = reduced.get(own, frozenset()).union(node.inames)
+        shown = list(with_parts_of_reductions(self.core, self.realized))
+        return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
+
+    @property
+    def realized(self) -> frozenset[str]:
+        """The statements whose reductions are shown as statements: all of them in a preprocessed kernel."""
+        if self.state < KernelState.PREPROCESSED:
+            return self.origin.realized
+        return frozenset(owner(node.final) for node in self.core.reductions.values())
 
     @property
     def id_to_insn(self) -> Mapping[str, Any]:
@@ -304,8 +315,8 @@ class LoopKernel:
 
     def _accessors(self, *, writes: bool) -> Mapping[str, frozenset[str]]:
         own = {*self.core.argument_by_name, *self.core.temporaries} - {
-            node.accumulator for node in self.core.reductions.values()}
-        return {name: frozenset(a.statement.partition(".")[0] for a in accesses if a.is_write is writes)
+            node.accumulator for node in self.core.reductions.values() if owner(node.final) not in self.realized}
+        return {name: frozenset(shown_id(a.statement, self.realized) for a in accesses if a.is_write is writes)
                 for name, accesses in accesses_by_array(self.core).items()
                 if name in own and any(a.is_write is writes for a in accesses)}
 
