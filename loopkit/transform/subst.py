@@ -71,11 +71,13 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
 
 @transform
 def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
-                 within: Within = None) -> LoopKernel:
+                 within: Within = None, in_rules: str | Iterable[str] | None = None) -> LoopKernel:
     """Replace the uses of substitution rules by the bodies of the rules, and drop rules without further uses.
 
     :arg subst_names: the names of the rules; default: all.
+    :arg in_rules: expand the uses in the bodies of these rules only; the statements keep theirs.
     :raises UnknownNameError: there is no such rule.
+    :raises PreconditionError: *within* and *in_rules* are given.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "load(s) := x[s]\\n y[i] = 2*load(i)")
     >>> print(knl.statements_text)
@@ -88,7 +90,18 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     end
     """
     names = kernel.substitutions if subst_names is None else subst_names
-    return without_rules(kernel, known_list("substitution rule", names, kernel.substitutions), within)
+    chosen = known_list("substitution rule", names, kernel.substitutions)
+    if in_rules is None:
+        return without_rules(kernel, chosen, within)
+    if within is not None:
+        raise PreconditionError("within= selects statements, and in_rules= selects rules.", subject="in_rules",
+                                hint="expand in two steps")
+    rules, inside = kernel.substitutions, known_list("substitution rule", in_rules, kernel.substitutions)
+    own = {name: rules[name] for name in chosen}
+    rules = {**rules, **{x: replace(rules[x], expr=expand_rules(rules[x].expr, own)) for x in inside}}
+    used = {x for rule in rules.values() for x in called(rule.expr) | variables(rule.expr)} | {
+        x for s in kernel.statements for e in (s.expression, *s.predicates) for x in called(e) | variables(e)}
+    return rewritten(kernel, substitutions={x: rule for x, rule in rules.items() if x not in own or x in used})
 
 
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:

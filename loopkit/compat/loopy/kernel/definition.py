@@ -137,12 +137,14 @@ class Origin:
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
     :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
+    :ivar tagged: the rules that stand for tagged names: the name and the tag of each.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
     realized: frozenset[str] = frozenset()
+    tagged: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from pytools import UniqueNameGenerator
 
 import loopkit as lk
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, expand_rules
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
@@ -37,6 +37,7 @@ from loopkit.compat.loopy.kernel.instruction import (
 )
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
+from loopkit.compat.loopy.tagged import rules_of_tags
 from loopkit.compat.loopy.types import to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
@@ -190,7 +191,9 @@ class LoopKernel:
     def substitutions(self) -> Mapping[str, SubstitutionRule]:
         if self.parts is not None:
             return self.parts.substitutions
-        return {name: SubstitutionRule(name, r.arguments, r.expr) for name, r in self.core.substitutions.items()}
+        rules = rules_of_tags(self.core, self.origin.tagged)
+        return {name: SubstitutionRule(name, r.arguments, expand_rules(r.expr, rules))
+                for name, r in self.core.substitutions.items() if name not in rules}
 
     @property
     def assumptions(self) -> Any:
@@ -284,7 +287,9 @@ class LoopKernel:
         for node in self.core.reductions.values():
             if (own := owner(node.final)) not in self.realized:
                 reduced[own] = reduced.get(own, frozenset()).union(node.inames)
-        shown = list(with_parts_of_reductions(self.core, self.realized))
+        rules = rules_of_tags(self.core, self.origin.tagged)
+        shown = [replace(i, expression=expand_rules(i.expression, rules))
+                 for i in with_parts_of_reductions(self.core, self.realized)]
         return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property
