@@ -22,7 +22,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
-from loopkit.kernel.folding import uses_of_rule
+from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -31,7 +31,7 @@ from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.data import as_dtype
-from loopkit.transform.reducing_rules import with_calls, with_reductions
+from loopkit.transform.reducing_rules import with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
@@ -97,7 +97,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     """
     name, only = _chosen_accesses(kernel, var_name)
     require_known("array", [name], kernel.data)
-    kernel, sweep = without_rules(kernel, rules_using(kernel, [name])), name_list(sweep_inames)
+    # a rule that holds a reduction is a name for it, and stays
+    plain = rules_using(kernel, [name]) - {rule.name for rule in reducing_rules(kernel)}
+    kernel, sweep = without_rules(kernel, plain), name_list(sweep_inames)
     dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
     sweep = tuple(dict.fromkeys((*sweep, *_inames_of_whole_axes(kernel, staged, var_name, within))))
     return _staged(StagingBuffer(
@@ -357,6 +359,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
     made = buffer.put_in(copy, None, reading, partial(_through_the_copy, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
+    made = with_rules_of_copy(kernel, made, buffer.used)
     result = allowed.legal(made, buffer.step)
     claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
                                unsafe=allowed.unsafe)

@@ -5,18 +5,18 @@ unknown ones along its inames. Then the copy gets the statements of the reductio
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import in_own_order
+from loopkit.analysis.constructors import in_own_order, rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import children, map_children, replaced, subexpressions
+from loopkit.expr.mappers import arguments_of, children, has_reduction, map_children, replaced, subexpressions
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
-from loopkit.kernel.folding import uses_of_rule
+from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, nest, rewrite, seq, without
@@ -49,12 +49,37 @@ def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[st
     def called(s: Statement) -> Statement:
         calls = {use: p.Call(p.Variable(rule.name), args) for use, args in found.get(s.id, ())}
         return replace(s, expression=replaced(s.expression, calls)) if calls else s
+    others = {r.name: replace(r, expr=_with_calls_in(r.expr, rule)) for r in reducing_rules(kernel) if r != rule}
     return in_own_order(
         kernel, statements=tuple(called(s) for s in kernel.statements if s.id not in gone),
-        tree=without(kernel.tree, gone),
+        tree=without(kernel.tree, gone), substitutions={**kernel.substitutions, **others},
         reductions={name: node for name, node in kernel.reductions.items() if node not in nodes},
         temporaries={name: t for name, t in kernel.temporaries.items() if name not in accumulators}
     ), tuple(domains[:count])
+
+
+def _with_calls_in(expr: Expression, rule: SubstitutionRule) -> Expression:
+    """*expr* with calls of *rule* in place of the parts that have its form."""
+    args = arguments_of(rule.expr, rule.arguments, expr)
+    if args is not None:
+        return p.Call(p.Variable(rule.name), args)
+    return map_children(expr, lambda part: _with_calls_in(part, rule))
+
+
+def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Expression], Expression]) -> LoopKernel:
+    """*made*, in which statements of *kernel* read a copy, with rules that name the same parts of these statements.
+
+    Rules that hold reductions are names for them, so their bodies read the copy, too. One that holds no reduction any
+    more has calls as its uses.
+
+    :arg used: replaces the parts of an expression that the copy holds.
+    """
+    new = {r.name: changed for r in kernel.substitutions.values() if (changed := replace(r, expr=used(r.expr))) != r}
+    for rule in new.values():
+        if not has_reduction(rule.expr):
+            made = rewritten(made, statements=tuple(replace(s, expression=_with_calls_in(s.expression, rule))
+                                                    for s in made.statements))
+    return rewritten(made, substitutions={**made.substitutions, **new}) if new else made
 
 
 def _require_unconditional(rule: SubstitutionRule) -> None:

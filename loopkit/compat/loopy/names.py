@@ -21,7 +21,8 @@ _BY_MODULE = {
     "kernel.function_interface": "ScalarCallable",
     "kernel.instruction": ("Assignment BarrierInstruction CInstruction CallInstruction InstructionBase "
                            "LegacyStringInstructionTag MultiAssignmentBase NoOpInstruction UniqueName"),
-    "kernel.kernel": "KernelState LoopKernel",
+    "kernel.definition": "KernelState",
+    "kernel.kernel": "LoopKernel",
     "kernel.tools": "find_most_recent_global_barrier get_global_barrier_order",
     "options": "Options",
     "schedule.tools": "get_subkernel_to_insn_id_map get_subkernels",

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.compat.loopy.spelling import values_in, logical_lines
+from loopkit.compat.loopy.spelling import logical_lines, values_in
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.names import fresh

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from numbers import Integral
 from typing import Any, Protocol, Self
 
@@ -127,6 +128,15 @@ def condition_of(assumptions: Any) -> str:
     text = str(assumptions).strip()
     whole = _PARAMETERS.fullmatch(text)
     return text if whole is None else whole["condition"].strip()
+
+
+class KernelState(IntEnum):
+    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
+
+    INITIAL = 0
+    CALLS_RESOLVED = 1
+    PREPROCESSED = 2
+    LINEARIZED = 3
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +24,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
+from loopkit.compat.loopy.kernel.definition import Again, Definition, KernelState, Origin, Parts
 from loopkit.compat.loopy.kernel.instruction import (
     Assignment,
     BarrierInstruction,
@@ -44,15 +43,6 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
-
-
-class KernelState(IntEnum):
-    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
-
-    INITIAL = 0
-    CALLS_RESOLVED = 1
-    PREPROCESSED = 2
-    LINEARIZED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,20 +274,18 @@ class LoopKernel:
         if self.parts is not None:
             return self.parts.instructions
         reduced: dict[str, frozenset[str]] = {}
-        for node in self.core.reductions.values():
-            if (own := owner(node.final)) not in self.realized:
-                reduced[own] = reduced.get(own, frozenset()).union(node.inames)
+        for own, node in ((owner(r.final), r) for r in self.core.reductions.values()):
+            reduced[own] = reduced.get(own, frozenset()).union(() if own in self.realized else node.inames)
         rules = rules_of_tags(self.core, self.origin.tagged)
-        shown = [replace(i, expression=expand_rules(i.expression, rules))
-                 for i in with_parts_of_reductions(self.core, self.realized)]
+        parts = with_parts_of_reductions(self.core, self.realized)
+        shown = [replace(i, expression=expand_rules(i.expression, rules)) if rules else i for i in parts]
         return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property
     def realized(self) -> frozenset[str]:
         """The statements whose reductions are shown as statements: all of them in a preprocessed kernel."""
-        if self.state < KernelState.PREPROCESSED:
-            return self.origin.realized
-        return frozenset(owner(node.final) for node in self.core.reductions.values())
+        every: frozenset[str] = frozenset(owner(node.final) for node in self.core.reductions.values())
+        return every if self.state >= KernelState.PREPROCESSED else self.origin.realized & every
 
     @property
     def id_to_insn(self) -> Mapping[str, Any]:
