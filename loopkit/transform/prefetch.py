@@ -35,7 +35,7 @@ from loopkit.transform.reducing_rules import with_calls, with_reductions, with_r
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
-from loopkit.transform.subst import rules_using, without_rules
+from loopkit.transform.subst import rules_using, with_free_inames, with_rules_in, without_rules
 
 
 @transform
@@ -204,8 +204,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     """
     if subst_use not in kernel.substitutions:
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
-    rule = kernel.substitutions[subst_use]
-    kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), name_list(sweep_inames)
+    rule, inside = with_free_inames(kernel, kernel.substitutions[subst_use], sweep)
     reduced: tuple[InstanceSet, ...] = ()
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
@@ -213,7 +213,6 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     value = rule.expr if reduced else _own_value(kernel, rule, within, typed=dtype is not None)
 
     # swept inames that the rule mentions freely become its arguments
-    sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
@@ -231,8 +230,10 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
     is_used = any(True for s in result.statements if s.id not in made
                   for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
-    return result if is_used else rewritten(
-        result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    if is_used:
+        return result
+    result = rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    return with_rules_in(result, made, inside, sweep)
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within, *, typed: bool) -> Expression:
@@ -324,7 +325,8 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
             require_known("iname", given, kernel.statement_by_id[s].inames, where=f"'{s}'")
         return buffer.loops_around(dict.fromkeys(readers, given), set(kernel.inames).difference(given), others)
     # an array written in the kernel has another value in each iteration of its writers' loops
-    sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))
+    value = buffer.staged.value(next(args for uses in readers.values() for args in uses))
+    sources = variables(expand_rules(value, kernel.substitutions))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
     own = sources & set(kernel.inames)              # the free inames of a rule
     stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
@@ -349,7 +351,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
-    sources = variables(copy.expression).union(copy.domain.params)
+    sources = _sources(kernel, copy)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
         raise PreconditionError(f"{buffer.step}: '{buffer.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -366,6 +368,11 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
 
 
+def _sources(kernel: LoopKernel, copy: Statement) -> frozenset[str]:
+    """The names that *copy* reads, also through rules."""
+    return variables(expand_rules(copy.expression, kernel.substitutions)).union(copy.domain.params)
+
+
 def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
                       _: Sequence[Dependence], result: LoopKernel) -> Iterator[Dependence]:
     """The dependences of the readers, moved to the copy for the elements that it reads, and the flow to the readers.
@@ -375,7 +382,7 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     kernel = buffer.kernel
     move = {s: reduce(Map.union, own).intersect_domain(analysis_domain(kernel, kernel.statement_by_id[s]).set)
             for s, own in moves.items()}
-    sources = variables(copy.expression).union(copy.domain.params)
+    sources = _sources(kernel, copy)
 
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:

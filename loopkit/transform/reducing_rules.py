@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import in_own_order, rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import arguments_of, children, has_reduction, map_children, replaced, subexpressions
+from loopkit.expr.mappers import children, has_reduction, map_children, replaced, subexpressions
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
@@ -22,6 +22,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, nest, rewrite, seq, without
 from loopkit.poly.domains import restricted
 from loopkit.poly.sets import InstanceSet
+from loopkit.transform.subst import with_calls_of
 
 
 def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[str]
@@ -49,21 +50,13 @@ def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[st
     def called(s: Statement) -> Statement:
         calls = {use: p.Call(p.Variable(rule.name), args) for use, args in found.get(s.id, ())}
         return replace(s, expression=replaced(s.expression, calls)) if calls else s
-    others = {r.name: replace(r, expr=_with_calls_in(r.expr, rule)) for r in reducing_rules(kernel) if r != rule}
+    others = {r.name: replace(r, expr=with_calls_of(rule, r.expr)) for r in reducing_rules(kernel) if r != rule}
     return in_own_order(
         kernel, statements=tuple(called(s) for s in kernel.statements if s.id not in gone),
         tree=without(kernel.tree, gone), substitutions={**kernel.substitutions, **others},
         reductions={name: node for name, node in kernel.reductions.items() if node not in nodes},
         temporaries={name: t for name, t in kernel.temporaries.items() if name not in accumulators}
     ), tuple(domains[:count])
-
-
-def _with_calls_in(expr: Expression, rule: SubstitutionRule) -> Expression:
-    """*expr* with calls of *rule* in place of the parts that have its form."""
-    args = arguments_of(rule.expr, rule.arguments, expr)
-    if args is not None:
-        return p.Call(p.Variable(rule.name), args)
-    return map_children(expr, lambda part: _with_calls_in(part, rule))
 
 
 def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Expression], Expression]) -> LoopKernel:
@@ -77,7 +70,7 @@ def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Exp
     new = {r.name: changed for r in kernel.substitutions.values() if (changed := replace(r, expr=used(r.expr))) != r}
     for rule in new.values():
         if not has_reduction(rule.expr):
-            made = rewritten(made, statements=tuple(replace(s, expression=_with_calls_in(s.expression, rule))
+            made = rewritten(made, statements=tuple(replace(s, expression=with_calls_of(rule, s.expression))
                                                     for s in made.statements))
     return rewritten(made, substitutions={**made.substitutions, **new}) if new else made
 

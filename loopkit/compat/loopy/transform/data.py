@@ -167,7 +167,8 @@ def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given
     if rule_name not in core.substitutions:
         return []
     rule = core.substitutions[rule_name]
-    free = [x for x in sweep if x in variables(rule.expr) and x not in rule.arguments]
+    free = [x for x in sweep if x in variables(expand_rules(rule.expr, core.substitutions))
+            and x not in rule.arguments]
     taken = {*core.names_outside_rules, *given}
     likes = [*(f"{rule_name}_{x}" for x in free), *rule.arguments]
     names = [*given, *(fresh(like, taken) for like in likes[len(given):])]
