@@ -277,8 +277,8 @@ class LoopKernel:
         for own, node in ((owner(r.final), r) for r in self.core.reductions.values()):
             reduced[own] = reduced.get(own, frozenset()).union(() if own in self.realized else node.inames)
         rules = rules_of_tags(self.core, self.origin.tagged)
-        shown = [replace(i, expression=expand_rules(e, rules)) if rules and not isinstance(e := i.expression, str) else i
-                 for i in with_parts_of_reductions(self.core, self.realized)]
+        every = with_parts_of_reductions(self.core, self.realized)
+        shown = [i if isinstance(e := i.expression, str) else replace(i, expression=expand_rules(e, rules)) for i in every]
         return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property
