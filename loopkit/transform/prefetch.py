@@ -227,7 +227,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     if reduced:
         [copy] = made
         allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
-        result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
+        result = allowed.legal(with_reductions(result, copy, rule, reduced), f"precompute({subst_use!r}, {list(sweep)})")
     is_used = any(True for s in result.statements if s.id not in made
                   for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
     if is_used:
