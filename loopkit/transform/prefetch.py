@@ -1,7 +1,7 @@
 """add_prefetch and precompute: copy array elements, or the values of substitution rules, into a temporary."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -18,14 +18,14 @@ from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, element, has_reduction, subexpressions, substitute, variables
-from loopkit.expr.nodes import to_text
+from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import GroupTag, InameTag
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
@@ -34,7 +34,7 @@ from loopkit.transform.data import as_dtype
 from loopkit.transform.reducing_rules import with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
-from loopkit.transform.step import matching_statements, new_id, transform
+from loopkit.transform.step import as_tag, matching_statements, new_id, transform
 from loopkit.transform.subst import rules_using, with_free_inames, with_rules_in, without_rules
 
 
@@ -177,9 +177,12 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     """Compute the values of a substitution rule over *sweep_inames* into a temporary, and read the temporary instead.
 
     :arg subst_use: the name of the rule.
-    :arg sweep_inames: the inames whose iterations share the computed values.
+    :arg sweep_inames: the inames whose iterations share the computed values. For a temporary in global memory, their
+        ranges may depend on the sizes.
     :arg precompute_inames: names for the inames of the computation, one for each argument of the rule or for each axis
         with more than one element; default: ``f_dim_0``, ... for a rule ``f``.
+    :arg default_tag: as for :func:`add_prefetch`. Values that the threads of a block compute together, by a reduction
+        over one of their axes, are computed in sequence in place of ``"l.auto"``.
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
@@ -189,7 +192,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
-        on other inames; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
+        on inames that the rule does not mention; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
         array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
@@ -206,9 +209,13 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), name_list(sweep_inames)
     rule, inside = with_free_inames(kernel, kernel.substitutions[subst_use], sweep)
-    reduced: tuple[InstanceSet, ...] = ()
+    before, reduced = kernel, tuple[InstanceSet, ...]()
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
+    by_threads = any(isinstance(kernel.tags.get(x), LocalTag) for e in subexpressions(rule.expr)
+                     if isinstance(e, Reduction) for x in e.inames)
+    if by_threads and default_tag is not None and as_tag(default_tag) == AutoLocalTag():
+        default_tag = None          # the threads of a block compute each value together
     # a reduction has the dtype of its accumulator, also in a subscript
     value = rule.expr if reduced else _own_value(kernel, rule, within, typed=dtype is not None)
 
@@ -217,17 +224,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
     given = None if dtype is None else as_dtype(dtype, f"The rule '{subst_use}'")
+    step, allowed = f"precompute({subst_use!r}, {list(sweep)})", Allowed(
+        allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
     result = _staged(StagingBuffer(
-        kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
-        temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
-        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
-        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
-        precompute_outer_inames, compute_insn_id, within)
+        kernel, step, staged, temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
+        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples), allowed),
+        precompute_outer_inames, compute_insn_id, within,
+        lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made, before)
     made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
-    if reduced:
-        [copy] = made
-        allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
-        result = allowed.legal(with_reductions(result, copy, rule, reduced), f"precompute({subst_use!r}, {list(sweep)})")
     is_used = any(True for s in result.statements if s.id not in made
                   for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
     if is_used:
@@ -286,9 +290,13 @@ def _uses_in_subscripts(kernel: LoopKernel, rule: SubstitutionRule, within: With
 _Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
 
 
-def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
-            within: Within) -> LoopKernel:
-    """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
+def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None, within: Within,
+            complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made,
+            before: LoopKernel | None = None) -> LoopKernel:
+    """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy.
+
+    :arg complete: gives the copy of this id its further statements; *before*: the kernel before the step.
+    """
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
     readers = {s.id: uses for s in kernel.statements
@@ -299,8 +307,8 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
-    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id, readers),
-                                                                  fixed=outer is not None)
+    return replace(buffer, uses=readers, outer=place).placed_best(
+        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None, before=before)
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:

@@ -14,7 +14,15 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import is_known
 from loopkit.analysis.constructors import in_own_order, rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import arguments_of, children, has_reduction, map_children, replaced, subexpressions, variables
+from loopkit.expr.mappers import (
+    arguments_of,
+    children,
+    has_reduction,
+    map_children,
+    replaced,
+    subexpressions,
+    variables,
+)
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
@@ -62,7 +70,7 @@ def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[st
     for use, args in (one for uses in found.values() for one in uses):
         own = list(_nodes(kernel, rule.expr, use))
         new = [_own_domain(kernel, rule, args, node, around) for node, around in own]
-        domains = [a and b and a.joined(b) for a, b in zip(domains, new, strict=True)] if nodes else [*new]
+        domains = [None if a is None else a.joined(b) for a, b in zip(domains, new, strict=True)] if nodes else [*new]
         nodes += [node for node, _ in own]
     if None in domains:
         raise PreconditionError(f"The uses of '{rule.name}' reduce over different domains.", subject=rule.name,

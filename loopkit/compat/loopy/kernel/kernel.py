@@ -274,11 +274,12 @@ class LoopKernel:
         if self.parts is not None:
             return self.parts.instructions
         reduced: dict[str, frozenset[str]] = {}
-        for own, node in ((owner(r.final), r) for r in self.core.reductions.values()):
-            reduced[own] = reduced.get(own, frozenset()).union(() if own in self.realized else node.inames)
+        for x, node in ((owner(r.final), r) for r in self.core.reductions.values()):
+            reduced[x] = reduced.get(x, frozenset()).union(() if x in self.realized else node.inames)
         rules = rules_of_tags(self.core, self.origin.tagged)
-        every = with_parts_of_reductions(self.core, self.realized)
-        shown = [i if isinstance(e := i.expression, str) else replace(i, expression=expand_rules(e, rules)) for i in every]
+        own = with_parts_of_reductions(self.core, self.realized)
+        shown = [i if isinstance(e := i.expression, str) else replace(i, expression=expand_rules(e, rules))
+                 for i in own]
         return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property

@@ -141,10 +141,18 @@ def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, 
         "compute_insn_id": compute_insn_id or fresh(use, {*core.statement_by_id}),
         "dtype": _value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
         "within": as_within(within), **_FREE}
+    # an accumulator of the rule may also need a cell for each value
+    is_global = options["temporary_address_space"] == "global"
+    options |= {"allow_global_storage": True} if is_global else {}
     result = _for_all_uses(lk.precompute, core, use, sweep, uses, options)
     for own, x in known.items():
         result = _in_loop_over(result, own, x) if own in result.inames else result
-    return kernel.with_core(result)
+    new, copy = kernel.with_core(result), options["compute_insn_id"]
+    if not is_global:
+        return new
+    readers = new.reader_map().get(result.statement_by_id[copy].written, ())
+    return replace(new, origin=replace(new.origin, order=new.origin.order.with_barrier(
+        f"{copy}_barrier", copy, readers)))
 
 
 def _arguments_of_uses(core: lk.LoopKernel, name: str) -> list[Sequence[Expression]]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,9 +28,16 @@ def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
     return [i for kernel in kernels for i in kernel.instructions if i.id in _selected(kernel, insn_match, shown=True)]
 
 
+_ACCUMULATOR = re.compile(r"writes:acc_(\w+)")
+
+
 def _selected(kernel: LoopKernel, match: Any, *, shown: bool = False) -> frozenset[str]:
     """The ids of the statements that *match* selects; *shown*: with those of realized reductions."""
     text = as_within(match)
+    if text is not None and (name := _ACCUMULATOR.fullmatch(str(text))) is not None:
+        # loopy names an accumulator by the inames of its reduction
+        own = [node for node in kernel.core.reductions.values() if "_".join(node.inames) == name[1]]
+        text = " or ".join(f"id:{node.update}" for node in own) or text
     try:
         found = frozenset(kernel.core.statement_by_id) if text is None else matching(kernel.core, text)
     except (UnknownNameError, PreconditionError):
