@@ -18,23 +18,23 @@ from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, element, has_reduction, subexpressions, substitute, variables
-from loopkit.expr.nodes import Reduction, to_text
+from loopkit.expr.nodes import to_text
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
+from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.data import as_dtype
-from loopkit.transform.reducing_rules import with_calls, with_reductions, with_rules_of_copy
+from loopkit.transform.reducing_rules import tag_of_values, with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
-from loopkit.transform.step import as_tag, matching_statements, new_id, transform
+from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import rules_using, with_free_inames, with_rules_in, without_rules
 
 
@@ -172,8 +172,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
                dtype: npt.DTypeLike | None = None, within: Within = None, allow_reordering: bool = False,
                allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
-               unsafe: bool = False
-               ) -> LoopKernel:
+               unsafe: bool = False) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary, and read the temporary instead.
 
     :arg subst_use: the name of the rule.
@@ -192,8 +191,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
-        on inames that the rule does not mention; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
-        array of unknown extents.
+        on inames that the rule does not mention; or *fetch_bounding_box* is given and the rule reads an array that the
+        kernel writes, or an array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -212,32 +211,28 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     before, reduced = kernel, tuple[InstanceSet, ...]()
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
-    by_threads = any(isinstance(kernel.tags.get(x), LocalTag) for e in subexpressions(rule.expr)
-                     if isinstance(e, Reduction) for x in e.inames)
-    if by_threads and default_tag is not None and as_tag(default_tag) == AutoLocalTag():
-        default_tag = None          # the threads of a block compute each value together
     # a reduction has the dtype of its accumulator, also in a subscript
     value = rule.expr if reduced else _own_value(kernel, rule, within, typed=dtype is not None)
-
     # swept inames that the rule mentions freely become its arguments
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
     given = None if dtype is None else as_dtype(dtype, f"The rule '{subst_use}'")
+    request = BoxRequest(sweep, tag_of_values(kernel, rule, default_tag), fetch_bounding_box, precompute_inames,
+                         box_multiples)
     step, allowed = f"precompute({subst_use!r}, {list(sweep)})", Allowed(
         allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
     result = _staged(StagingBuffer(
         kernel, step, staged, temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
-        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples), allowed),
+        request, allowed),
         precompute_outer_inames, compute_insn_id, within,
         lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made, before)
     made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
-    is_used = any(True for s in result.statements if s.id not in made
-                  for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
-    if is_used:
+    if any(True for s in result.statements if s.id not in made
+           for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use))):
         return result
-    result = rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
-    return with_rules_in(result, made, inside, sweep)
+    rest = {name: r for name, r in result.substitutions.items() if name != subst_use}
+    return with_rules_in(rewritten(result, substitutions=rest), made, inside, sweep)
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within, *, typed: bool) -> Expression:

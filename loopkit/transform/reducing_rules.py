@@ -28,9 +28,11 @@ from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, nest, rewrite, seq, without
 from loopkit.poly.piecewise import subscripts_on
 from loopkit.poly.sets import InstanceSet, with_dim_names
+from loopkit.transform.step import as_tag
 from loopkit.transform.subst import with_calls_of
 
 
@@ -104,6 +106,13 @@ def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Exp
             made = rewritten(made, statements=tuple(replace(s, expression=with_calls_of(rule, s.expression))
                                                     for s in made.statements))
     return rewritten(made, substitutions={**made.substitutions, **new}) if new else made
+
+
+def tag_of_values(kernel: LoopKernel, rule: SubstitutionRule, tag: str | InameTag | None) -> str | InameTag | None:
+    """*tag* for the inames of values of *rule*; none for ``l.auto`` if the threads of a block compute each together."""
+    together = any(isinstance(kernel.tags.get(x), LocalTag) for e in subexpressions(rule.expr)
+                   if isinstance(e, Reduction) for x in e.inames)
+    return None if together and tag is not None and as_tag(tag) == AutoLocalTag() else tag
 
 
 def _require_unconditional(rule: SubstitutionRule) -> None:

@@ -277,9 +277,7 @@ class LoopKernel:
         for x, node in ((owner(r.final), r) for r in self.core.reductions.values()):
             reduced[x] = reduced.get(x, frozenset()).union(() if x in self.realized else node.inames)
         rules = rules_of_tags(self.core, self.origin.tagged)
-        own = with_parts_of_reductions(self.core, self.realized)
-        shown = [i if isinstance(e := i.expression, str) else replace(i, expression=expand_rules(e, rules))
-                 for i in own]
+        shown = list(with_parts_of_reductions(self.core, self.realized, rules))
         return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
     @property
