@@ -208,7 +208,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), name_list(sweep_inames)
     rule, inside = with_free_inames(kernel, kernel.substitutions[subst_use], sweep)
-    before, reduced = kernel, tuple[InstanceSet, ...]()
+    reduced: tuple[InstanceSet, ...] = ()
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
     # a reduction has the dtype of its accumulator, also in a subscript
@@ -226,7 +226,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         kernel, step, staged, temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
         request, allowed),
         precompute_outer_inames, compute_insn_id, within,
-        lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made, before)
+        lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made)
     made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
     if any(True for s in result.statements if s.id not in made
            for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use))):
@@ -286,11 +286,10 @@ _Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
 
 
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None, within: Within,
-            complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made,
-            before: LoopKernel | None = None) -> LoopKernel:
+            complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy.
 
-    :arg complete: gives the copy of this id its further statements; *before*: the kernel before the step.
+    :arg complete: gives the copy of this id its further statements.
     """
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
@@ -303,7 +302,7 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(
-        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None, before=before)
+        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None)
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:

@@ -165,18 +165,16 @@ class StagingBuffer:
                                     subject="box_multiples", hint="fetch_bounding_box=True")
         return numbers
 
-    def placed_best(self, made: Callable[[Self], LoopKernel], *, fixed: bool = False, before: LoopKernel | None = None
-                    ) -> LoopKernel:
+    def placed_best(self, made: Callable[[Self], LoopKernel], *, fixed: bool = False) -> LoopKernel:
         """*made* in its loops or, unless *fixed*, in further loops around them, where it has no side effect.
 
-        :arg before: the kernel before the step; default: that of the buffer.
         :raises LoopkitError: there are no such loops; the error is that of its own.
         """
         refusals: list[LoopkitError] = []
         for outer in (self.outer,) if fixed else dict.fromkeys((self.outer, self._wider())):
             try:
                 result = made(replace(self, outer=outer))
-                found = side_effect(before or self.kernel, result, self.step, self.allowed)
+                found = side_effect(self.kernel, result, self.step, self.allowed)
             except LoopkitError as error:
                 found = error
             if found is None:

@@ -320,6 +320,31 @@ def test_expand_one_rule_of_two() -> None:
     assert_same(plain, lk.expand_subst(plain), n=5)
 
 
+def test_expand_in_some_rules_alone() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "f(s) := 2*x[s]\ng(s) := f(s) + 1\ny[i] = g(i) + f(i)"),
+                          {"x": F32})
+    knl = step(plain, lk.expand_subst, "f", in_rules="g")
+    assert str(knl.substitutions["g"].expr) == "2*x[s] + 1"
+    assert "y[i] = g(i) + f(i)" in str(knl)
+    assert_same(plain, knl, n=5)
+    with pytest.raises(lk.PreconditionError, match="expand in two steps"):
+        lk.expand_subst(plain, "f", within="insn", in_rules="g")
+
+
+def test_precompute_follows_rules_inside_of_a_rule() -> None:
+    """A rule that mentions an iname freely ties the copy to its loop, and a swept one gets the iname of the copy."""
+    knl = lk.add_dtypes(lk.make_kernel("{[t,i]: 0<=i<8 and 0<=t<4}", "e(k) := x[k]*t\nf(k) := 2*e(k)\ny[t,i] = f(i)"),
+                        {"x": F32})
+    made = step(knl, lk.precompute, "f", "i", default_tag=None)
+    assert made.statement_by_id["f_0_rule"].inames == ("t", "f_dim_0")
+    assert_same(knl, made)
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<8}", "e() := x[i]\nf() := e()*e()\ny[i] = f()"), {"x": F32})
+    made = step(knl, lk.precompute, "f", "i", default_tag=None)
+    assert "f_0[f_dim_0] = e()*e()" in str(made)
+    assert str(made.substitutions["e"].expr) == "x[f_dim_0]"
+    assert_same(knl, made)
+
+
 def test_expand_of_an_extract_gives_the_expressions_back() -> None:
     assert outline(lk.expand_subst(lk.extract_subst(twice(), "f", "x[s]", "s"))) == outline(twice())
 

@@ -5,13 +5,11 @@ The rule stands for the name until a step changes it, and the kernel shows the n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.compat.loopy.spelling import logical_lines, values_in
@@ -23,7 +21,7 @@ from loopkit.language.names import fresh
 Tagged = Mapping[str, tuple[str, str]]
 
 _TAGGED = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\$(?P<tag>[A-Za-z_]\w*)(?P<open>(?:\s*[(\[])?)", re.ASCII)
-_RULE = re.compile(r"^\s*(\w+)\s*(?:\([^()]*\))?\s*:=", re.ASCII | re.MULTILINE)
+_RULE = re.compile(r"^\s*(\w+)\s*(?:\(([^()]*)\))?\s*:=", re.ASCII | re.MULTILINE)
 _EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
@@ -39,8 +37,8 @@ def with_rules_for_tags(texts: Iterable[str]) -> tuple[list[str], Tagged]:
     text = "\n".join(texts)
     if _TAGGED.search(text) is None:
         return texts, {}
-    rules, names = {*_RULE.findall(text)}, {*re.findall(r"\w+", text, re.ASCII)}
-    found = _Rules(rules, names)
+    rules = {name: [x.strip() for x in args.split(",") if x.strip()] for name, args in _RULE.findall(text)}
+    found = _Rules(rules, {*re.findall(r"\w+", text, re.ASCII)})
     changed = ["\n".join(map(found.line, logical_lines(part))) for part in texts]
     return [*found.lines, *changed], {own: key for key, own in found.own.items()}
 
@@ -49,11 +47,11 @@ def with_rules_for_tags(texts: Iterable[str]) -> tuple[list[str], Tagged]:
 class _Rules:
     """The rules for tagged names.
 
-    :ivar known: the rules of the text; *taken*: its names.
+    :ivar known: the rules of the text, each with its arguments; *taken*: all names of the text.
     :ivar own: for each name and tag the rule, and *lines* their definitions.
     """
 
-    known: AbstractSet[str]
+    known: Mapping[str, Sequence[str]]
     taken: set[str]
     own: dict[tuple[str, str], str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -79,19 +77,25 @@ class _Rules:
         """The rule for *name* with *tag*, which has *count* values in *brackets*."""
         if (name, tag) not in self.own:
             own = self.own[name, tag] = fresh(f"{name}_{tag}", self.taken)
-            places = ", ".join(fresh(f"place_{axis}", {*self.taken}) for axis in range(count))
+            names = self.known[name] if brackets != "[]" else [
+                fresh(f"place_{axis}", {*self.taken}) for axis in range(count)]
+            places = ", ".join(names)
             self.lines.append(f"{own}({places}) := {name}{brackets[:1]}{places}{brackets[1:]}")
         return self.own[name, tag]
 
 
 def rules_of_tags(core: lk.LoopKernel, tagged: Tagged) -> Mapping[str, SubstitutionRule]:
-    """Those rules of *core* that still stand for the names *tagged*."""
-    return {name: rule for name, (own, _) in tagged.items() if (rule := core.substitutions.get(name)) is not None
-            and rule.expr in _uses(p.Variable(own), tuple(map(p.Variable, rule.arguments)))}
-
-
-def _uses(name: p.Variable, values: tuple[p.Variable, ...]) -> Iterable[Expression]:
-    return (p.Call(name, values), p.Subscript(name, values), p.Subscript(name, values[0])) if values else (name,)
+    """Those rules of *core* that still stand for the names *tagged*, with these names as their bodies."""
+    found, rules = dict[str, SubstitutionRule](), core.substitutions
+    for name, (own, _) in tagged.items():
+        if name in rules:
+            places, base = tuple(map(p.Variable, rules[name].arguments)), p.Variable(own)
+            uses = (p.Call(base, places), p.Subscript(base, places if len(places) > 1 else places[0])) if places else (
+                base,)
+            body = uses[0] if own in rules and rules[own].expr == rules[name].expr else rules[name].expr
+            if body in uses:
+                found[name] = replace(rules[name], expr=body)
+    return found
 
 
 _PATTERN = re.compile(r"(?:id:(?P<id>\S+))?(?:(?:^|\s+and\s+)tag:(?P<tag>\S+))?")

@@ -34,8 +34,9 @@ _ACCUMULATOR = re.compile(r"writes:acc_(\w+)")
 def _selected(kernel: LoopKernel, match: Any, *, shown: bool = False) -> frozenset[str]:
     """The ids of the statements that *match* selects; *shown*: with those of realized reductions."""
     text = as_within(match)
-    if text is not None and (name := _ACCUMULATOR.fullmatch(str(text))) is not None:
-        # loopy names an accumulator by the inames of its reduction
+    name = _ACCUMULATOR.fullmatch(str(text))
+    if name is not None and name[0].removeprefix("writes:") not in kernel.core.temporaries:
+        # loopy names an accumulator by the inames that its reduction has in the end
         own = [node for node in kernel.core.reductions.values() if "_".join(node.inames) == name[1]]
         text = " or ".join(f"id:{node.update}" for node in own) or text
     try:

@@ -47,15 +47,16 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
         return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
     core, tagged = kernel.core, kernel.origin.tagged
     *around, chosen = (rules_matching(core, tagged, part) for part in stack)
-    if not around:
-        return kernel.with_core(lk.expand_subst(core, chosen, within=None if first == "..." else first))
-    if first != "..." or len(around) > 1:
+    if around and (first != "..." or len(around) > 1):
         raise PreconditionError(f"expand_subst: loopkit has nothing for within='{within}'.", subject="within",
                                 hint="name the rule around the use only: '... > id:f > id:g'")
-    for rule in around[0]:
+    for rule in dict.fromkeys((*chosen, *(x for rules in around for x in rules))):
         # the uses with a tag get a body of their own
-        if rule in rules_of_tags(core, tagged):
+        if rule in rules_of_tags(core, tagged) and tagged[rule][0] in core.substitutions:
             core = lk.expand_subst(core, tagged[rule][0], in_rules=rule)
+    if not around:
+        return kernel.with_core(lk.expand_subst(core, chosen, within=None if first == "..." else first))
+    for rule in around[0]:
         core = lk.expand_subst(core, chosen, in_rules=rule)
     return kernel.with_core(core)
 
