@@ -54,11 +54,12 @@ def without_divisibility(core: lk.LoopKernel) -> lk.LoopKernel | None:
     [n] -> {  : n >= 4 }
     """
     made, given = core.history.made, [step.args[0] for step in core.history.steps if step.name == "assume"]
-    stated = None if made is None else dict(made.kwargs).get("assumptions")
-    if made is None or not any(_DIVIDES.search(str(x)) for x in (stated, *given)):
+    arguments: dict[str, Any] = {} if made is None else made.arguments()
+    stated = arguments.get("assumptions")
+    if not any(_DIVIDES.search(str(x)) for x in (stated, *given)):
         return None
     try:
-        knl = lk.make_kernel(*made.args, **{**dict(made.kwargs), "assumptions": _left(stated)})
+        knl = lk.make_kernel(**{**arguments, "assumptions": _left(stated)})
         for step in core.history.steps:
             left = _left(step.args[0]) if step.name == "assume" else None
             new = step if left is None else replace(step, args=(left, *step.args[1:]))

@@ -139,7 +139,7 @@ def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, 
         "temporary_name": temporary_name, "temporary_address_space": _space(temporary_address_space),
         "fetch_bounding_box": fetch_bounding_box,
         "compute_insn_id": compute_insn_id or fresh(use, {*core.statement_by_id}),
-        "dtype": _value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
+        "dtype": value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
         "within": as_within(within), **_FREE}
     # an accumulator of the rule may also need a cell for each value
     is_global = options["temporary_address_space"] == "global"
@@ -183,7 +183,7 @@ def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given
     return names[len(free):] + names[:len(free)]
 
 
-def _value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
+def value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
     """The dtype of a rule of inames, sizes and literals in loopy; ``None``: loopkit infers it."""
     rule = core.substitutions.get(rule_name)
     if rule is None:

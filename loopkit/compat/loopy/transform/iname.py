@@ -4,8 +4,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
 from pytools.tag import Tag
@@ -18,8 +20,11 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.nesting import in_new_order
+from loopkit.compat.loopy.transform.data import value_dtype
 from loopkit.compat.loopy.translation_unit import for_each_kernel
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
+from loopkit.errors import IllegalTransformError, LoopkitError, PreconditionError, UndecidedError, UnknownNameError
+from loopkit.expr.mappers import variables
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
@@ -150,8 +155,8 @@ def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) 
 def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
 
-    If the new loops have no place in the order of the kernel, a statement that writes a number stays outside of them:
-    each thread computes the number anyway.
+    If the new loops have no place in the order of the kernel, a statement that writes a number moves into those of the
+    readers. If these have other loops, it stays where it is: each thread computes the number anyway.
 
     :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
     """
@@ -193,12 +198,28 @@ def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | 
     try:
         return lk.add_inames_to_insn(core, inames, match)
     except PreconditionError:
-        # each thread computes a number of its own anyway
-        written = {core.statement_by_id[x].written for x in matching(core, match or "*")}
-        numbers = all(not array_shapes(core).get(name, (1,)) for name in written)
-        if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
-            return core
-        raise
+        statements = [core.statement_by_id[x] for x in sorted(matching(core, match or "*"))]
+        numbers = all(not array_shapes(core).get(s.written, (1,)) for s in statements)
+        if not numbers or not all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
+            raise
+    for s in statements:
+        every = {*s.inames, *inames}
+        readers = [r for r in core.statements if s.written in variables(r.expression) and r.id != s.id]
+        # else each thread computes the number anyway
+        with suppress(LoopkitError):
+            core = _with_number_at(core, s, every) if all({*r.inames} == every for r in readers) else core
+    return core
+
+
+def _with_number_at(core: lk.LoopKernel, s: Statement, inames: Collection[str]) -> lk.LoopKernel:
+    """*core* with *s*, which writes a number, in the loops of its readers, which are those over *inames*."""
+    known = core.substitutions.keys()
+    new = lk.assignment_to_subst(core, s.written)
+    [rule] = new.substitutions.keys() - known
+    new = lk.precompute(new, rule, (), precompute_outer_inames=[x for x in core.inames if x in inames],
+                        temporary_name=s.written, compute_insn_id=s.id, default_tag=None,
+                        dtype=core.temporaries[s.written].dtype or value_dtype(new, rule))
+    return reduce(lambda knl, tag: lk.tag_instructions(knl, tag, within=s.id), sorted(s.options.tags, key=str), new)
 
 
 @for_each_kernel
