@@ -70,7 +70,7 @@ def without_divisibility(core: lk.LoopKernel) -> lk.LoopKernel | None:
 
 
 def _left(assumptions: Any) -> str | None:
-    """Those of *assumptions* that are no divisibility."""
+    """*assumptions* without those of divisibility."""
     parts = [] if assumptions is None else re.split(r"\band\b", condition_of(assumptions))
     return " and ".join(x.strip() for x in parts if not _DIVIDES.search(x)) if parts else None
 
