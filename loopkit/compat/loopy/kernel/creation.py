@@ -44,7 +44,7 @@ from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "iname_slab_increments"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -52,8 +52,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, **others: Any
-                ) -> TranslationUnit:
+                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, index_dtype: Any = None,
+                **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
@@ -83,12 +83,19 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                  Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
+    if index_dtype is not None:
+        step = Again(_with_index_dtype, (index_dtype,), {})
+        made = made.after(step, step)
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
         made = made.after(step, step)
     for inames in loop_priority or ():
         made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
+
+
+def _with_index_dtype(kernel: LoopKernel, dtype: Any) -> LoopKernel:
+    return replace(kernel, origin=replace(kernel.origin, index_dtype=dtype))
 
 
 def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:

@@ -35,7 +35,7 @@ from loopkit.compat.loopy.kernel.instruction import (
 )
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
-from loopkit.compat.loopy.types import to_loopy_type
+from loopkit.compat.loopy.types import NumpyType, as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.kernel.statement import owner
@@ -140,6 +140,11 @@ class LoopKernel:
             return replace(self, made=None, definition=replace(definition, fault=fault))
         left = new.definition if new.made is None else None
         return replace(new, definition=definition if left is None else replace(definition, fault=left.fault))
+
+    @property
+    def index_dtype(self) -> NumpyType:
+        """loopy's dtype of indices, which programs ask for; loopkit chooses one for each text."""
+        return NumpyType(as_numpy(self.origin.index_dtype))
 
     @property
     def name(self) -> str:
@@ -419,6 +424,8 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
     changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
     own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
     result = replace(kernel, **own)
+    if "index_dtype" in changes:
+        result = replace(result, origin=replace(result.origin, index_dtype=changes.pop("index_dtype")))
     if "name" in changes:
         result = result.with_core(annotated(kernel.core, name=changes.pop("name")))
     if "args" in changes:
@@ -433,8 +440,7 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
-_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype",
-                       "overridden_get_grid_sizes_for_insn_ids"})
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "overridden_get_grid_sizes_for_insn_ids"})
 
 
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:
