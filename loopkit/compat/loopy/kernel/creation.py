@@ -84,18 +84,13 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
     if index_dtype is not None:
-        step = Again(_with_index_dtype, (index_dtype,), {})
-        made = made.after(step, step)
+        made = made.copy(index_dtype=index_dtype)
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
         made = made.after(step, step)
     for inames in loop_priority or ():
         made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
-
-
-def _with_index_dtype(kernel: LoopKernel, dtype: Any) -> LoopKernel:
-    return replace(kernel, origin=replace(kernel.origin, index_dtype=dtype))
 
 
 def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:

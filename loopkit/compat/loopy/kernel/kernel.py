@@ -328,8 +328,7 @@ class LoopKernel:
 
     def all_variable_names(self) -> frozenset[str]:
         """Every name of the kernel."""
-        found: frozenset[str] = self.core.all_names
-        return found
+        return frozenset(self.core.all_names)
 
     def get_var_name_generator(self) -> UniqueNameGenerator:
         """A function that makes new names."""
@@ -342,9 +341,8 @@ class LoopKernel:
     @cached_property
     def linearization(self) -> tuple[ScheduleItem, ...] | None:
         """Its launches, loops, statements and barriers in sequence, once it is linearized; else ``None``."""
-        if self.state is not KernelState.LINEARIZED:
-            return None
-        return linear_form(with_loopy_dtypes(self.core), self.target.core_target())
+        return None if self.state is not KernelState.LINEARIZED else linear_form(
+            with_loopy_dtypes(self.core), self.target.core_target())
 
     # Copies
 
@@ -413,9 +411,9 @@ def _with_parts(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
     assert kernel.definition is not None
     old = kernel.parts or Parts(kernel.name, kernel.domains, kernel.instructions, kernel.args,
                                 kernel.temporary_variables, kernel.substitutions)
-    parts = replace(old, **{key: value for key, value in given.items() if key in _PARTS})
+    new = replace(old, **{key: value for key, value in given.items() if key in _PARTS})
+    growing = replace(kernel, made=None, definition=replace(kernel.definition, parts=new))
     rest = {key: value for key, value in given.items() if key not in _PARTS}
-    growing = replace(kernel, made=None, definition=replace(kernel.definition, parts=parts))
     return growing.copy(**rest) if rest else growing
 
 
