@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import combinations
 
-import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.base_storage import in_base_storages
 from loopkit.analysis.dependences import dependences
@@ -93,7 +92,7 @@ def check_variable_access_ordered(kernel: LoopKernel) -> None:
     if not pairs:
         return
     with bounded(f"checking the order of the statements of kernel '{kernel.name}'"):
-        found = next(((source, sink, array) for source, sink, array in _conflicts(kernel.core)
+        found = next(((source, sink, array) for source, sink, array in _conflicts(kernel)
                       if frozenset((source, sink)) in pairs), None)
     if found is None:
         return
@@ -107,14 +106,20 @@ def check_variable_access_ordered(kernel: LoopKernel) -> None:
     _warn(kernel, "variable_access_ordered", LoopyWarning(str(error)))
 
 
-def _conflicts(core: lk.LoopKernel) -> Iterator[tuple[str, str, str]]:
+def _bases(kernel: LoopKernel) -> Mapping[str, str]:
+    """The base storages that the text declares: steps prove those that they add."""
+    return {name: base for name in kernel.core.temporaries
+            if (base := getattr(kernel.declared.get(name), "base_storage", None)) is not None}
+
+
+def _conflicts(kernel: LoopKernel) -> Iterator[tuple[str, str, str]]:
     """Pairs of statements that access one element, and the array or the base storage.
 
     Dependences order the values of a temporary, and each other pair of accesses to the cells of a base storage counts.
     """
-    yield from ((owner(d.source), owner(d.sink), d.array) for d in dependences(core) if d.array)
-    bases = sorted({t.base_storage for t in core.temporaries.values() if t.base_storage is not None})
-    accesses = accesses_by_array(in_base_storages(core)) if bases else {}
+    yield from ((owner(d.source), owner(d.sink), d.array) for d in dependences(kernel.core) if d.array)
+    bases = sorted({*_bases(kernel).values()})
+    accesses = accesses_by_array(in_base_storages(kernel.core)) if bases else {}
     for base in bases:
         for a, b in combinations(accesses.get(base, ()), 2):
             if (a.is_write or b.is_write) and not same_element(a.relation, b.relation).is_empty():
@@ -133,13 +138,11 @@ def _without_order(kernel: LoopKernel) -> Iterator[frozenset[str]]:
     # loopy does not compare the accesses of scalars
     scalars = {name for name, accesses in accesses_by_array(kernel.core).items()
                if not all(access.subscripts for access in accesses)}
-    writers, users = dict[str, set[str]](), dict[str, set[str]]()
+    writers, users, bases = dict[str, set[str]](), dict[str, set[str]](), _bases(kernel)
     maps = ((writers, kernel.writer_map()), (users, kernel.writer_map()), (users, kernel.reader_map()))
     for found, accessors in maps:
         for name in accessors.keys() - scalars:
-            t = kernel.core.temporaries.get(name)
-            memory = name if t is None or t.base_storage is None else t.base_storage
-            found.setdefault(memory, set()).update(accessors[name] & before.keys())
+            found.setdefault(bases.get(name, name), set()).update(accessors[name] & before.keys())
     for memory, own_writers in writers.items():
         for writer in own_writers:
             for other in users[memory] - {writer}:

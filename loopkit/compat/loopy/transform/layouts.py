@@ -12,10 +12,11 @@ import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.live_ranges import with_uses_apart
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.transform.iname import split_iname
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import IllegalTransformError, PreconditionError, require_known
 from loopkit.kernel.data import GlobalArg
 
 concatenate_arrays = same_step(lk.concatenate_arrays)
@@ -67,8 +68,18 @@ split_arg_axis = split_array_dim
 @for_each_kernel
 def alias_temporaries(kernel: LoopKernel, names: Any, base_name_prefix: str | None = None,
                       synchronize_for_exclusive_use: bool = True) -> LoopKernel:
-    """:func:`loopkit.alias_temporaries`, which always keeps the uses of the memory apart."""
-    return kernel.with_core(lk.alias_temporaries(kernel.core, ordered_names(names), base_name_prefix))
+    """:func:`loopkit.alias_temporaries`, which always keeps the uses of the memory apart.
+
+    With *synchronize_for_exclusive_use* it may reorder statements and split loops, if the dependences allow it.
+    """
+    own = ordered_names(names)
+    try:
+        return kernel.with_core(lk.alias_temporaries(kernel.core, own, base_name_prefix))
+    except IllegalTransformError:
+        if not synchronize_for_exclusive_use:
+            raise
+        core = with_uses_apart(kernel.core, own)
+    return kernel.with_core(lk.alias_temporaries(core, own, base_name_prefix))
 
 
 @for_each_kernel
