@@ -19,7 +19,7 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
 
 
 def in_one_memory(*text: str) -> lp.TranslationUnit:
-    return make(text, "{[i]: 0<=i<4}", kernel_data=[
+    return make(text, "{[i,j]: 0<=i,j<4}", kernel_data=[
         *(lp.TemporaryVariable(x, np.int32, shape=(8,), base_storage="base") for x in "ab"), "..."])
 
 
@@ -68,6 +68,15 @@ def test_kernels_that_the_checks_of_their_memory_and_indices_accept() -> None:
                    called(np.int64, "int64"), called(None, np.int32)):
         lp.generate_code_v2(lp.add_dtypes(kernel, {"x": np.float32}) if "twice" in kernel.kernels else kernel)
     assert called(np.int64, None)["loopy_kernel"].index_dtype.numpy_dtype == np.int64
+
+
+def test_a_temporary_without_a_writer_is_the_memory_of_another_one() -> None:
+    unit = in_one_memory("a[i] = 3*i {id=a}", "y[j] = b[3-j] {dep=a}")
+    assert unit()[1][0].tolist() == [9, 6, 3, 0]
+    with pytest.raises(lp.diagnostic.MissingDefinitionError, match="'b' is read but never written"):
+        make(["a[i] = 1", "y[i] = b[i]"], "{[i]: 0<=i<4}", kernel_data=[
+            lp.TemporaryVariable("a", np.int32, shape=(4,), base_storage="base"),
+            lp.TemporaryVariable("b", np.float32, shape=(4,), base_storage="base"), "..."])
 
 
 def test_a_write_race_along_ilp_gives_a_warning() -> None:

@@ -258,6 +258,10 @@ class _Text:
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
+            if names := _second_names(declared, program.written):
+                text = tuple(x if isinstance(x, CInstruction) else _with_names(x, names) for x in self.instructions)
+                data = tuple(d for d in self.data if isinstance(d, str) or d.name not in names)
+                return replace(self, instructions=text, data=data).core_with(functions, packed)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
@@ -284,6 +288,14 @@ class _Text:
         return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
                               self.data, name=self.name, reductions=own.reductions,
                               assumptions=about_arguments(self.assumptions, program.written), functions=functions)
+
+
+def _second_names(declared: Declared, written: AbstractSet[str]) -> Mapping[str, str]:
+    """Names of temporaries that no statement writes, and that are all of the memory of another one: here its names."""
+    temporaries = [d for d in declared.values() if isinstance(d, lk.TemporaryVariable) and d.base_storage is not None]
+    alike = {(d.base_storage, d.dtype, d.shape): d.name for d in temporaries if d.name in written}
+    return {d.name: alike[d.base_storage, d.dtype, d.shape] for d in temporaries
+            if d.name not in written and (d.base_storage, d.dtype, d.shape) in alike}
 
 
 _DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)
