@@ -15,6 +15,7 @@ from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
+from loopkit.compat.loopy.index_of import with_places
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -246,6 +247,9 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
+            placed = list(map(with_places, lines))
+            lines = [line for line, _ in placed]
+            scalars |= {f.name: f for _, found in placed for f in found}
             _require_new(lines, self.instructions)
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]

@@ -160,7 +160,10 @@ class OpenCLExecutor(ExecutorBase):
             if on_host and isinstance(value, array.Array):
                 outputs[name] = value.get(queue)
             elif not on_host and isinstance(value, np.ndarray) and not (name in host and out_host is None):
-                outputs[name] = array.to_device(queue, value, allocator=allocator)
+                # pyopencl copies contiguous arrays: the axes in the order of memory
+                axes = sorted(range(value.ndim), key=lambda axis, own=value: -own.strides[axis])
+                copied = array.to_device(queue, value.transpose(axes), allocator=allocator)
+                outputs[name] = copied.transpose([axes.index(axis) for axis in range(value.ndim)])
         return cl.enqueue_marker(queue), self.results(outputs)
 
 

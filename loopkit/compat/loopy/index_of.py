@@ -1,0 +1,132 @@
+"""loopy's functions ``indexof(a[i, j])`` and ``indexof_vec``: the number of elements before one in memory.
+
+Both become a function of the subscripts, which has its value when the layout of the array is final.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+import loopkit as lk
+from loopkit.analysis.constructors import annotated, rewritten
+from loopkit.analysis.shapes import array_shapes
+from loopkit.errors import PreconditionError
+from loopkit.expr.functions import functions_in, function_of
+from loopkit.expr.mappers import map_children
+from loopkit.kernel.c_instruction import top_level
+from loopkit.kernel.statement import with_expressions
+from loopkit.poly.affine import add, multiply
+from loopkit.poly.limits import bounded
+
+#: A call; its element follows.
+USED = re.compile(r"\b(?P<function>indexof(?:_vec)?)\s*\(\s*(?P<element>(?P<array>\w+)\s*\[)?")
+
+_MARK = "_in_"
+
+
+def with_places(line: str) -> tuple[str, list[lk.ScalarFunction]]:
+    """*line* with functions of subscripts, which are given too, for the functions of elements.
+
+    >>> with_places("y[i] = indexof(a[i, f(j)]) + 1")[0]
+    'y[i] = indexof_in_a(i, f(j)) + 1'
+
+    :raises PreconditionError: the argument of a call is not one element.
+    """
+    functions = list[lk.ScalarFunction]()
+    while (found := USED.search(line)) is not None:
+        inside, _, rest = _closed(line[found.end():])
+        if found["array"] is None or not rest.lstrip().startswith(")"):
+            raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
+                                    subject=found["function"], hint=f"{found['function']}(a[i])")
+        name = f"{found['function']}{_MARK}{found['array']}"
+        functions.append(lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu"))
+        line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
+    return line, functions
+
+
+def _closed(text: str) -> tuple[str, str, str]:
+    """*text* before and after the first bracket that closes none in it."""
+    depth = 0
+    for at, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if depth < 0:
+            return text[:at], c, text[at + 1:]
+    return text, "", ""
+
+
+def place_in(function: lk.ScalarFunction | None) -> tuple[str, str] | None:
+    """loopy's name of *function* and the array in which it finds an element; ``None``: it is another function."""
+    name, mark, array = ("", "", "") if function is None else function.name.partition(_MARK)
+    return (name, array) if mark and USED.fullmatch(f"{name}(") else None
+
+
+def places_in(core: lk.LoopKernel) -> frozenset[tuple[str, str]]:
+    """Those of the functions that *core* calls."""
+    rules = (r.expr for r in core.substitutions.values())
+    every = (*rules, *(e for s in core.statements for e in (s.expression, s.assignee, *s.predicates)))
+    return frozenset(x for e in every for f in functions_in(e) if (x := place_in(f)) is not None)
+
+
+def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
+    """*core* with the indices in memory for such functions; the shapes of their arrays are those inferred.
+
+    >>> f = lk.ScalarFunction("indexof_in_a", 2, operands="iu")
+    >>> knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "a[i, j] = indexof_in_a(i, j)", functions=[f])
+    >>> print(with_indices(lk.tag_array_axes(knl, "a", "F")).statements_text)
+    for i, j
+      a[i, j] = n*j + i  {id=insn}
+    end
+
+    :raises PreconditionError: the layout of an array is not known.
+    """
+    names = {array for _, array in places_in(core)}
+    if not names:
+        return core
+    core = lk.expand_subst(core) if core.substitutions else core
+    with bounded(f"finding places in memory in kernel '{core.name}'"):
+        shapes = array_shapes(core)
+        strides = {name: _strides(core, name, shapes.get(name, (None,))) for name in names}
+
+        def replaced(expr: Expression) -> Expression:
+            place, new = place_in(function_of(expr)), map_children(expr, replaced)
+            if place is None:
+                return new
+            assert isinstance(new, p.Call)
+            name = place[1]
+            if len(new.parameters) != len(strides[name]):
+                raise PreconditionError(f"'{name}' has {len(strides[name])} axes now, and indexof was given "
+                                        f"{len(new.parameters)} subscripts.", subject=name,
+                                        hint="use indexof of arrays whose axes no step changes")
+            offset = core.array_args[name].offset or 0
+            return add(*(multiply(stride, x) for stride, x in zip(strides[name], new.parameters, strict=True)),
+                       p.Variable(offset) if isinstance(offset, str) else offset)
+        arguments = tuple(replace(a, shape=shapes[a.name], order=a.order or ("C" if a.strides is None else None))
+                          if isinstance(a, lk.GlobalArg) and a.name in names else a for a in core.arguments)
+        statements = tuple(with_expressions(s, replaced) for s in core.statements)
+        found = {f for f in core.functions.values() if place_in(f) is not None}
+        return annotated(rewritten(core, statements=statements), arguments=arguments, functions={
+            name: f for name, f in core.functions.items() if f not in found}, obligations=tuple(
+                o for o in core.obligations if o.claim not in {f.claim for f in found}))
+
+
+def _strides(core: lk.LoopKernel, name: str, shape: Sequence[Expression | None]) -> Sequence[Expression]:
+    """The distances in memory of the elements of an argument; :raises PreconditionError: they are not known."""
+    a = core.array_args.get(name)
+    extents = [e for e in shape if e is not None]
+    if a is None or len(extents) < len(shape) or (a.strides is not None and None in a.strides):
+        raise PreconditionError(f"indexof: the layout of '{name}' in memory is not known.", subject=name,
+                                hint="declare its shape= in an argument" if a is None or a.strides is None else
+                                "declare its strides=")
+    if a.strides is not None:
+        return [e for e in a.strides if e is not None]
+    axes = range(len(shape))
+    order = (*axes,) if a.order in ("C", None) else (*axes,)[::-1] if a.order == "F" else a.order
+    assert isinstance(order, tuple)
+    steps = dict(zip(order[::-1], accumulate((extents[axis] for axis in order[:0:-1]), multiply, initial=1),
+                     strict=True))
+    return [steps[axis] for axis in axes]
