@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from typing import cast
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -16,7 +16,7 @@ import loopkit as lk
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
-from loopkit.expr.functions import functions_in, function_of
+from loopkit.expr.functions import function_of, functions_in
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.c_instruction import top_level
 from loopkit.kernel.statement import with_expressions
@@ -89,8 +89,9 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
         return core
     core = lk.expand_subst(core) if core.substitutions else core
     with bounded(f"finding places in memory in kernel '{core.name}'"):
-        shapes = array_shapes(core)
-        strides = {name: _strides(core, name, shapes.get(name, (None,))) for name in names}
+        known = array_shapes(core)
+        shapes = {name: _shape(core, name, known.get(name, (None,))) for name in names}
+        strides = {name: _strides(core.array_args[name], own) for name, own in shapes.items()}
 
         def replaced(expr: Expression) -> Expression:
             place, new = place_in(function_of(expr)), map_children(expr, replaced)
@@ -114,19 +115,23 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
                 o for o in core.obligations if o.claim not in {f.claim for f in found}))
 
 
-def _strides(core: lk.LoopKernel, name: str, shape: Sequence[Expression | None]) -> Sequence[Expression]:
-    """The distances in memory of the elements of an argument; :raises PreconditionError: they are not known."""
-    a = core.array_args.get(name)
-    extents = [e for e in shape if e is not None]
-    if a is None or len(extents) < len(shape) or (a.strides is not None and None in a.strides):
+def _shape(core: lk.LoopKernel, name: str, shape: Sequence[Expression | None]) -> tuple[Expression, ...]:
+    """The *shape* of an argument; :raises PreconditionError: it is not known, or its layout is not."""
+    a, extents = core.array_args.get(name), tuple(e for e in shape if e is not None)
+    if a is None or len(extents) < len(shape) or None in (a.strides or ()):
         raise PreconditionError(f"indexof: the layout of '{name}' in memory is not known.", subject=name,
-                                hint="declare its shape= in an argument" if a is None or a.strides is None else
-                                "declare its strides=")
+                                hint="it is that of an argument with shape=, and without strides='auto'")
+    return extents
+
+
+def _strides(a: lk.GlobalArg, shape: tuple[Expression, ...]) -> Sequence[Expression]:
+    """The distances in memory of neighbouring elements of an argument along each of its axes."""
     if a.strides is not None:
         return [e for e in a.strides if e is not None]
-    axes = range(len(shape))
-    order = (*axes,) if a.order in ("C", None) else (*axes,)[::-1] if a.order == "F" else a.order
+    axes = tuple(range(len(shape)))
+    order = axes if a.order in ("C", None) else axes[::-1] if a.order == "F" else a.order
     assert isinstance(order, tuple)
-    steps = dict(zip(order[::-1], accumulate((extents[axis] for axis in order[:0:-1]), multiply, initial=1),
-                     strict=True))
-    return [steps[axis] for axis in axes]
+    found, step = dict[int, Expression](), cast(Expression, 1)
+    for axis in reversed(order):
+        found[axis], step = step, multiply(step, shape[axis])
+    return [found[axis] for axis in axes]

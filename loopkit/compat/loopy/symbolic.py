@@ -4,7 +4,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -200,9 +199,12 @@ def qpolynomial_to_expr(qpoly: Any) -> Expression:
     with bounded("the expression of a polynomial of isl"):
         terms = polynomial_from_isl(qpoly).terms
     below = math.lcm(*(factor.denominator for factor in terms.values()))
-    total = affine.add(*(reduce(affine.multiply, (
-        atom if power == 1 else p.Power(affine.arithmetic(atom), power) for atom, power in monomial), int(factor*below))
-        for monomial, factor in terms.items()))
+    total: Expression = 0
+    for monomial, factor in terms.items():
+        term: Expression = int(factor*below)
+        for atom, power in monomial:
+            term = affine.multiply(term, atom if power == 1 else p.Power(affine.arithmetic(atom), power))
+        total = affine.add(total, term)
     return total if below == 1 else affine.floor_div(total, below)
 
 
