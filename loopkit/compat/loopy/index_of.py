@@ -20,6 +20,7 @@ from loopkit.expr.functions import function_of, functions_in
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.c_instruction import top_level
 from loopkit.kernel.statement import with_expressions
+from loopkit.language.arguments import Declared
 from loopkit.poly.affine import add, multiply
 from loopkit.poly.limits import bounded
 
@@ -29,10 +30,10 @@ USED = re.compile(r"\b(?P<function>indexof(?:_vec)?)\s*\(\s*(?P<element>(?P<arra
 _MARK = "_in_"
 
 
-def with_places(line: str) -> tuple[str, list[lk.ScalarFunction]]:
+def with_places(line: str, declared: Declared) -> tuple[str, list[lk.ScalarFunction]]:
     """*line* with functions of subscripts, which are given too, for the functions of elements.
 
-    >>> with_places("y[i] = indexof(a[i, f(j)]) + 1")[0]
+    >>> with_places("y[i] = indexof(a[i, f(j)]) + 1", {})[0]
     'y[i] = indexof_in_a(i, f(j)) + 1'
 
     :raises PreconditionError: the argument of a call is not one element.
@@ -44,6 +45,8 @@ def with_places(line: str) -> tuple[str, list[lk.ScalarFunction]]:
             raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
                                     subject=found["function"], hint=f"{found['function']}(a[i])")
         name = f"{found['function']}{_MARK}{found['array']}"
+        offset = getattr(declared.get(found["array"]), "offset", None)
+        inside = f"{inside} + {offset}" if offset else inside           # an array with one axis
         functions.append(lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu"))
         line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
     return line, functions
@@ -79,7 +82,7 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
     >>> knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "a[i, j] = indexof_in_a(i, j)", functions=[f])
     >>> print(with_indices(lk.tag_array_axes(knl, "a", "F")).statements_text)
     for i, j
-      a[i, j] = n*j + i  {id=insn}
+      a[i, j] = i + n*j  {id=insn}
     end
 
     :raises PreconditionError: the layout of an array is not known.
@@ -103,9 +106,7 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
                 raise PreconditionError(f"'{name}' has {len(strides[name])} axes now, and indexof was given "
                                         f"{len(new.parameters)} subscripts.", subject=name,
                                         hint="use indexof of arrays whose axes no step changes")
-            offset = core.array_args[name].offset or 0
-            return add(*(multiply(stride, x) for stride, x in zip(strides[name], new.parameters, strict=True)),
-                       p.Variable(offset) if isinstance(offset, str) else offset)
+            return add(*(multiply(stride, x) for stride, x in zip(strides[name], new.parameters, strict=True)))
         arguments = tuple(replace(a, shape=shapes[a.name], order=a.order or ("C" if a.strides is None else None))
                           if isinstance(a, lk.GlobalArg) and a.name in names else a for a in core.arguments)
         statements = tuple(with_expressions(s, replaced) for s in core.statements)

@@ -247,7 +247,7 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
-            placed = list(map(with_places, lines))
+            placed = [with_places(line, declared) for line in lines]
             lines = [line for line, _ in placed]
             scalars |= {f.name: f for _, found in placed for f in found}
             _require_new(lines, self.instructions)
