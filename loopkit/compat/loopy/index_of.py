@@ -46,7 +46,7 @@ def with_places(line: str, declared: Declared) -> tuple[str, list[lk.ScalarFunct
                                     subject=found["function"], hint=f"{found['function']}(a[i])")
         name = f"{found['function']}{_MARK}{found['array']}"
         offset = getattr(declared.get(found["array"]), "offset", None)
-        inside = f"{inside} + {offset}" if offset else inside           # an array with one axis
+        inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
         functions.append(lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu"))
         line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
     return line, functions

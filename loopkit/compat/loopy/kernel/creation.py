@@ -154,7 +154,7 @@ class _Text:
         rules = list(map(_rule_text, parts.substitutions.values()))
         instructions, tags = _with_labels(_listed(parts.instructions))
         lines = list(map(_instruction_text, instructions))
-        domains, names = _domains(parts.domains), {x: _own_name(x) for x, _ in self.extras.fixed}
+        domains, names = _domains(parts.domains, lines), {x: _own_name(x) for x, _ in self.extras.fixed}
         names |= _inames_in_c(domains, [*lines, *names.values()])
         lines = [x if isinstance(x, CInstruction) else _with_names(x, names) for x in lines]
         return replace(self, name=parts.name, domains=tuple(_with_names(d, names) for d in domains),
@@ -346,9 +346,13 @@ _NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
 _SURPLUS = re.compile(r"\}\s*\}\s*$")
 
 
-def _domains(domains: Any) -> list[str]:
+def _domains(domains: Any, lines: Iterable[object]) -> list[str]:
+    """The texts of *domains*, without inames that have no bounds and stand in no other text and in none of *lines*."""
     given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
     texts = [_SURPLUS.sub("}", str(d)) for d in given]
+    count = Counter(_NAME.findall("\n".join(map(str, (*texts, *lines)))))
+    texts = [_INAMES.sub(lambda d: "{[" + ", ".join(x for x in d[1].split(",") if count[x.strip()] != 1) + "]", text)
+             for text in texts]
     return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
 
 
