@@ -5,7 +5,7 @@ Both become a function of the subscripts, which has its value when the layout of
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -30,26 +30,29 @@ USED = re.compile(r"\b(?P<function>indexof(?:_vec)?)\s*\(\s*(?P<element>(?P<arra
 _MARK = "_in_"
 
 
-def with_places(line: str, declared: Declared) -> tuple[str, list[lk.ScalarFunction]]:
-    """*line* with functions of subscripts, which are given too, for the functions of elements.
+def with_places(lines: Iterable[str], declared: Declared) -> tuple[list[str], dict[str, lk.ScalarFunction]]:
+    """*lines* with functions of subscripts, which are given too, for the functions of elements.
 
-    >>> with_places("y[i] = indexof(a[i, f(j)]) + 1", {})[0]
-    'y[i] = indexof_in_a(i, f(j)) + 1'
+    >>> with_places(["y[i] = indexof(a[i, f(j)]) + 1"], {})[0]
+    ['y[i] = indexof_in_a(i, f(j)) + 1']
 
     :raises PreconditionError: the argument of a call is not one element.
     """
-    functions = list[lk.ScalarFunction]()
-    while (found := USED.search(line)) is not None:
-        inside, _, rest = _closed(line[found.end():])
-        if found["array"] is None or not rest.lstrip().startswith(")"):
-            raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
-                                    subject=found["function"], hint=f"{found['function']}(a[i])")
-        name = f"{found['function']}{_MARK}{found['array']}"
-        offset = getattr(declared.get(found["array"]), "offset", None)
-        inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
-        functions.append(lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu"))
-        line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
-    return line, functions
+    functions = dict[str, lk.ScalarFunction]()
+
+    def placed(line: str) -> str:
+        while (found := USED.search(line)) is not None:
+            inside, _, rest = _closed(line[found.end():])
+            if found["array"] is None or not rest.lstrip().startswith(")"):
+                raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
+                                        subject=found["function"], hint=f"{found['function']}(a[i])")
+            offset = getattr(declared.get(found["array"]), "offset", None)
+            inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
+            name = f"{found['function']}{_MARK}{found['array']}"
+            functions[name] = lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu")
+            line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
+        return line
+    return list(map(placed, lines)), functions
 
 
 def _closed(text: str) -> tuple[str, str, str]:
