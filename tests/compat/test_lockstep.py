@@ -75,7 +75,9 @@ def test_threads_that_store_in_one_element(text: str) -> None:
         assert elements_of(core, "y")[:, 0].tolist() == [0, 4, 8]
 
 
-def test_an_iname_keeps_a_statement() -> None:
-    unit = lp.make_kernel("{[i]: 0<=i<4}", "y[0] = 3 {id=a, inames=i}")
-    with pytest.raises(IllegalTransformError, match="two writes of one element"):
-        lp.tag_inames(unit, {"i": "l.0"})
+@pytest.mark.parametrize("tag", ["l.0", "g.0"])
+def test_an_iname_whose_threads_all_store_one_value_is_gone(tag: str) -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "for i\n    c = 3 {id=a}\nend", target=lp.ExecutableCTarget())
+    run = lp.tag_inames(unit, {"i": tag})
+    assert not run["loopy_kernel"].all_inames()
+    assert [int(run(c=np.zeros((), np.int32), n=n)[1][0]) for n in (0, 1, 2)] == [0, 3, 3]

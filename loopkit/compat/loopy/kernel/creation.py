@@ -15,6 +15,7 @@ from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
+from loopkit.compat.loopy.index_of import with_places
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -26,7 +27,7 @@ from loopkit.compat.loopy.order import Item
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
-from loopkit.compat.loopy.spelling import CALL, counted_calls
+from loopkit.compat.loopy.spelling import CALL, INAMES, counted_calls, domain_texts
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
@@ -155,7 +156,7 @@ class _Text:
         rules = list(map(_rule_text, parts.substitutions.values()))
         instructions, tags = _with_labels(_listed(parts.instructions))
         lines = list(map(_instruction_text, instructions))
-        domains, names = _domains(parts.domains), {x: _own_name(x) for x, _ in self.extras.fixed}
+        domains, names = domain_texts(parts.domains, lines), {x: _own_name(x) for x, _ in self.extras.fixed}
         names |= _inames_in_c(domains, [*lines, *names.values()])
         lines = [x if isinstance(x, CInstruction) else _with_names(x, names) for x in lines]
         return replace(self, name=parts.name, domains=tuple(_with_names(d, names) for d in domains),
@@ -183,6 +184,21 @@ class _Text:
     @property
     def fixed(self) -> Mapping[str, Any]:
         return {_own_name(name): value for name, value in self.extras.fixed}
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of make_kernel, without the target and the options.
+
+        :raises PreconditionError: the statements have user tags, or names of C that are not those of the kernel.
+        """
+        if self.extras.manglers or self.extras.tags:
+            raise PreconditionError(f"The statements of '{self.name}' have more than their text.", subject=self.name,
+                                    hint="lp.merge it with its functions first")
+        return {"domains": self.domains, "instructions": self.instructions, "name": self.name,
+                "kernel_data": [d if isinstance(d, str) else self.empty.declared[d.name] for d in self.data],
+                "assumptions": self.assumptions and condition_of(self.assumptions),
+                "seq_dependencies": self.in_sequence, "fixed_parameters": dict(self.extras.fixed),
+                "preambles": self.extras.preambles}
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
@@ -248,6 +264,8 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
+            lines, places = with_places(lines, declared)
+            scalars |= places
             _require_new(lines, self.instructions)
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
@@ -351,29 +369,14 @@ def _rule_text(rule: SubstitutionRule) -> str:
     return f"{rule.name}({', '.join(rule.arguments)}) := {text_of(rule.expression)}"
 
 
-#: A domain without inames, and one brace too many at the end, which loopy overlooks.
-_NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
-_SURPLUS = re.compile(r"\}\s*\}\s*$")
-
-
-def _domains(domains: Any) -> list[str]:
-    given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
-    texts = [_SURPLUS.sub("}", str(d)) for d in given]
-    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
-
-
 def _own_name(name: str) -> str:
     """The name of a fixed parameter that the targets may reserve."""
     return name if fault(name) is None else f"{name}_fixed"
 
 
-#: The inames of a domain.
-_INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
-
-
 def _inames_in_c(domains: Iterable[str], others: Iterable[object]) -> dict[str, str]:
     """Other names for the inames of *domains* that begin with two underscores, which C reserves."""
-    found = {x.strip() for d in domains for inames in _INAMES.findall(d) for x in inames.split(",")}
+    found = {x.strip() for d in domains for inames in INAMES.findall(d) for x in inames.split(",")}
     taken = {*_NAME.findall(" ".join(map(str, (*domains, *others))))}
     return {x: fresh(x.strip("_"), taken) for x in sorted(found) if x.startswith("__") and x.strip("_")}
 

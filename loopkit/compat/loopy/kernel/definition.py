@@ -24,6 +24,7 @@ class Text(Protocol):
 
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar fixed: the parameters that get values when the kernel is made.
+    :ivar arguments: the arguments of make_kernel, without the target and the options.
     """
 
     @property
@@ -34,6 +35,9 @@ class Text(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, Any]: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> Any:
@@ -78,7 +82,7 @@ class Definition:
     text: Text
     steps: tuple[Callable[[Any], Any], ...] = ()
     packed: frozenset[str] = frozenset()
-    fault: LoopkitError | None = None
+    fault: LoopkitError | None = field(default=None, compare=False)
     parts: Parts | None = None
 
     @property

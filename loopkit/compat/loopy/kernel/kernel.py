@@ -29,6 +29,7 @@ from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Pa
 from loopkit.compat.loopy.kernel.instruction import (
     Assignment,
     BarrierInstruction,
+    claims_text,
     core_instruction,
     instructions_of,
     line_of,
@@ -384,7 +385,9 @@ class LoopKernel:
     def __str__(self) -> str:
         if self.made is None and self.definition is not None and self.definition.fault is not None:
             return f"KERNEL {self.name}: {self.definition.fault.message}"
-        return str(self.core)
+        claims = [f"  id={name}, no_sync_with={claims_text(own)}"
+                  for name, own in self.origin.order.claims.items() if own]
+        return "\n".join([str(self.core), "CLAIMS", *claims] if claims else [str(self.core)])
 
     def __repr__(self) -> str:
         return f"<LoopKernel '{self.name}', which cannot be made yet>" if self.made is None else repr(self.core)

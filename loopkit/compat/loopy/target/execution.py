@@ -160,7 +160,10 @@ class OpenCLExecutor(ExecutorBase):
             if on_host and isinstance(value, array.Array):
                 outputs[name] = value.get(queue)
             elif not on_host and isinstance(value, np.ndarray) and not (name in host and out_host is None):
-                outputs[name] = array.to_device(queue, value, allocator=allocator)
+                # pyopencl copies contiguous arrays: the axes in the order of memory
+                axes = [axis for _, axis in sorted((-stride, axis) for axis, stride in enumerate(value.strides))]
+                copied: Any = array.to_device(queue, value.transpose(axes), allocator=allocator)
+                outputs[name] = copied.transpose([axes.index(axis) for axis in range(value.ndim)])
         return cl.enqueue_marker(queue), self.results(outputs)
 
 

@@ -291,10 +291,11 @@ def _tagged(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any], *,
         return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
     except IllegalTransformError:
         once = in_lockstep(core, of_execution, once=True)
-        # an iname without statements has no tag
-        if once is core or not tags.keys() <= {*once.inames}:
+        if once is core:
             raise
-        return lk.tag_inames(once, tags, force=force)
+        # an iname without statements has no tag
+        left = {x: tag for x, tag in tags.items() if x in once.inames}
+        return lk.tag_inames(once, left, force=force) if left else once
     except UndecidedError:
         silenced = [pattern for pattern in kernel.silenced_warnings if pattern.startswith("write_race")]
         if not silenced:
