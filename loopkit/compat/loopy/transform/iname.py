@@ -203,6 +203,8 @@ def _with_inames(kernel: LoopKernel, core: lk.LoopKernel, inames: Sequence[str],
         raise
     except IllegalTransformError:
         own = {x: core.tags[x] for x in inames if x in core.tags}
+        if not own:
+            raise
         plain = lk.untag_inames(core, [*own])
         return _tagged(kernel, lk.add_inames_to_insn(plain, inames, match), own)
 
