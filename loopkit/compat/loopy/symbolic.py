@@ -32,8 +32,8 @@ from loopkit.poly.quasi_polynomials import polynomial_of
 from loopkit.poly.substitution import polynomial_from_isl
 
 __all__ = ["CombineMapper", "DependencyMapper", "IdentityMapper", "Reduction", "ResolvedFunction", "SubArrayRef",
-           "SubstitutionMapper", "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies", "is_expression_equal",
-           "parse", "pw_aff_to_expr", "qpolynomial_to_expr", "simplify_via_aff"]
+           "SubstitutionMapper", "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies",
+           "is_expression_equal", "parse", "pw_aff_to_expr", "qpolynomial_to_expr", "simplify_via_aff"]
 
 
 # Nodes
