@@ -10,6 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, from_aff, params_of, to_aff
+from loopkit.poly.limits import coalesced
 from loopkit.poly.quasi_polynomials import Polynomial, constant, polynomial_of, substituted
 
 
@@ -24,7 +25,7 @@ def pw_aff_of_values(function: isl.PwAff, space: isl.Space, values: Mapping[str,
     """
     names = params_of(function.space)
     moved = function.move_dims(DIM.in_, 0, DIM.param, 0, len(names))
-    return moved.pullback_multi_aff(_as_function(values, names, space)).project_domain_on_params().coalesce()
+    return coalesced(moved.pullback_multi_aff(_as_function(values, names, space)).project_domain_on_params())
 
 
 def pw_polynomial_of_values(function: isl.PwQPolynomial, space: isl.Space, values: Mapping[str, Expression]

@@ -1,8 +1,10 @@
 """loopy's errors where its users rely on them, and arguments that the layer uses or refuses."""
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +124,16 @@ def test_the_compiler_and_its_options_are_those_of_the_target() -> None:
     found = lp.ExecutableCTarget(CCompiler(cc="gcc-9", cflags=["-O1"], defines=["X"])).core_target(["-g"])
     assert (found.compiler, found.options) == ("gcc-9", ("-O1", "-DX", "-g"))  # type: ignore[attr-defined]
     assert lp.PyOpenCLTarget("device").device == "device"
+
+
+def test_the_compiler_is_a_toolchain_of_codepy(monkeypatch: pytest.MonkeyPatch) -> None:
+    codepy = ModuleType("codepy.toolchain")
+    monkeypatch.setattr(codepy, "GCCToolchain", SimpleNamespace, raising=False)
+    monkeypatch.setitem(sys.modules, "codepy", ModuleType("codepy"))
+    monkeypatch.setitem(sys.modules, "codepy.toolchain", codepy)
+    made = CCompiler(cc="gcc-9", defines=["X"], libraries="m").toolchain
+    assert (made.cc, made.defines, made.libraries, made.ldflags) == ("gcc-9", ["X"], ["m"], ["-shared"])
+    assert CCompiler(cflags=["-O1"]).toolchain.cflags == ["-O1"]
 
 
 def test_one_iname_of_a_reduction_may_stand_alone() -> None:

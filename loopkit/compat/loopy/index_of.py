@@ -15,8 +15,9 @@ from pymbolic.typing import Expression
 import loopkit as lk
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.shapes import array_shapes
+from loopkit.compat.loopy.kernel.function_interface import functions_called
 from loopkit.errors import PreconditionError
-from loopkit.expr.functions import function_of, functions_in
+from loopkit.expr.functions import function_of
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.c_instruction import top_level
 from loopkit.kernel.statement import with_expressions
@@ -73,9 +74,7 @@ def place_in(function: lk.ScalarFunction | None) -> tuple[str, str] | None:
 
 def places_in(core: lk.LoopKernel) -> frozenset[tuple[str, str]]:
     """Those of the functions that *core* calls."""
-    rules = (r.expr for r in core.substitutions.values())
-    every = (*rules, *(e for s in core.statements for e in (s.expression, s.assignee, *s.predicates)))
-    return frozenset(x for e in every for f in functions_in(e) if (x := place_in(f)) is not None)
+    return frozenset(x for f in functions_called(core).values() if (x := place_in(f)) is not None)
 
 
 def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:

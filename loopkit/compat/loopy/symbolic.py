@@ -20,7 +20,7 @@ from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
 from loopkit.errors import TypeInferenceError, UndecidedError
 from loopkit.expr import nodes
-from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.functions import FUNCTIONS, function_of
 from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.parsing import KnownNames, parse_expression
@@ -31,9 +31,9 @@ from loopkit.poly.limits import bounded
 from loopkit.poly.quasi_polynomials import polynomial_of
 from loopkit.poly.substitution import polynomial_from_isl
 
-__all__ = ["CombineMapper", "DependencyMapper", "IdentityMapper", "Reduction", "SubArrayRef", "SubstitutionMapper",
-           "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies", "is_expression_equal", "parse",
-           "pw_aff_to_expr", "qpolynomial_to_expr", "simplify_via_aff"]
+__all__ = ["CombineMapper", "DependencyMapper", "IdentityMapper", "Reduction", "ResolvedFunction", "SubArrayRef",
+           "SubstitutionMapper", "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies",
+           "is_expression_equal", "parse", "pw_aff_to_expr", "qpolynomial_to_expr", "simplify_via_aff"]
 
 
 # Nodes
@@ -78,6 +78,24 @@ class TypeCast(metaclass=_OfNodes):
             raise TypeInferenceError(f"A number cannot be converted to the dtype {dtype}.", subject=str(dtype),
                                      hint="cast each field of a structured value")
         return nodes.TypeCast(dtype.name, child)
+
+
+class _OfFunctions(type):
+    """A class whose instances are the names of known functions."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Variable) and function_of(p.Call(instance, ())) is not None
+
+
+class ResolvedFunction(metaclass=_OfFunctions):
+    """The name of a function in a call, which the language has or the user registered; a variable of pymbolic.
+
+    >>> isinstance(parse("sin(x)").function, ResolvedFunction), isinstance(parse("f(x)").function, ResolvedFunction)
+    (True, False)
+    """
+
+    def __new__(cls, function: Any) -> Variable:                                                 # type: ignore[misc]
+        return function if isinstance(function, Variable) else Variable(function)
 
 
 # Mappers

@@ -13,7 +13,7 @@ import numpy as np
 import loopkit as lk
 from loopkit.compat.loopy.check import check_index_dtypes, check_kernel
 from loopkit.compat.loopy.kernel.definition import Again, Callee
-from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
+from loopkit.compat.loopy.kernel.function_interface import ScalarCallable, functions_called
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -49,8 +49,11 @@ class TranslationUnit:
 
     @property
     def callables_table(self) -> Mapping[str, CallableKernel | Callee | ScalarCallable]:
+        """The functions that statements call, those that the user registered, and the kernels."""
+        called = {name: f for k in self.kernels.values() if k.made is not None
+                  for name, f in functions_called(k.made).items()}
         functions = {name: f for name, f in self.functions.items() if not isinstance(f, lk.LoopKernel)}
-        return {**functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
+        return {**called, **functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
@@ -234,6 +237,11 @@ def entered(program: Any) -> Sequence[LoopKernel]:
     if isinstance(program, TranslationUnit):
         return [program[name] for name in sorted(program.entrypoints)]
     return [program]
+
+
+def resolve_callables(program: Any) -> Any:
+    """Nothing changes: loopkit finds the functions of calls when it makes a kernel."""
+    return program
 
 
 def make_program(kernel: LoopKernel) -> TranslationUnit:
