@@ -11,6 +11,7 @@ import loopkit as lk
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.index_of import with_indices
 from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.errors import LoopkitError
 from loopkit.expr.mappers import variables
@@ -30,7 +31,7 @@ def ready(core: lk.LoopKernel) -> lk.LoopKernel:
     >>> print(ready(knl).assumptions.is_subset(lk.assume(knl, "n <= 0 or (s >= 0 and s + n <= m)").assumptions))
     True
     """
-    typed = with_loopy_dtypes(core)
+    typed = with_loopy_dtypes(with_indices(core))
     with bounded(f"looking at the bounds of kernel '{core.name}'"):
         good = reduce(Set.subtract, _sizes_outside(typed), typed.assumptions)
         some = [s.domain.set.params() for s in typed.statements if not s.domain.is_empty()]

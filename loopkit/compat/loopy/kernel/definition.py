@@ -4,9 +4,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from numbers import Integral
 from typing import Any, Protocol, Self
+
+import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -23,6 +24,7 @@ class Text(Protocol):
 
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar fixed: the parameters that get values when the kernel is made.
+    :ivar arguments: the arguments of make_kernel, without the target and the options.
     """
 
     @property
@@ -33,6 +35,9 @@ class Text(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, Any]: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> Any:
@@ -77,7 +82,7 @@ class Definition:
     text: Text
     steps: tuple[Callable[[Any], Any], ...] = ()
     packed: frozenset[str] = frozenset()
-    fault: LoopkitError | None = None
+    fault: LoopkitError | None = field(default=None, compare=False)
     parts: Parts | None = None
 
     @property
@@ -130,15 +135,6 @@ def condition_of(assumptions: Any) -> str:
     return text if whole is None else whole["condition"].strip()
 
 
-class KernelState(IntEnum):
-    """loopy's stages of a kernel: steps lead back to the first one, and the last one has a linear form."""
-
-    INITIAL = 0
-    CALLS_RESOLVED = 1
-    PREPROCESSED = 2
-    LINEARIZED = 3
-
-
 @dataclass(frozen=True)
 class Origin:
     """The facts about the text of a kernel that outlive its steps.
@@ -148,6 +144,7 @@ class Origin:
     :ivar nesting: the order of loops that the user gave.
     :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
     :ivar tagged: the rules that stand for tagged names: the name and the tag of each.
+    :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
     """
 
     functions: tuple[Callee, ...] = ()
@@ -155,6 +152,7 @@ class Origin:
     nesting: Nesting = field(default_factory=Nesting)
     realized: frozenset[str] = frozenset()
     tagged: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    index_dtype: Any = np.int32
 
 
 @dataclass(frozen=True)

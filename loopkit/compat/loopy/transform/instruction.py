@@ -11,9 +11,9 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
-from loopkit.compat.loopy.kernel.definition import KernelState
+from loopkit.compat.loopy.check import check_kernel
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, shown_id
-from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
@@ -172,7 +172,10 @@ def linearize(kernel: LoopKernel) -> LoopKernel:
     RunInstruction(insn_id='insn')
     LeaveLoop(iname='i')
     ReturnFromKernel(kernel_name='loopy_kernel')
+
+    :raises LoopyError: see :func:`~loopkit.compat.loopy.check.check_kernel`.
     """
+    check_kernel(kernel)
     return replace(kernel, state=KernelState.LINEARIZED)
 
 
