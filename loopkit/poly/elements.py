@@ -191,14 +191,12 @@ def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Exp
 
 
 def joined(a: BoxAxis, b: BoxAxis) -> BoxAxis | None:
-    """The least interval around both; ``None`` where their distance is not constant."""
-    distance = affine_difference(b.base, a.base)
-    if distance is None or a == b:
-        return a if a == b else None
-    if not (isinstance(a.extent, int) and isinstance(b.extent, int)):
+    """The least interval around both; ``None`` where the distance of their ends is not constant."""
+    distance, growth = affine_difference(b.base, a.base), affine_difference(b.extent, a.extent)
+    if distance is None or growth is None:
         return None
-    low, high = min(0, distance), max(a.extent, distance + b.extent)
-    return BoxAxis(a.base if low == 0 else b.base, high - low)
+    low, more = min(0, distance), max(0, distance + growth)
+    return BoxAxis(a.base if low == 0 else b.base, add(a.extent, more - low))
 
 
 def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:

@@ -374,7 +374,7 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     for axis, intervals in enumerate(zip(*rows, strict=True)):
         # uses may lie apart by an iname that is fixed: the box then holds the elements for all of its values
         box = _around_all(intervals) or _around_all(_wide_intervals(buffer, axis))
-        if box is None:
+        if box is None or not variables(box.extent) <= kernel.value_params:
             raise PreconditionError(
                 f"{buffer.step}: the elements used along axis {axis} of '{buffer.name}' have no box of constant size.",
                 subject=buffer.name,

@@ -393,6 +393,18 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
     assert {f: getattr(caught.value, f) for f in fields} == fields
 
 
+@pytest.mark.parametrize(("text", "sweep", "shape"), [
+    ("y[i,j] = f(i)*f(i+2)", "i", "(n + 2)"), ("y[i,j] = f(j)", "j", "(m + n + -1)"), ("y[i,j] = f(j-i)", "i,j", "(m)"),
+])
+def test_a_box_in_global_memory_has_the_length_of_its_loops(text: str, sweep: str, shape: str) -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and i<=j<i+m}", f"f(s) := 3*x[s] + 1\n{text}", assumptions="n>=1 and m>=1")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    made = step(knl, lk.precompute, "f", sweep, default_tag=None, temporary_address_space="global",
+                allow_global_storage=True, allow_reordering=True, allow_launches=True)
+    assert "({})".format(", ".join(map(str, made.temporaries["f_0"].shape or ()))) == shape
+    assert_same(knl, made, n=5, m=3)
+
+
 # What the copy does not serve
 
 def test_a_reader_that_goes_on_reading_keeps_its_dependences() -> None:
