@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -23,7 +23,14 @@ from loopkit.compat.loopy.match import Id, Or, as_within
 from loopkit.compat.loopy.nesting import in_new_order
 from loopkit.compat.loopy.transform.data import value_dtype
 from loopkit.compat.loopy.translation_unit import for_each_kernel, single_kernel
-from loopkit.errors import IllegalTransformError, LoopkitError, PreconditionError, UndecidedError, UnknownNameError
+from loopkit.errors import (
+    IllegalTransformError,
+    LoopkitError,
+    PreconditionError,
+    ScheduleError,
+    UndecidedError,
+    UnknownNameError,
+)
 from loopkit.expr.mappers import variables
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, IlpTag, InameTag, LocalTag, VecTag
@@ -369,14 +376,29 @@ def _given(**arguments: Any) -> dict[str, Any]:
 @for_each_kernel
 def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
     """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
-    return with_new_loops(kernel, lambda core, **how: lk.affine_map_inames(
-        core, name_list(old_inames), name_list(new_inames), equations, **how))
+    old = name_list(old_inames)
+    return with_new_loops(kernel, old, lambda core, **how: lk.affine_map_inames(
+        core, old, name_list(new_inames), equations, **how))
 
 
-def with_new_loops(kernel: LoopKernel, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
-    """*kernel* after *step*, which puts new loops in place of others; a later step may give their order."""
-    nesting, old = kernel.origin.nesting, kernel.core.inames
-    core, defined = in_new_order(kernel.core, step, is_open=nesting.leaves_open(kernel.core, ()))
+def with_new_loops(kernel: LoopKernel, mapped: Sequence[str], step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+    """*kernel* after *step*, which puts new loops in place of those over *mapped*; a later step may give their order.
+
+    If the text leaves the order of loops open, those over *mapped* need not be next to each other.
+    """
+    nesting, old, start = kernel.origin.nesting, kernel.core.inames, kernel.core
+    is_open = nesting.leaves_open(start, ())
+    try:
+        core, defined = in_new_order(start, step, is_open=is_open)
+    except ScheduleError:
+        loops = next((s.inames for s in start.statements if {*mapped} <= {*s.inames}), ())
+        if not loops or not nesting.leaves_open(start, loops):
+            raise
+        at = min(map(loops.index, mapped))
+        rest = [x for x in loops[at:] if x not in mapped]
+        start, _ = in_new_order(start, partial(lk.prioritize_loops, loop_priority=[*loops[:at], *mapped, *rest]),
+                                is_open=True)
+        core, defined = in_new_order(start, step, is_open=True)
     new = [x for x in core.inames if x not in old]
     return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.without_order(
-        core, new))) if defined else kernel.with_core(core)
+        core, new if defined else ()))) if defined or start is not kernel.core else kernel.with_core(core)
