@@ -265,7 +265,7 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
-            lines, places = with_places(lines, declared)
+            lines, places = with_places(lines, declared, self.name)
             scalars |= places
             _require_new(lines, self.instructions)
             if shadowed:

@@ -238,6 +238,9 @@ def add_padding_to_avoid_bank_conflicts(kernel: LoopKernel, device: Any) -> Loop
 @for_each_kernel
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
+    if old_name in {x.array for x in places_in(kernel.core)}:
+        raise PreconditionError(f"'{old_name}' is the array of indexof, which has its name.", subject=old_name,
+                                hint="rename it in the text")
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
     return replace(kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name)), declared=own)
 
@@ -268,7 +271,7 @@ def tag_array_axes(program: Any, ary_names: Any, dim_tags: Any) -> Any:
 @for_each_kernel
 def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     tags = tags_of(dim_tags)
-    counted = {array for function, array in places_in(kernel.core) if function == "indexof" and "vec" in tags}
+    counted = {x.array for x in places_in(kernel.core) if x.function == "indexof" and "vec" in tags}
     for name in counted.intersection(name_list(ary_names)):
         raise PreconditionError(f"'{name}' has elements of vectors, and 'indexof' is the number of a vector then.",
                                 subject=name, hint=f"indexof_vec({name}[...]) is the number of an element")
