@@ -50,6 +50,9 @@ def test_sizes_alone_give_outputs_on_the_device(queue: Any) -> None:
     unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = i", [lp.GlobalArg("y", np.float32), ...])
     _, (y,) = unit(queue, n=3)
     assert y.get().tolist() == [0, 1, 2]
+    unit = lp.make_kernel("{[i,j]: 0<=i<5 and 0<=j<=i}", "y[i] = sum(j, j)")        # the shape is inferred by a call
+    _, (y,) = lp.realize_reduction(unit, force_scan=True)(queue)
+    assert y.get().tolist() == [0, 1, 3, 6, 10]
 
 
 def test_outputs_and_temporaries_have_the_memory_of_the_allocator(queue: Any) -> None:
