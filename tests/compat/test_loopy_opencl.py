@@ -50,8 +50,9 @@ def test_sizes_alone_give_outputs_on_the_device(queue: Any) -> None:
     unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = i", [lp.GlobalArg("y", np.float32), ...])
     _, (y,) = unit(queue, n=3)
     assert y.get().tolist() == [0, 1, 2]
-    unit = lp.make_kernel("{[i,j]: 0<=i<5 and 0<=j<=i}", "y[i] = sum(j, j)")        # the shape is inferred by a call
-    _, (y,) = lp.realize_reduction(unit, force_scan=True)(queue)
+    unit = lp.make_kernel("[n] -> {[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, j)")
+    unit = lp.realize_reduction(lp.fix_parameters(unit, n=5), force_scan=True)          # the runtime infers the shape
+    _, (y,) = unit(queue)
     assert y.get().tolist() == [0, 1, 3, 6, 10]
 
 
