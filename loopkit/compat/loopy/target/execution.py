@@ -118,7 +118,7 @@ class ExecutorBase:
             plain = a.order in (None, "C") and a.strides is None and a.shape_like is None
             if given.get(name) is None and (undefined or (new is not None and plain and name in only_written)):
                 found = a.inferred if a.shape is None else a.shape
-                extents = (None,) if found is None else found                      # the runtime knows more shapes
+                extents = (None,) if found is None else found                      # the runtime infers more shapes
                 shape = [None if e is None else known_value(e, values) for e in extents]
                 if None not in shape and a.dtype is not None:
                     made[name] = (np.zeros if new is None else new)(tuple(shape), a.dtype)
