@@ -117,7 +117,9 @@ class ExecutorBase:
             undefined = name in self._undefined
             plain = a.order in (None, "C") and a.strides is None and a.shape_like is None
             if given.get(name) is None and (undefined or (new is not None and plain and name in only_written)):
-                shape = [None if e is None else known_value(e, values) for e in a.shape or a.inferred or ()]
+                found = a.inferred if a.shape is None else a.shape
+                extents = (None,) if found is None else found                      # the runtime infers more shapes
+                shape = [None if e is None else known_value(e, values) for e in extents]
                 if None not in shape and a.dtype is not None:
                     made[name] = (np.zeros if new is None else new)(tuple(shape), a.dtype)
                 elif undefined:
