@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.check import check_order
+from loopkit.compat.loopy.check import check_index_dtypes, check_kernel
 from loopkit.compat.loopy.kernel.definition import Again, Callee
 from loopkit.compat.loopy.kernel.function_interface import ScalarCallable, functions_called
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -250,10 +250,12 @@ def make_program(kernel: LoopKernel) -> TranslationUnit:
 
 
 def runnable(program: Any, entrypoint: str | None = None) -> LoopKernel:
-    """The kernel that a call of *program* enters, after :func:`check_order` of all of its kernels."""
-    for kernel in program.kernels.values() if isinstance(program, TranslationUnit) else [program]:
-        if kernel.made is not None:
-            check_order(kernel)
+    """The kernel that a call of *program* enters, after :func:`check_kernel` of all of its kernels."""
+    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
+    made = [kernel for kernel in kernels if kernel.made is not None]
+    check_index_dtypes(made)
+    for kernel in made:
+        check_kernel(kernel)
     return program[entrypoint] if entrypoint else single_kernel(program)
 
 

@@ -45,7 +45,7 @@ from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "iname_slab_increments"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -53,8 +53,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, **others: Any
-                ) -> TranslationUnit:
+                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, index_dtype: Any = None,
+                **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
@@ -84,6 +84,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                  Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
+    if index_dtype is not None:
+        made = made.copy(index_dtype=index_dtype)
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
         made = made.after(step, step)
@@ -274,6 +276,10 @@ class _Text:
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
+            if names := _second_names(declared, program.written):
+                text = tuple(x if isinstance(x, CInstruction) else _with_names(x, names) for x in self.instructions)
+                data = tuple(d for d in self.data if isinstance(d, str) or d.name not in names)
+                return replace(self, instructions=text, data=data).core_with(functions, packed)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
@@ -300,6 +306,14 @@ class _Text:
         return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
                               self.data, name=self.name, reductions=own.reductions,
                               assumptions=about_arguments(self.assumptions, program.written), functions=functions)
+
+
+def _second_names(declared: Declared, written: AbstractSet[str]) -> Mapping[str, str]:
+    """Names of temporaries that no statement writes, and that are all of the memory of another one: here its names."""
+    temporaries = [d for d in declared.values() if isinstance(d, lk.TemporaryVariable) and d.base_storage is not None]
+    alike = {(d.base_storage, d.dtype, d.shape): d.name for d in temporaries if d.name in written}
+    return {d.name: alike[d.base_storage, d.dtype, d.shape] for d in temporaries
+            if d.name not in written and (d.base_storage, d.dtype, d.shape) in alike}
 
 
 _DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)

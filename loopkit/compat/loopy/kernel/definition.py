@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Protocol, Self
 
+import numpy as np
+
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.nesting import Nesting
@@ -140,11 +142,13 @@ class Origin:
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
+    :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
+    index_dtype: Any = np.int32
 
 
 @dataclass(frozen=True)
