@@ -229,7 +229,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
-    ids = number_statements(parsed)
+    ids = number_statements(parsed, groups or ())
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
     kept = outside.inside(parsed.body)
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)

@@ -28,6 +28,7 @@ from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, INAMES, counted_calls, domain_texts
+from loopkit.compat.loopy.tagged import with_rules_for_tags
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
@@ -271,6 +272,7 @@ class _Text:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
                 lines = [_CLAMP, *lines]
+            lines, tagged = with_rules_for_tags(lines)
             if c_code.own.domains:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
@@ -293,7 +295,7 @@ class _Text:
         fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
         core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
-        return core, Origin(tuple(functions), program.order(items, selected), nesting)
+        return core, Origin(tuple(functions), program.order(items, selected), nesting, tagged=tagged)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,
