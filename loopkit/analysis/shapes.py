@@ -68,6 +68,18 @@ def _known_extent(knl: LoopKernel, extent: Expression | None) -> Expression | No
     return extent if number is None else number
 
 
+def with_shapes_of_affine_accesses(knl: LoopKernel) -> LoopKernel:
+    """*knl* with the extents that the affine accesses of an array argument need, where other subscripts of it come
+    from memory.
+    """
+    accesses = {name: [a for a in found if a.affine] for name, found in accesses_by_array(knl).items()}
+    unknown = {name for name, shape in array_shapes(knl).items() if None in shape and name in knl.array_args
+               and knl.array_args[name].shape is None and accesses.get(name)}
+    return knl if not unknown else with_accesses_of(knl, specialized(knl, arguments=tuple(
+        replace(a, inferred=_inferred(knl, accesses[a.name], False)) if isinstance(a, GlobalArg) and a.name in unknown
+        else a for a in knl.arguments)))
+
+
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:
     rank = len(accesses[0].subscripts)
     if not all(a.affine for a in accesses):
