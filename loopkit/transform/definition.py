@@ -170,8 +170,8 @@ def _elements_of(kernel: LoopKernel, statement: str) -> Mapping[str, object]:
         names |= variables(s.expression) if found else set()
         found[s.id] = (s.domain.text, s.inames, conditions, frozenset((a.array, a.subscripts) for a in accesses),
                        to_text(s.expression) if found else s.written)
-        waiting += [w for w in kernel.statements if w.written in names & kernel.temporaries.keys()
-                    and w.id not in found]
+        waiting += [w for name in names & kernel.temporaries.keys() for w in kernel.writers.get(name, ())
+                    if w.id not in found]
     return found
 
 

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
-from loopkit.compat.loopy.outside import Outside
+from loopkit.compat.loopy.outside import Outside, with_loops_of_copies
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
@@ -233,7 +233,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     ids = number_statements(parsed)
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
-    kept = outside.inside(parsed.body)
+    kept = with_loops_of_copies(outside.inside(parsed.body))
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
     places = {name: start for start, name in ids.of.items()}
     inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules), [
@@ -246,7 +246,13 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
 
     def is_shared(node: Reduction) -> bool:
         every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
-        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in domains.bounds(every))
+        names = {*domains.bounds(every)}
+        if not inside.keys().isdisjoint(domains.bounds(node.inames)):
+            # no array can hold a number for each iteration
+            parts = [*subexpressions(node.expr)]
+            arrays = {e.aggregate.name for e in parts if isinstance(e, p.Subscript)}
+            names |= {e.name for e in parts if isinstance(e, p.Variable)} - arrays
+        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in names)
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
         if isinstance(node, Marker):
