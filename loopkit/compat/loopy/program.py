@@ -16,7 +16,7 @@ from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import respelled
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, subexpressions, update_of, variables
+from loopkit.expr.mappers import array_of, called, subexpressions, update_of, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
@@ -250,7 +250,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         if not inside.keys().isdisjoint(domains.bounds(node.inames)):
             # no array can hold a number for each iteration
             parts = [*subexpressions(node.expr)]
-            arrays = {e.aggregate.name for e in parts if isinstance(e, p.Subscript)}
+            arrays = {array_of(e) for e in parts if isinstance(e, p.Subscript)}
             names |= {e.name for e in parts if isinstance(e, p.Variable)} - arrays
         return any(not inside.get(name, set()).isdisjoint(node.inames) for name in names)
     statements = list[LoopyStatement]()
