@@ -73,7 +73,8 @@ def _in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement,
         return shared
     # many statements have the same instances
     key = (tuple(id(w.domain) for w in writers), id(reader.domain), tuple(shared))
-    return kept(knl.memo.setdefault("in bounds", {}), key, lambda: _loops_in_bounds(knl, writers, reader, shared, bounds))
+    return kept(knl.memo.setdefault("in bounds", {}), key,
+                lambda: _loops_in_bounds(knl, writers, reader, shared, bounds))
 
 
 def _loops_in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement, shared: Sequence[str],

@@ -77,6 +77,35 @@ def test_a_registered_function_is_called(name: str) -> None:
     assert y.tolist() == [0.5, 2]
 
 
+class Divided(lp.ScalarCallable):
+    """A quotient and a rest: the second result through a pointer. Complex numbers are of the target's own type."""
+
+    def with_types(self, arg_id_to_dtype: dict[int, object], clbl_inf_ctx: object) -> tuple[lp.ScalarCallable, object]:
+        if arg_id_to_dtype[1].numpy_dtype.kind != "i":                                         # type: ignore[attr-defined]
+            raise TypeError("the divisor is an integer")
+        whole, real = lp.NumpyType(np.int32), arg_id_to_dtype[0]
+        return self.copy(name_in_target="divided", arg_id_to_dtype={0: real, 1: whole, -1: real, -2: whole}), None
+
+    def generate_preambles(self, target: object) -> list[tuple[str, str]]:
+        return [("1", "static double divided(double x, int by, int *rest)\n"
+                      "{ *rest = (int)x % by; return (double)((int)x / by); }")]
+
+
+def test_a_registered_function_has_several_results() -> None:
+    text = "<> q, r[i] = div(x[i] + 1, 4) {id=d}\ny[i] = 10*q {dep=d}"
+    unit = lp.register_callable(lp.make_kernel("{[i]: 0<=i<n}", text, target=HOST), "div", Divided("div"))
+    _, (r, y) = unit(x=np.array([10., 2.]))
+    assert (r.tolist(), y.tolist(), r.dtype) == ([3, 3], [20, 0], np.int32)
+    with pytest.raises(lp.LoopyError, match="has 2 results, and 'a, b, c = div"):
+        lp.register_callable(lp.make_kernel("{[i]: 0<=i<n}", "a, b, c = div(1, 4)"), "div", Divided("div"))
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, target=lp.PyOpenCLTarget())
+    unit = lp.register_callable(unit, "div", Divided("div"))
+    made = lp.generate_code_v2(lp.add_dtypes(unit, {"x": np.complex128})).device_code()
+    for line in ("#include <pyopencl-complex.h>", "    r0 = divided(cdouble_new(a0.x, a0.y), a1, &r1);",
+                 "    found.f0 = (double2)(r0.real, r0.imag);"):
+        assert line in made.splitlines()
+
+
 def test_multiple_assignments_keep_their_parts_together() -> None:
     """All values are computed before the first target is written, whatever depends on the statement."""
     unit = lp.make_kernel("{[i]: 0<=i<n}", "z[i] = a[i] {dep=swap}\na[i], b[i] = b[i], a[i] {id=swap}", target=HOST)

@@ -20,6 +20,7 @@ from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Or
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.results import with_tuples_of_results
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.order import Item
@@ -246,9 +247,10 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
-            _require_new(lines, self.instructions)
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
+            lines = [x for line in lines for x in with_tuples_of_results(line, scalars, c_code.groups)]
+            _require_new(lines, self.instructions)
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
                 lines = [_CLAMP, *lines]
             if c_code.own.domains:
