@@ -13,7 +13,7 @@ from pytools.tag import Tag
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
 from loopkit.compat.loopy.outside import Outside, with_loops_of_copies
 from loopkit.compat.loopy.packing import Packing, packed_signature
-from loopkit.compat.loopy.spelling import respelled
+from loopkit.compat.loopy.spelling import VariableTags, respelled, without_tags
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import array_of, called, subexpressions, update_of, variables
@@ -58,6 +58,7 @@ class LoopyStatement:
 
     :ivar conditions: those of its blocks and of its own.
     :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
+    :ivar variable_tags: of the variables that it names.
     """
 
     id: str
@@ -66,6 +67,7 @@ class LoopyStatement:
     conditions: tuple[Expression, ...] = ()
     reads: frozenset[str] = _NOTHING
     writes: frozenset[str] = _NOTHING
+    variable_tags: VariableTags = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,8 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         y[i] = a[i] {id=insn, inames=}
     end
     """
-    source = Source(respelled(instructions), "the instructions")
+    text, variable_tags = without_tags(respelled(instructions))
+    source = Source(text, "the instructions")
     signatures = {name: signature_of(f) for name, f in kernels.items()}
     parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
                            functions_with_dot(declared, functions), {
@@ -263,8 +266,18 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
             statements.append(LoopyStatement(
                 name, packing.packed(part, signatures[part.function]) if isinstance(
                     part, FunctionCall) and part.function in packed else part, own, conditions,
-                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
+                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part])),
+                _tags_of(part, variable_tags)))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
+
+
+def _tags_of(node: ParsedAssignment | FunctionCall, tags: Mapping[int, frozenset[str]]) -> VariableTags:
+    """The sets of *tags* with which *node* reads and writes each variable, if it has any."""
+    found: dict[tuple[str, str], frozenset[frozenset[str]]] = {}
+    for k, use in enumerate(node.uses if isinstance(node, ParsedAssignment) else ()):
+        key = use.name, "load" if k else "store"
+        found[key] = found.get(key, frozenset()) | {tags.get(use.start, _NOTHING)}
+    return {key: own for key, own in found.items() if any(own)}
 
 
 def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]],

@@ -271,7 +271,8 @@ class _Text:
         fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
         core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
-        return core, Origin(tuple(functions), program.order(items, selected), nesting)
+        variable_tags = {s.id: s.variable_tags for s in program.statements if s.variable_tags}
+        return core, Origin(tuple(functions), program.order(items, selected), nesting, variable_tags)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,

@@ -11,6 +11,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.order import Order
+from loopkit.compat.loopy.spelling import VariableTags
 from loopkit.errors import LoopkitError
 
 #: The functions that statements call: those of numbers, those without results, and kernels.
@@ -136,11 +137,13 @@ class Origin:
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
+    :ivar variable_tags: of the variables of each statement that has some, by variable and direction.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
+    variable_tags: Mapping[str, VariableTags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
