@@ -65,3 +65,14 @@ def test_a_sum_shares_a_loop_whose_bounds_come_from_memory() -> None:
     _, (y, z) = unit(starts=np.array([0, 2, 2, 6], np.int32), x=X, nt=3)
     np.testing.assert_allclose(y, [2.0 + X[:2] @ X[:2], 2.0, 2.0 + X[2:] @ X[2:]])
     assert z.tolist() == [[0, 0], [1, 0], [1, 1]]
+
+
+def test_a_number_between_two_statements_of_an_iteration_is_in_their_loop() -> None:
+    unit = lp.make_kernel("{[j,i,k]: 0<=j<n and 0<=i,k<3}", """
+        t[i] = x[j, i] {id=copy}
+        <int32> at = 2 - k {id=at, dep=copy}
+        y[j, k] = t[at] {id=y, dep=at}""", [lp.TemporaryVariable("t", np.float64, (3,)), "..."],
+        target=lp.ExecutableCTarget())
+    assert unit["loopy_kernel"].insn_inames("at") == {"j", "k"}
+    _, (y,) = unit(x=X.reshape(2, 3))
+    assert np.array_equal(y, X.reshape(2, 3)[:, ::-1])

@@ -241,6 +241,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     places = {name: start for start, name in ids.of.items()}
     inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules), [
         [places[x] for x in names if x in places] for names in (groups or {}).values()])
+    inames = _with_loops_between(parsed, rules, inames, ids.of)
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     inside: dict[str, set[str]] = {}
     for node, _, _ in _flat(parsed.body):
@@ -311,6 +312,27 @@ def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[
             found.update(dict.fromkeys(group, _NOTHING.union(*(found[at] for at in group))))
         if found == before:
             return found
+
+
+def _with_loops_between(program: ParsedProgram, rules: Rules, inames: Mapping[int, frozenset[str]],
+                        ids: Mapping[int, str]) -> Mapping[int, frozenset[str]]:
+    """*inames*, and those of a loop inside which a number is needed between two statements of one iteration.
+
+    The number is a temporary of its own, the loop does not change it, and its statement depends on one in this loop.
+    """
+    flat = [node for node, _, _ in _flat(program.body) if isinstance(node, ParsedAssignment)]
+    found, reads = dict(inames), {x.start: _reads(x, (), rules, inames[x.start]) for x in flat}
+    for node in flat:
+        if node.temporary is None or not isinstance(node.assignee, p.Variable) or not node.options.dep:
+            continue
+        readers = [found[x.start] for x in flat if node.written in reads[x.start] and x is not node]
+        before = (found[x.start] for x in flat if x is not node and any(
+            fnmatchcase(ids[x.start], token.text) for token in node.options.dep))
+        missing = frozenset.intersection(*readers) - found[node.start] if readers else _NOTHING
+        for iname in sorted(missing & _NOTHING.union(*before)):
+            if all(x.written not in reads[node.start] for x in flat if iname in found[x.start]):
+                found[node.start] = rules.domains.ancestors(found[node.start] | {iname})
+    return found
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:

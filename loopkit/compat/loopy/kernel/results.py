@@ -145,8 +145,9 @@ def with_tuples_of_results(text: str, functions: Mapping[str, lk.ScalarFunction]
             raise PreconditionError(f"'{function.name}' has {function.count} results, and '{line.strip()}' has "
                                     f"{len(targets)} targets.", subject=function.name)
         held = f"{function.name}_results_{len(groups)}"
-        own = next((x.removeprefix("id=") for x in options if x.startswith("id=")), held)
-        others = [x for x in options if not x.startswith(("id=", "dep="))]
+        named = {key: value for key, _, value in (x.partition("=") for x in options)}
+        own = named.get("id") or f"{named.get('id_prefix', '')}{held}"
+        others = [x for x in options if not x.startswith(("id=", "id_prefix=", "dep="))]
         after = [x.removeprefix("dep=") for x in options if x.startswith("dep=")]
         first = f"{own}_tuple"
         groups[own] = frozenset((first, *(f"{own}_{k}" for k in range(len(targets)))))
