@@ -40,7 +40,7 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
 from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import TRANSFORMATIONS, History
-from loopkit.kernel.instruction import Assignment, CallInstruction, SubArrayRef
+from loopkit.kernel.instruction import Assignment, CallInstruction, StatementPlace, SubArrayRef
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.einsum import make_einsum
@@ -164,7 +164,8 @@ __all__ = [
     "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning", "MemAccess",
     "MisspelledNameWarning", "NameConflictError", "Op", "OpenCLTarget", "Options", "Outputs", "ParseError",
     "PiecewiseQuasiPolynomial", "PreconditionError", "Reduction", "ReductionOperation", "Replay", "ReplayError",
-    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StorageError", "SubArrayRef", "SubstitutionRule",
+    "Report", "ScalarFunction", "ScheduleError", "ShapeError", "StatementPlace", "StorageError", "SubArrayRef",
+    "SubstitutionRule",
     "Synchronization", "TemporaryVariable", "ToCountMap", "TypeCast", "TypeInferenceError", "UndecidedError",
     "UnknownNameError", "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
     "add_block_flags", "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding",

@@ -16,6 +16,7 @@ from loopkit.expr.mappers import array_of, is_node, map_children
 from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.kernel.tags import in_order
 from loopkit.kernel.tree import LoopPlace
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet
 from loopkit.shown import Declared
 
@@ -24,12 +25,24 @@ from loopkit.shown import Declared
 class StatementPlace(Declared):
     """The instances of a statement of a kernel, and the loops around it.
 
-    :ivar domain: the instance set.
-    :ivar loops: the loops, outermost first; adjacent statements with the same loops share them.
+    The instructions of a kernel have it. A script that makes such a kernel again writes it down:
+
+    >>> lk.StatementPlace("[n] -> { [i] : 0 <= i < n }", (("i", "insn"),)).domain.inames
+    ('i',)
+
+    :ivar domain: the instance set, which may be given as its text.
+    :ivar loops: the loops, outermost first, each an iname and the id of the first statement; adjacent statements with
+        the same loops share them.
+    :raises ValueError: isl refuses the text.
     """
 
     domain: InstanceSet
     loops: tuple[LoopPlace, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.domain, str):
+            with bounded("reading the instances of a statement"):
+                object.__setattr__(self, "domain", InstanceSet.parse(self.domain))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -29,13 +29,13 @@ from loopkit.kernel.data import (
     TemporaryVariable,
     ValueArg,
 )
-from loopkit.kernel.instruction import Assignment, CallInstruction, InstructionBase, SubArrayRef
+from loopkit.kernel.instruction import Assignment, CallInstruction, InstructionBase, StatementPlace, SubArrayRef
 from loopkit.kernel.tags import InameTag, in_order
 from loopkit.poly.sets import InstanceSet, Set
 
 #: Classes in ``lk.`` whose values an argument may hold.
 Ours = (GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | ScalarFunction | CInstruction
-        | Options | Assignment | CallInstruction | SubArrayRef)
+        | Options | Assignment | CallInstruction | SubArrayRef | StatementPlace)
 
 
 def literal(value: object) -> str:
@@ -88,6 +88,8 @@ def literal(value: object) -> str:
             return f"np.{name}"
         case Set():
             return f"isl.Set({str(value)!r})"
+        case InstanceSet():
+            return repr(value.text)
         case Mapping() | list() | tuple():
             return _of_parts(value, literal)
         case set() | frozenset():

@@ -25,7 +25,7 @@ from loopkit.kernel.instruction import Assignment, CallInstruction, SubArrayRef
 from loopkit.kernel.tags import user_tags
 from loopkit.language import names
 from loopkit.language.options import OptionParser
-from loopkit.language.program import InameOptions, InstructionOptions, ParsedAssignment, Rule
+from loopkit.language.program import Claim, InameOptions, InstructionOptions, ParsedAssignment, Rule
 from loopkit.poly.sets import InstanceSet
 
 #: The objects that may stand among the texts of instructions.
@@ -259,7 +259,7 @@ class ObjectParser(OptionParser):
         if objects := [tag for tag in given.tags if not isinstance(tag, str)]:
             user_tags(objects, f"'{given}'")
         return InstructionOptions(
-            None if given.id is None else Token("name", given.id, start), dep, nosync,
+            None if given.id is None else Token("name", given.id, start), dep, tuple(map(Claim, nosync)),
             InameOptions(inames, given.within_inames is not None), given.tags,
             conjunction(conditions) if conditions else None, tuple(map(self._instruction, given.instructions)))
 

@@ -12,7 +12,7 @@ from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Token
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.language import names
-from loopkit.language.program import GLOBAL, PREFIX, QUERY, InameOptions, InstructionOptions
+from loopkit.language.program import PREFIX, QUERY, Claim, InameOptions, InstructionOptions
 
 
 @dataclass
@@ -89,12 +89,12 @@ class OptionParser(ExpressionParser):
             raise self.error("a match expression, such as writes:a and not id:init_*")
         return Token(QUERY, self.source.text[start:self.tokens[self.at].start].strip(), start)
 
-    def claimed(self, token: Token) -> Token:
-        """*token* of ``nosync=`` without its scope: barriers of a block (``@local``), ends of launches, or ``@any``."""
+    def claimed(self, token: Token) -> Claim:
+        """The claim that *token* of ``nosync=`` makes, which may end in a scope."""
         name, mark, scope = token.text.partition("@")
         if mark and scope not in ("any", "local", "global"):
             raise self.source.error(token.start + len(name) + 1, f"'{scope}' is not a scope.", "any, local or global")
-        return Token(GLOBAL if scope == "global" else token.kind, name.strip(), token.start)
+        return Claim(Token(token.kind, name.strip(), token.start), scope or "any")
 
     def inames_option(self) -> tuple[tuple[Token, ...], bool]:
         """The inames of ``inames=i:j``, and whether the statement has no inherited ones, unless ``+`` begins them."""

@@ -31,7 +31,7 @@ from loopkit.language.domains import Domains
 from loopkit.language.names import fresh_names
 
 #: The kinds of tokens that are a match expression, the beginning of an id, and a claim about launches only.
-QUERY, PREFIX, GLOBAL = "query", "prefix", "global"
+QUERY, PREFIX = "query", "prefix"
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,28 @@ class InameOptions:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A claim of ``nosync=`` that no barrier is needed.
+
+    :ivar others: a glob of statement ids, or a match expression as a token of the kind :data:`QUERY`.
+    :ivar scope: ``"local"``: a barrier of a block, ``"global"``: an end of a launch, or ``"any"``.
+    """
+
+    others: Token
+    scope: str = "any"
+
+
+@dataclass(frozen=True)
 class InstructionOptions:
     """The options in the braces after an assignment.
 
     :ivar id: its id; a token of the kind :data:`PREFIX` is the beginning of one.
-    :ivar dep: globs of statement ids, and match expressions as tokens of the kind :data:`QUERY`; so is *nosync*.
+    :ivar dep: globs of statement ids, and match expressions as tokens of the kind :data:`QUERY`.
     """
 
     id: Token | None = None
     dep: tuple[Token, ...] = ()
-    nosync: tuple[Token, ...] = ()
+    nosync: tuple[Claim, ...] = ()
     inames: InameOptions = InameOptions()
     tags: frozenset[str | Tag] = frozenset()
     condition: Expression | None = None
@@ -305,8 +317,9 @@ class Ids:
 
     def others(self, node: ParsedAssignment | FunctionCall | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
-        return frozenset(x for pattern in node.options.nosync if pattern.kind != QUERY for x in self._matches(pattern)
-                         if x != self.of.get(node.start) and x not in self.markers and pattern.kind != GLOBAL)
+        return frozenset(x for claim in node.options.nosync if claim.others.kind != QUERY
+                         for x in self._matches(claim.others)
+                         if claim.scope != "global" and x != self.of.get(node.start) and x not in self.markers)
 
     def _matches(self, pattern: Token) -> Sequence[str]:
         if pattern.text in self.places:

@@ -19,7 +19,8 @@ def with_queried_statements(kernel: LoopKernel, program: ParsedProgram, ids: Ids
 
     :raises UnknownNameError: a pattern matches no name of *kernel*.
     """
-    every = [(node, [*ids.queries(node)], [token for token in node.options.nosync if token.kind == QUERY])
+    every = [(node, [*ids.queries(node)], [
+        claim.others for claim in node.options.nosync if claim.others.kind == QUERY and claim.scope != "global"])
              for node in executed(program.body)]
     nodes = {ids.of[node.start]: (node, deps, claims) for node, deps, claims in every if deps or claims}
     if not nodes:

@@ -124,12 +124,16 @@ def names_of(space: isl.Space) -> tuple[str, ...]:
     return tuple(str(space.get_dim_name(DIM.set, i)) for i in range(space.dim(DIM.set)))
 
 
+def params_of(space: isl.Space) -> tuple[str, ...]:
+    """The names of the parameters of *space*."""
+    return tuple(str(space.get_dim_name(DIM.param, i)) for i in range(space.dim(DIM.param)))
+
+
 def aff_in(space: isl.Space, expr: Expression) -> isl.Aff:
     """*expr* as a function on *space*, a space of sets; :raises NotAffineError: it is none."""
-    params = [str(space.get_dim_name(DIM.param, i)) for i in range(space.dim(DIM.param))]
     if isl.DEFAULT_CONTEXT not in (space.get_ctx(),):     # contexts have == only
         raise NotAffineError(expr)                         # isl would take equal names for different ones
-    return to_aff(expr, names_of(space), params).align_params(space)
+    return to_aff(expr, names_of(space), params_of(space)).align_params(space)
 
 
 def is_quasi_affine(expr: Expression, dims: Sequence[str] = (), params: Collection[str] | None = None) -> bool:
@@ -299,7 +303,7 @@ def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
     """A quasi-affine form of *dims* and its parameters as an expression that :func:`to_aff` reads."""
     denominator = value.get_denominator_val()
     whole = value.scale_val(denominator)
-    names = {DIM.in_: dims, DIM.param: [str(whole.get_dim_name(DIM.param, i)) for i in range(whole.dim(DIM.param))]}
+    names = {DIM.in_: dims, DIM.param: params_of(whole.space)}
     terms: list[tuple[int, Expression]] = [
         (to_int(whole.get_coefficient_val(kind, i)), p.Variable(x)) for kind, own in names.items()
         for i, x in enumerate(own)]

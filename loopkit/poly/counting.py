@@ -123,7 +123,7 @@ def _with_remainder(own: Set, summand: Polynomial, name: str, others: tuple[str,
         if own.is_empty():
             return
     for part in _disjoint(own):
-        summed = substituted(summand, name, value) if split > 1 else summand
+        summed = substituted(summand, {name: value}) if split > 1 else summand
         for (low_where, low), (high_where, high) in product(part.dim_min(0).get_pieces(), part.dim_max(0).get_pieces()):
             where = low_where.intersect(high_where)
             if not where.is_empty():

@@ -150,12 +150,12 @@ def _floored(above: Polynomial, below: int) -> Polynomial:
     return outside + single(floor_div(add(*(multiply(c // common, atom) for atom, c in ordered), offset), below))
 
 
-def substituted(polynomial: Polynomial, name: str, value: Polynomial) -> Polynomial:
-    """*polynomial* with the linear form *value* for *name*, in quotients too."""
+def substituted(polynomial: Polynomial, values: Mapping[str, Polynomial]) -> Polynomial:
+    """*polynomial* with linear forms, the *values* of names, in their place, in quotients too."""
     def replaced(expr: Expression) -> Polynomial:
         match expr:
-            case p.Variable() if expr.name == name:
-                return value
+            case p.Variable(name=name) if name in values:
+                return values[name]
             case p.Sum(children=children):
                 return reduce(Polynomial.__add__, map(replaced, children))
             case p.Product(children=children):
@@ -177,7 +177,7 @@ def modulus(expr: Expression, name: str) -> int:
             return lcm(*(modulus(c, name) for c in children))
         case p.FloorDiv(numerator=above, denominator=int() as below):
             inner = polynomial_of(above)
-            moved = substituted(inner, name, single(p.Variable(name)) + constant(1))
+            moved = substituted(inner, {name: single(p.Variable(name)) + constant(1)})
             return 1 if moved == inner else below*lcm(*(modulus(a, name) for m in inner.terms for a, _ in m))
         case _:
             return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import re
@@ -17,11 +18,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Generic, ParamSpec, TypeVar
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
@@ -32,6 +34,13 @@ from loopkit.target.c.target import CTarget
 BASE_FLAGS = ("-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-math-errno")
 LIBRARIES = ("-lm",)
 Rungs = tuple[tuple[str, ...], ...]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Tells of each kernel, at the level DEBUG, whether it is compiled or taken from memory or from the disk.
+LOG = logging.getLogger("loopkit")
+COMPILED, FROM_CACHE = "Kernel %s compiled", "Kernel %s retrieved from cache"
+
 OPENMP = "-fopenmp"
 NATIVE = "-march=native"
 #: Fused multiply-adds, for ``CTarget(contract=True)``.
@@ -348,6 +357,24 @@ def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, h
         near = range(max(line - 3, 0), min(line + 2, len(text)))
         lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
     return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
+
+
+class KeptInMemory(Generic[P, T]):
+    """*load*, which compiles a text for the kernel that its second argument names, with its last 1024 results.
+
+    Messages of :data:`LOG` tell whether a kernel is compiled or not: *load* logs the other ones.
+    """
+
+    def __init__(self, load: Callable[P, T]) -> None:
+        self._load = lru_cache(maxsize=1024)(load)
+        self.cache_clear = self._load.cache_clear
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        hits = self._load.cache_info().hits
+        found = self._load(*args, **kwargs)             # type: ignore[arg-type]  # they are hashable
+        if self._load.cache_info().hits > hits:
+            LOG.debug(FROM_CACHE, args[1])
+        return found
 
 
 def dump(source: str, kernel: str, suffix: str) -> None:

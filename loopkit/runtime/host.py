@@ -8,7 +8,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,16 @@ from loopkit.runtime.bounds import raising
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.callbacks import callback_type, raising_failures, reference_call
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
-from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
+from loopkit.runtime.compiler import (
+    COMPILED,
+    FROM_CACHE,
+    LOG,
+    HostCompiler,
+    KeptInMemory,
+    dump,
+    find_compiler,
+    loopkit_version,
+)
 from loopkit.runtime.functions import FunctionPlan, require_block
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
@@ -215,7 +224,7 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-@cache
+@KeptInMemory
 def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCache) -> ctypes.CDLL:
     """The loaded *source*, kept in memory and on disk; :raises CompilerError: it is rejected, or cannot be loaded."""
     key = object_key(source, compiler)
@@ -224,8 +233,11 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCac
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            return _mapped(kept[0])
+            library = _mapped(kept[0])
+            LOG.debug(FROM_CACHE, kernel)
+            return library
     content = compiler.compile(source, kernel)
+    LOG.debug(COMPILED, kernel)
     disk.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
                             "flags": list(compiler.flags)})
     try:

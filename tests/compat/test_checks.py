@@ -1,7 +1,10 @@
 """loopy's errors where its users rely on them, and arguments that the layer uses or refuses."""
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +20,16 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
     return lp.make_kernel(domains, text, **{"target": lp.ExecutableCTarget(), **given})
 
 
+def in_one_memory(*text: str) -> lp.TranslationUnit:
+    return make(text, "{[i,j]: 0<=i,j<4}", kernel_data=[
+        *(lp.TemporaryVariable(x, np.int32, shape=(8,), base_storage="base") for x in "ab"), "..."])
+
+
+def called(index_dtype: object, other: object) -> lp.TranslationUnit:
+    twice = lp.make_function("{[i]: 0<=i<4}", "y[i] = 2*x[i]", name="twice", index_dtype=other)
+    return lp.merge([make("[i]: y[i] = twice([i]: x[i])", "{[i]: 0<=i<4}", index_dtype=index_dtype), twice])
+
+
 @pytest.mark.parametrize(("wrong", "error", "message"), [
     (lambda: lp.TypeCast(np.dtype([("", "<u4"), ("", "<i4")]), 1), TypeInferenceError, "cannot be converted"),
     (lambda: lp.preprocess_kernel(make("y[i, j] = make_two(i)")), UnknownNameError, "make_two"),
@@ -30,6 +43,11 @@ def make(text: object = "y[i, j] = 2*x[i, j]", domains: str = "{[i,j]: 0<=i<n an
     (lambda: make("y[i, j] = 2 {atomic=all}"), lp.LoopyError, "atomic"),
     (lambda: lp.map_instructions(make(), None, lambda s: s.copy(atomicity=("y",))), PreconditionError, "atomic"),
     (lambda: make(state=3), PreconditionError, "state"),
+    (lambda: lp.generate_code_v2(lp.tag_inames(make(), "i:l.0,j:l.0")), PreconditionError, "axis l.0: 'i' and 'j'"),
+    (lambda: lp.linearize(lp.tag_inames(make(), "i:g.1,j:g.1")), PreconditionError, "axis g.1"),
+    (lambda: lp.generate_code_v2(in_one_memory("a[i] = 12", "b[i+3] = 13")),
+     lp.diagnostic.VariableAccessNotOrdered, "same elements of 'base'"),
+    (lambda: lp.generate_code_v2(called(np.int32, np.int64)), PreconditionError, "int64"),
 ])
 def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
@@ -45,6 +63,43 @@ def test_what_has_no_meaning_here_is_refused(wrong: Callable[[], object], error:
 def test_what_changes_no_value_is_dropped_with_a_warning(dropped: Callable[[], object], message: str) -> None:
     with pytest.warns(lp.LoopyWarning, match=message):
         dropped()
+
+
+def test_kernels_that_the_checks_of_their_memory_and_indices_accept() -> None:
+    for kernel in (in_one_memory("a[i] = 12", "b[i+4] = 13"), in_one_memory("a[i] = 12 {id=a}", "b[i] = 13 {dep=a}"),
+                   called(np.int64, "int64"), called(None, np.int32)):
+        lp.generate_code_v2(lp.add_dtypes(kernel, {"x": np.float32}) if "twice" in kernel.kernels else kernel)
+    assert called(np.int64, None)["loopy_kernel"].index_dtype.numpy_dtype == np.int64
+
+
+def test_a_temporary_without_a_writer_is_the_memory_of_another_one() -> None:
+    unit = in_one_memory("a[i] = 3*i {id=a}", "y[j] = b[3-j] {dep=a}")
+    assert unit()[1][0].tolist() == [9, 6, 3, 0]
+    with pytest.raises(lp.diagnostic.MissingDefinitionError, match="'b' is read but never written"):
+        make(["a[i] = 1", "y[i] = b[i]"], "{[i]: 0<=i<4}", kernel_data=[
+            lp.TemporaryVariable("a", np.int32, shape=(4,), base_storage="base"),
+            lp.TemporaryVariable("b", np.float32, shape=(4,), base_storage="base"), "..."])
+
+
+def test_a_write_race_along_ilp_gives_a_warning() -> None:
+    unit = lp.tag_inames(make("y[i] = i + j\nx[i, j] = j\n<> t = j\nz[i, j] = t", "{[i,j]: 0<=i,j<4}"), "j:ilp")
+    with pytest.warns(lp.diagnostic.WriteRaceConditionWarning, match="'insn'.*value of the last one") as found:
+        lp.linearize(lp.preprocess_kernel(unit))
+    assert len(found) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lp.linearize(unit.mapped(lambda kernel: kernel.copy(silenced_warnings=frozenset({"write_race(insn)"}))))
+
+
+def test_a_value_of_all_threads_is_stored_once() -> None:
+    """The iname of a statement may come after its tag."""
+    unit = make("a[i,j] = 5 {id=a}\nb[i] = 2*i {id=b, dep=a}", "{[i,j]: 0<=i<6 and 0<=j<n}")
+    unit = lp.split_iname(lp.tag_inames(unit, "i:g.0"), "j", 4, outer_tag="g.1", inner_tag="l.0")
+    unit = lp.add_inames_to_insn(unit, "j_outer, j_inner", "id:b")
+    assert unit(n=6)[1][1].tolist() == [0, 2, 4, 6, 8, 10]
+    unit = lp.tag_inames(make("a[i,j] = 5 {id=a}\nb[i] = b[i] + 1 {id=b, dep=a}", "{[i,j]: 0<=i,j<4}"), "j:l.0")
+    with pytest.raises(lp.LoopyError, match="at once"):
+        lp.add_inames_to_insn(unit, "j", "id:b")
 
 
 def test_a_kernel_without_its_functions_prints() -> None:
@@ -69,6 +124,16 @@ def test_the_compiler_and_its_options_are_those_of_the_target() -> None:
     found = lp.ExecutableCTarget(CCompiler(cc="gcc-9", cflags=["-O1"], defines=["X"])).core_target(["-g"])
     assert (found.compiler, found.options) == ("gcc-9", ("-O1", "-DX", "-g"))  # type: ignore[attr-defined]
     assert lp.PyOpenCLTarget("device").device == "device"
+
+
+def test_the_compiler_is_a_toolchain_of_codepy(monkeypatch: pytest.MonkeyPatch) -> None:
+    codepy = ModuleType("codepy.toolchain")
+    monkeypatch.setattr(codepy, "GCCToolchain", SimpleNamespace, raising=False)
+    monkeypatch.setitem(sys.modules, "codepy", ModuleType("codepy"))
+    monkeypatch.setitem(sys.modules, "codepy.toolchain", codepy)
+    made = CCompiler(cc="gcc-9", defines=["X"], libraries="m").toolchain
+    assert (made.cc, made.defines, made.libraries, made.ldflags) == ("gcc-9", ["X"], ["m"], ["-shared"])
+    assert CCompiler(cflags=["-O1"]).toolchain.cflags == ["-O1"]
 
 
 def test_one_iname_of_a_reduction_may_stand_alone() -> None:

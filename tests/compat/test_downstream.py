@@ -11,8 +11,10 @@ from pytools.tag import Tag
 
 import loopkit.compat.loopy as lp
 from loopkit.compat.loopy.kernel.instruction import HappensAfter
+from loopkit.compat.loopy.symbolic import ResolvedFunction
+from loopkit.compat.loopy.translation_unit import resolve_callables
 from loopkit.compat.loopy.types import NumpyType
-from loopkit.errors import NameConflictError, PreconditionError, UndecidedError
+from loopkit.errors import NameConflictError, PreconditionError, UndecidedError, UnknownNameError
 from tests.compat.test_calls import statements, written
 
 HOST = lp.ExecutableCTarget()
@@ -140,6 +142,19 @@ def test_a_function_may_be_registered_before_a_statement_calls_it() -> None:
     with pytest.raises(PreconditionError, match="different numbers of arguments"):
         lp.merge([unit, lp.make_function("{[i]: 0<=i<3}", "y[i] = root(x[i], 1)", name="third"), lp.register_callable(
             lp.make_function("{[i]: 0<=i<3}", "y[i] = x[i]", name="fourth"), "root", Root("root"))])
+
+
+def test_the_functions_of_calls_are_in_the_table_and_have_resolved_names() -> None:
+    unit = lp.register_callable(lp.make_kernel("{[i]: 0<=i<3}", "t(u) := sin(u)\ny[i] = root(x[i]) + t(i)"), "root",
+                                Root("root"))
+    unit = resolve_callables(unit)
+    assert {"sin", "root", "loopy_kernel"} == unit.callables_table.keys()
+    called, _ = unit["loopy_kernel"].instructions[0].expression.children
+    assert isinstance(called.function, ResolvedFunction)
+    assert isinstance(ResolvedFunction("exp"), ResolvedFunction)
+    assert not isinstance(var("x"), ResolvedFunction)
+    with pytest.raises(UnknownNameError, match="'sin'"):
+        lp.rename_callable(unit, "sin", "sine")
 
 
 SCALED = "b[i] = b[i] + v[0, k]*a[i] {id=s}\nb[i] = b[i] + v[1, k] {dep=s}"

@@ -144,6 +144,33 @@ def test_the_source_of_a_program() -> None:
     assert names["again"].target == HOST
 
 
+def other_order() -> Any:
+    """The layer puts the two statements into loops of their own for the tag."""
+    unit = lp.make_kernel("{[t,i]: 0<=t<n and 0<=i<8}", "<> s[i] = x[t,i] {id=a}\ny[t,i] = s[7-i] {id=b, nosync=a}", [
+        lp.GlobalArg("y", np.float64, is_input=False, tags=frozenset([Rows()])), "..."], options="return_dict")
+    unit = lp.set_temporary_address_space(lp.tag_inames(unit, {"i": "l.0"}), "s", lp.AddressSpace.LOCAL)
+    return lp.map_instructions(unit, "id:b", lambda insn: insn.copy(expression=2*insn.expression))
+
+
+def unknown_function() -> Any:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = g(x[i])", [lp.GlobalArg("x", shape=("n + 1",)), lp.ValueArg("n"),
+                                                              ...], assumptions="n > 3", target=HOST)
+    return lp.merge([unit, lp.make_function("{[i]: 0<=i<4}", "b[i] = 2*a[i]", name="twice")])
+
+
+@pytest.mark.parametrize("make", [other_order, unknown_function])
+def test_the_source_of_a_program_makes_an_equal_one(make: Any) -> None:
+    unit, names = make(), dict[str, Any]()
+    exec(lp.t_unit_to_python(unit), names)
+    assert names["t_unit"] == unit
+    assert str(names["t_unit"]) == str(unit)
+
+
+def test_a_program_without_a_source_is_an_error() -> None:
+    with pytest.raises(PreconditionError, match="calls a function that is not known, and has steps"):
+        lp.t_unit_to_python(lp.split_iname(unknown_function(), "i", 4))
+
+
 def test_a_memo_of_the_process() -> None:
     calls = []
 

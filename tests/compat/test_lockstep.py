@@ -56,23 +56,28 @@ def test_threads_run_in_lockstep(chosen: list[tuple[str, str]], loops: str) -> N
     assert elements_of(unit.default_entrypoint.core, "y").tolist() == np.array(expected).tolist()
 
 
-@pytest.mark.parametrize("text", ["y[t, 0] = s[t] + 1", "y[t, 0] = p", "y[t, 0] = y[t, 0] + s[t]"])
+@pytest.mark.parametrize("text", ["y[t, 0] = s[t] + 1", "y[t, 0] = p", "y[t, 0] = y[t, 0] + s[t]", "y[t, 0] = u + t",
+                                  "u = p\ny[t, 0] = u"])
 def test_threads_that_store_in_one_element(text: str) -> None:
     """If all of them store one value, one of them does it; else the tag is refused."""
-    lines = ["<> s[i] = x[t, i]", "<> p = 2*i", text, "z[t, i] = s[3 - i] + p"]
+    lines = ["<> s[i] = x[t, i]", "<> p = 2*i", "<> v = t", "<> u = 3*v", text, "z[t, i] = s[3 - i] + p"]
     unit = lp.make_kernel("{[t, i]: 0<=t<3 and 0<=i<4}", "for t, i\n" + "\n".join(lines) + "\nend",
                           seq_dependencies=True)
     unit = lp.add_dtypes(unit, {"x": np.float64, "y": np.float64})
-    if text != "y[t, 0] = s[t] + 1":
+    if text not in ("y[t, 0] = s[t] + 1", "y[t, 0] = u + t"):
         with pytest.raises(IllegalTransformError):
             lp.tag_inames(unit, {"i": "l.0"})
         return
     core = lp.tag_inames(unit, {"i": "l.0"}).default_entrypoint.core
     assert elements_of(core, "z").tolist() == [[X[t, 3 - i] + 2*i for i in range(WIDTH)] for t in range(3)]
-    assert core.statement_by_id["insn_1"].inames == ("t",)
+    assert core.statement_by_id["insn_3"].inames == ("t",)
+    if "u" in text:
+        assert elements_of(core, "y")[:, 0].tolist() == [0, 4, 8]
 
 
-def test_an_iname_keeps_a_statement() -> None:
-    unit = lp.make_kernel("{[i]: 0<=i<4}", "y[0] = 3 {id=a, inames=i}")
-    with pytest.raises(IllegalTransformError, match="two writes of one element"):
-        lp.tag_inames(unit, {"i": "l.0"})
+@pytest.mark.parametrize("tag", ["l.0", "g.0"])
+def test_an_iname_whose_threads_all_store_one_value_is_gone(tag: str) -> None:
+    unit = lp.make_kernel("{[i]: 0<=i<n}", "for i\n    c = 3 {id=a}\nend", target=lp.ExecutableCTarget())
+    run = lp.tag_inames(unit, {"i": tag})
+    assert not run["loopy_kernel"].all_inames()
+    assert [int(run(c=np.zeros((), np.int32), n=n)[1][0]) for n in (0, 1, 2)] == [0, 3, 3]

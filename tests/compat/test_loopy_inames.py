@@ -140,3 +140,11 @@ def test_assumptions_about_computed_values() -> None:
     assert "n > 7" in str(lp.assume(unit, "n > 7 and t >= 0").default_entrypoint.assumptions).replace("n >= 8", "n > 7")
     assert lp.assume(unit, "[t] -> { : t >= 0 }").default_entrypoint.core is unit.default_entrypoint.core
     assert lp.assume(unit, "n > 7 or t > 0").default_entrypoint.core is unit.default_entrypoint.core
+
+
+def test_an_iname_without_bounds_is_left_out_if_nothing_has_it() -> None:
+    unit = lp.make_kernel("{[j,i]: 0<=i<n}", "y[i] = 2")
+    assert unit["loopy_kernel"].all_inames() == {"i"}
+    for text in ("y[i] = j", "y[i] = 2 {inames=i:j}"):
+        with pytest.raises(lp.LoopyError, match="'j' has no end"):
+            lp.make_kernel("{[i,j]: 0<=i<n}", text)

@@ -137,3 +137,40 @@ def test_tags_of_axes_as_objects() -> None:
             else:
                 with pytest.raises(lk.CallError, match="must have the stride 1"):
                     unit(x=own)
+
+
+@pytest.mark.parametrize("text", [
+    "s[i] = 2*x[t,i]\nu[i] = 3*x[t,i]\ny[t,i] = s[7-i]\nz[t,i] = u[7-i] + 1",
+    "s[i] = x[t,i]\nw[t] = s[0]\nu[i] = x[t,i] + w[t]\ny[t,i] = s[7-i] + w[t]\nz[t,i] = u[7-i] + 1",
+    "s[i] = x[t,i]\nu[i] = x[t,i] + s[i]\ny[t,i] = s[7-i]\nz[t,i] = u[7-i] + 1",
+])
+def test_temporaries_in_one_memory_are_in_use_one_after_the_other(text: str) -> None:
+    """The order that the text leaves open is chosen so, where the dependences allow it."""
+    lines = "\n".join(f"{line} {{id=s{k}}}" for k, line in enumerate(text.splitlines()))
+    unit = lp.make_kernel("{[t,i]: 0<=t<3 and 0<=i<8}", lines, [
+        *(lp.TemporaryVariable(a, np.float64, shape=(8,), address_space=lp.AddressSpace.LOCAL) for a in "su"),
+        lp.GlobalArg("x", np.float64), "..."], target=lp.ExecutableCTarget())
+    unit = lp.tag_inames(unit, "t:g.0, i:l.0")
+    if "u[i] = x[t,i] + s[i]" in text:
+        with pytest.raises(lp.LoopyError):
+            lp.alias_temporaries(unit, ["s", "u"])
+        return
+    with pytest.raises(lp.diagnostic.VariableAccessNotOrdered):
+        lp.generate_code_v2(lp.alias_temporaries(unit, ["s", "u"], synchronize_for_exclusive_use=False))
+    x = np.arange(24.).reshape(3, 8)**2
+    both = [dict(lp.set_options(k, return_dict=True)(x=x)[1]) for k in (unit, lp.alias_temporaries(unit, ["s", "u"]))]
+    for name, expected in both[0].items():
+        np.testing.assert_array_equal(both[1][name], expected)
+
+
+@pytest.mark.parametrize(("second", "expected"), [
+    ("b[i] = 2*i", [0, 2, 4, 6]), ("b[i] = a[i] + i", [1, 2, 3, 4]), ("b[i] = 2.5", None), ("b[i+1] = 2*i", None)])
+def test_temporaries_whose_uses_are_not_apart_become_one_array(second: str, expected: list[int] | None) -> None:
+    unit = make(f"<> a[i] = 1\n<> {second}\ny[i] = a[i]\nz[i] = b[i] + y[i]", None, "{[i]: 0<=i<4}",
+                seq_dependencies=True)
+    if expected is None:
+        with pytest.raises(lp.LoopyError, match="cannot share"):
+            lp.alias_temporaries(unit, ["a", "b"], synchronize_for_exclusive_use=False)
+        return
+    unit = lp.alias_temporaries(unit, ["a", "b"], synchronize_for_exclusive_use=False)
+    assert [out.tolist() for out in unit()[1]] == [expected, [2*x for x in expected]]

@@ -52,6 +52,28 @@ def test_sizes_alone_give_outputs_on_the_device(queue: Any) -> None:
     assert y.get().tolist() == [0, 1, 2]
 
 
+def test_outputs_and_temporaries_have_the_memory_of_the_allocator(queue: Any) -> None:
+    import pyopencl as cl
+    sizes = list[int]()
+
+    def allocate(size: int) -> Any:
+        sizes.append(size)
+        return cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, size)
+
+    unit = lp.make_kernel("{[i,j]: 0<=i,j<10}", """
+        s[i] = 2*i {id=s}
+        y[i] = s[i] {nosync=s}
+        ... gbarrier
+        t[j] = 3*j {id=t}
+        z[j] = t[j] {nosync=t}
+        """, [lp.TemporaryVariable(name, base_storage="base", address_space=lp.AddressSpace.GLOBAL) for name in "st"]
+        + [...], seq_dependencies=True)
+    unit = lp.preprocess_kernel(lp.tag_inames(unit, {"i": "g.0", "j": "g.0"}))
+    _, (y, z) = lp.allocate_temporaries_for_base_storage(unit)(queue, allocator=allocate)
+    assert (y.get().tolist(), z.get().tolist()) == ([*range(0, 20, 2)], [*range(0, 30, 3)])
+    assert sizes == [40, 40, 40]
+
+
 def test_a_call_without_a_queue_is_refused() -> None:
     opencl()
     with pytest.raises(CallError, match="None is not a queue of OpenCL"):

@@ -155,6 +155,10 @@ def test_claims_are_fields_of_statements() -> None:
         "f": {("g", "global")}, "g": {("f", "local")}}
     assert claims(lp.add_nosync(unit, "any", "id:f", "id:h", bidirectional=True, force=True)) == {
         "f": {("g", "global"), ("h", "any")}, "h": {("f", "any")}}
+    queried = lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {id=f, nosync_query=writes:*@local}\nb[i] = 2 {id=g, nosync=g}")
+    assert claims(queried) == {"f": {("g", "local")}, "g": {("g", "any")}}
+    assert str(queried).endswith("CLAIMS\n  id=f, no_sync_with=g@local\n  id=g, no_sync_with=g@any")
+    assert "CLAIMS" not in str(lp.make_kernel("{[i]: 0<=i<n}", "a[i] = 1"))
 
 
 def test_an_unknown_dependence_is_refused() -> None:

@@ -1,6 +1,7 @@
 """The disk cache: shared, damaged, full of leftovers, or not writable at all."""
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
@@ -104,6 +105,18 @@ def test_in_memory(compiler: HostCompiler, counted: list[str], tmp_path: Path) -
     cache = DiskCache(tmp_path)
     assert host.load_library(SOURCE, "a", compiler, cache) is host.load_library(SOURCE, "a", compiler, cache)
     assert counted == ["a"]
+
+
+def test_the_log_tells_whether_a_kernel_is_compiled(compiler: HostCompiler, tmp_path: Path,
+                                                    caplog: pytest.LogCaptureFixture) -> None:
+    cache = DiskCache(tmp_path)
+    with caplog.at_level(logging.DEBUG, "loopkit"):
+        for _ in range(2):
+            host.load_library(SOURCE, "a", compiler, cache)
+        load(compiler, cache)
+        host.load_library("int answer(void) { return 1; }\n", "b", compiler, cache)
+    assert caplog.messages == ["Kernel a compiled", "Kernel a retrieved from cache",
+                               "Kernel answer retrieved from cache", "Kernel b compiled"]
 
 
 def test_key_depends_on_all_that_matters(compiler: HostCompiler) -> None:

@@ -97,8 +97,8 @@ def samples() -> dict[str, Any]:
     assert isinstance(finding.error, lk.VerificationError)
     found = [
         knl, knl.history, knl.history[0], again.history.diff(knl.history), knl.arguments[0], knl.arguments[-1],
-        knl.instructions[0], knl.domains[0], knl.options, compiled, out, error, error.witness, replay,
-        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal,
+        knl.instructions[0], knl.instructions[0].place, knl.domains[0], knl.options, compiled, out, error,
+        error.witness, replay, replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal,
         equal.outputs[0], equal.runs[0], Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),

@@ -38,7 +38,7 @@ def test_a_compiler_accepts_the_golden_texts() -> None:
         texts += [re.sub(r"(?m)^void (\w+)\(", rf"void {case.name}_\1(", golden[at:])
                   for at in [golden.find("__kernel")] if at >= 0]
     source = "\n".join(texts)
-    program = build_program(device, OPENCL.preamble(source) + source, "all of them", ("-cl-opt-disable",))
+    program = build_program(OPENCL.preamble(source) + source, "all of them", device, ("-cl-opt-disable",))
     assert len(program.kernel_names.split(";")) == source.count("__kernel") >= len(CASES)
 
 

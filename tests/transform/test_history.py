@@ -168,6 +168,18 @@ def test_the_script_of_an_assumption_that_is_a_set() -> None:
     assert run(knl.history.script()) == knl
 
 
+def test_the_script_of_a_definition_by_the_kernel_s_own_instructions() -> None:
+    """They have instances, loops and conditions, also a statement without inames."""
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m and i + k < 9}", """
+        t = 3 {if=n > 1}
+        y[i] = sum(k, a[i, k]*x[k]) + t {id=row, if=x[i] > 0}
+        z[i] = y[i] {dep=row, tags=last}
+        """, assumptions="n>=1")
+    knl = lk.split_iname(knl, "i", 4)
+    new = lk.with_statements(knl, [insn.copy(tags={"again"}) for insn in knl.instructions])
+    assert run(new.history.script()) == new
+
+
 def test_no_script_of_a_kernel_that_was_made_by_hand() -> None:
     with pytest.raises(lk.PreconditionError, match="was not made by make_kernel"):
         lk.split_iname(annotated(twice(), history=lk.History()), "i", 4).history.script()

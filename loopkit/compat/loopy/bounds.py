@@ -8,6 +8,7 @@ import loopkit as lk
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.shapes import Shape, array_shapes, with_shapes_of_affine_accesses
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
+from loopkit.compat.loopy.index_of import with_indices
 from loopkit.expr.mappers import variables
 from loopkit.poly.elements import outside
 from loopkit.poly.limits import bounded
@@ -29,7 +30,7 @@ def ready(core: lk.LoopKernel) -> lk.LoopKernel:
     True
     """
     with bounded(f"looking at the bounds of kernel '{core.name}'"):
-        typed = with_shapes_of_affine_accesses(with_loopy_dtypes(core))
+        typed = with_shapes_of_affine_accesses(with_loopy_dtypes(with_indices(core)))
         good = reduce(Set.subtract, _sizes_outside(typed), typed.assumptions)
         some = [s.domain.set.params() for s in typed.statements if not s.domain.is_empty()]
         # a statement that runs at no other sizes is wrong at all

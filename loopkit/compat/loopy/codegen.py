@@ -8,7 +8,6 @@ from typing import Any
 from loopkit.compat.loopy.bounds import ready
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, runnable, single_kernel
-from loopkit.kernel.literals import modules_of_tags
 from loopkit.target.code import GeneratedCode
 from loopkit.verification.checks import generate_code as generate
 
@@ -72,38 +71,6 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
     core = separated(kernel, finally_=True).core
     return CodeGenerationResult(generate(ready(core), target=target.core_target()))
-
-
-#: The modules that the source of a program may name.
-_MODULES = ("islpy as isl", "loopkit as lk", "loopkit.compat.loopy as lp", "numpy as np", "pymbolic.primitives as p")
-
-
-def t_unit_to_python(t_unit: TranslationUnit, var_name: str = "t_unit",
-                     return_preamble_and_body_separately: bool = False) -> str | tuple[str, str]:
-    """Python source that makes the program, as *var_name*: each of loopkit's kernels with its steps.
-
-    >>> import loopkit.compat.loopy as lp
-    >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", options="return_dict")
-    >>> made = {}
-    >>> exec(lp.t_unit_to_python(lp.split_iname(knl, "i", 4)), made)
-    >>> print(made["t_unit"]["loopy_kernel"].core.statements_text)
-    for i_outer, i_inner
-      y[4*i_outer + i_inner] = 2*x[4*i_outer + i_inner]  {id=insn}
-    end
-
-    :raises PreconditionError: an argument of a step has no text form.
-    """
-    target, modules = f"lp.{type(t_unit.target).__name__}()", {*_MODULES}
-    lines = list[str]()
-    for name, kernel in t_unit.kernels.items():
-        history = kernel.core.history
-        for step in filter(None, (history.made, *history.steps)):
-            modules |= {*modules_of_tags((step.args, dict(step.kwargs)))}
-        lines.append(f"{name!r}: lp.LoopKernel({history.expression()}, {target}, lp.{kernel.options!r}),")
-    preamble = "\n".join(f"import {module}" for module in sorted(modules))
-    kernels = "\n".join(lines)
-    body = f"{var_name} = lp.TranslationUnit({{\n{kernels}\n}}, frozenset({sorted(t_unit.entrypoints)}), {target})"
-    return (preamble, body) if return_preamble_and_body_separately else f"{preamble}\n\n{body}\n"
 
 
 def generate_code(kernel: Any, device: Any = None) -> tuple[str, Any]:

@@ -136,24 +136,42 @@ class _Threads:
     def find_repeated(self, new: Collection[str]) -> None:
         """Find the instructions that store one value in one element for all values of a parallel iname among *new*.
 
-        They do not read what they write, or memory that belongs to one of these values, and need not run repeatedly.
+        They do not read what they write, and need not run repeatedly. They may access memory that belongs to one of
+        these values only if such instructions alone write to it: all values then have the same there.
         """
         accesses = accesses_by_array(self.kernel)
         memory = {x: self.memory_of(x, accesses.get(x, ())) for x in self.kernel.data}
+        writes = [a for own in accesses.values() for a in own if a.is_write and owner(a.statement) in self.number]
+        private = {x: {self.number[owner(a.statement)] for a in writes if a.array == x}
+                   for x, space in memory.items() if space is AddressSpace.PRIVATE}
+        users = dict[int, frozenset[str]]()
         for k, insn in enumerate(self.kernel.instructions):
             assert not isinstance(insn.assignee, str)
             parts = [insn.expression, *insn.predicates, *subscripts_of(insn.assignee)]
             names = frozenset[str]().union(*map(variables, parts))
             used = {memory[x] for x in (*names, insn.written) if x in memory}
-            if insn.instructions or insn.written in names or AddressSpace.PRIVATE in used \
-                    or any(called(e) & self.kernel.substitutions.keys() for e in parts):
+            users[k] = (names | {insn.written}) & private.keys()
+            if insn.instructions or insn.written in names or any(
+                    called(e) & self.kernel.substitutions.keys() for e in parts):
                 continue
             same = {(x, at) for x, at in self.loops[k] if x in new and is_parallel(tag := self.tags[x])
                     and x not in names and not (isinstance(tag, GroupTag) and AddressSpace.SHARED in used)}
-            if same:
-                self.repeated[k] = same
-                self.ends.setdefault(k, set()).update(same)
-                self.ends.setdefault(k + 1, set()).update(same)
+            self.repeated[k] = same
+        while any(self._keep_alike(k, {w for name in users[k] for w in private[name]}) for k in self.repeated):
+            pass
+        needed = {k for k in self.repeated if self.kernel.instructions[k].written not in private}
+        while more := {w for k in needed if self.repeated[k] for name in users[k] for w in private[name]} - needed:
+            needed |= more
+        for k in self.repeated:
+            self.repeated[k] = self.repeated[k] if k in needed else set()
+            for at in (k, k + 1) if self.repeated[k] else ():
+                self.ends.setdefault(at, set()).update(self.repeated[k])
+
+    def _keep_alike(self, k: int, writers: Collection[int]) -> bool:
+        """Leave out the loops for which *writers* of private memory of instruction *k* have several values."""
+        differ = {x for w in writers for x, _ in {*self.loops[w]} - self.repeated.get(w, set())}
+        before, self.repeated[k] = self.repeated[k], {loop for loop in self.repeated[k] if loop[0] not in differ}
+        return before != self.repeated[k]
 
     def crossing(self) -> Mapping[str, tuple[str, ...]]:
         """The private temporaries alive where parallel loops end: each with the inames whose values have one each."""

@@ -12,8 +12,7 @@ _PACKAGE = "loopkit.compat.loopy"
 #: The names by the module that has them.
 _BY_MODULE = {
     "auto_test": "auto_test_vs_ref",
-    "codegen": ("CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2 "
-                "t_unit_to_python"),
+    "codegen": ("CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2"),
     "diagnostic": "LoopyError LoopyWarning",
     "kernel.creation": "make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
@@ -32,6 +31,7 @@ _BY_MODULE = {
     "target.execution": "ExecutorBase",
     "target.opencl": "OpenCLTarget",
     "target.pyopencl": "PyOpenCLTarget",
+    "python_text": "t_unit_to_python",
     "ready": "make_copy_kernel make_einsum",
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),

@@ -31,7 +31,6 @@ from loopkit.language.names import fresh
 from loopkit.language.private_inames import with_private_inames
 from loopkit.language.program import (
     BARRIERS,
-    GLOBAL,
     PREFIX,
     QUERY,
     ForBlock,
@@ -106,9 +105,8 @@ class LoopyProgram:
     @property
     def queries(self) -> frozenset[str]:
         """The match expressions of ``dep_query=`` and ``nosync_query=``."""
-        # a query with the scope @global has another kind, and the colon of writes:a
-        return frozenset(t.text for s in self.statements for t in (*s.node.options.dep, *s.node.options.nosync)
-                         if t.kind == QUERY or ":" in t.text)
+        return frozenset(t.text for s in self.statements for t in (
+            *s.node.options.dep, *(claim.others for claim in s.node.options.nosync)) if t.kind == QUERY)
 
     def text(self, items: Sequence[Item]) -> str:
         """loopkit's text of the program: in the order in which loopy runs *items*, with explicit loops.
@@ -128,10 +126,10 @@ class LoopyProgram:
 
     def order(self, items: Sequence[Item], selected: Mapping[str, Collection[str]]) -> Order:
         """The relation between the statements that *items* have, and the claims of ``nosync=``."""
-        # a claim about barriers of a block is one about any
         claims = {s.id: frozenset([*((x, "any") for x in self.multiple_assignments.get(s.id, ())), *(
-            (x, GLOBAL if t.kind == GLOBAL else "any") for t in s.node.options.nosync
-            for x in (*self._matches(t.text), *selected.get(t.text, ())))]) for s in self.statements}
+            (x, claim.scope) for claim in s.node.options.nosync for x in (
+                {*selected.get(claim.others.text, ())} - {s.id} if claim.others.kind == QUERY else
+                self._matches(claim.others.text)))]) for s in self.statements}
         barriers = frozenset(s.id for s in self.statements
                              if isinstance(s.node, Marker) and BARRIERS.get(s.node.kind) == "global")
         return Order({item.id: item.after for item in items}, claims, circle_of(items), barriers)

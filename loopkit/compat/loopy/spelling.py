@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
 _HINTS = frozenset({"priority", "groups", "conflicts", "mem_kind"})
@@ -131,3 +133,27 @@ def _count(text: str, start: int) -> int:
         if not depth:
             return commas + bool(text[start:end].strip())
     return 0
+
+
+#: The inames of a domain.
+INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
+
+_NAMES = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+#: A domain without inames, and one brace too many at the end, which loopy overlooks.
+_NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
+_SURPLUS = re.compile(r"\}\s*\}\s*$")
+
+
+def domain_texts(domains: Any, lines: Iterable[object]) -> list[str]:
+    """The texts of *domains*, without inames that have no bounds and stand in no other text and in none of *lines*."""
+    given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
+    texts = [_SURPLUS.sub("}", str(d)) for d in given]
+    count = Counter(_NAMES.findall("\n".join(map(str, (*texts, *lines)))))
+
+    def used(inames: re.Match[str]) -> str:
+        listed = [x.strip() for x in inames[1].split(",")]
+        left = [x for x in listed if count[x] != 1]
+        return inames[0] if left == listed else f"{{[{', '.join(left)}]"
+    texts = [INAMES.sub(used, text) for text in texts]
+    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]

@@ -1,6 +1,7 @@
 """loopy's expressions: nodes of pymbolic and of loopkit, mappers over them, texts, names, and forms of isl."""
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +20,7 @@ from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import is_integer
 from loopkit.errors import TypeInferenceError, UndecidedError
 from loopkit.expr import nodes
-from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.functions import FUNCTIONS, function_of
 from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.parsing import KnownNames, parse_expression
@@ -28,10 +29,11 @@ from loopkit.language.names import name_list
 from loopkit.poly import affine
 from loopkit.poly.limits import bounded
 from loopkit.poly.quasi_polynomials import polynomial_of
+from loopkit.poly.substitution import polynomial_from_isl
 
-__all__ = ["CombineMapper", "DependencyMapper", "IdentityMapper", "Reduction", "SubArrayRef", "SubstitutionMapper",
-           "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies", "is_expression_equal", "parse",
-           "pw_aff_to_expr", "simplify_via_aff"]
+__all__ = ["CombineMapper", "DependencyMapper", "IdentityMapper", "Reduction", "ResolvedFunction", "SubArrayRef",
+           "SubstitutionMapper", "TypeCast", "WalkMapper", "aff_from_expr", "aff_to_expr", "get_dependencies",
+           "is_expression_equal", "parse", "pw_aff_to_expr", "qpolynomial_to_expr", "simplify_via_aff"]
 
 
 # Nodes
@@ -76,6 +78,24 @@ class TypeCast(metaclass=_OfNodes):
             raise TypeInferenceError(f"A number cannot be converted to the dtype {dtype}.", subject=str(dtype),
                                      hint="cast each field of a structured value")
         return nodes.TypeCast(dtype.name, child)
+
+
+class _OfFunctions(type):
+    """A class whose instances are the names of known functions."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Variable) and function_of(p.Call(instance, ())) is not None
+
+
+class ResolvedFunction(metaclass=_OfFunctions):
+    """The name of a function in a call, which the language has or the user registered; a variable of pymbolic.
+
+    >>> isinstance(parse("sin(x)").function, ResolvedFunction), isinstance(parse("f(x)").function, ResolvedFunction)
+    (True, False)
+    """
+
+    def __new__(cls, function: Any) -> Variable:                                                 # type: ignore[misc]
+        return function if isinstance(function, Variable) else Variable(function)
 
 
 # Mappers
@@ -184,6 +204,26 @@ def pw_aff_to_expr(pw_aff: Any, int_ok: bool = True) -> Expression:
     """The piecewise form *pw_aff* of isl as an expression with a condition for each piece but one."""
     with bounded("the expression of a form of isl"):
         return _in_order(affine.from_pw_aff(pw_aff))
+
+
+def qpolynomial_to_expr(qpoly: Any) -> Expression:
+    """The quasi-polynomial *qpoly* of isl, whose values are whole numbers, as an expression.
+
+    >>> import islpy
+    >>> (_, polynomial), = islpy.PwQPolynomial("[n] -> { 1/2*n + 1/2*n^2 }").get_pieces()
+    >>> print(qpolynomial_to_expr(polynomial))
+    (n + n**2) // 2
+    """
+    with bounded("the expression of a polynomial of isl"):
+        terms = polynomial_from_isl(qpoly).terms
+    below = math.lcm(*(factor.denominator for factor in terms.values()))
+    total: Expression = 0
+    for monomial, factor in terms.items():
+        term: Expression = int(factor*below)
+        for atom, power in monomial:
+            term = affine.multiply(term, atom if power == 1 else p.Power(affine.arithmetic(atom), power))
+        total = affine.add(total, term)
+    return total if below == 1 else affine.floor_div(total, below)
 
 
 def _in_order(expr: Expression) -> Expression:

@@ -11,9 +11,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.check import check_order
+from loopkit.compat.loopy.check import check_index_dtypes, check_kernel
 from loopkit.compat.loopy.kernel.definition import Again, Callee
-from loopkit.compat.loopy.kernel.function_interface import ScalarCallable
+from loopkit.compat.loopy.kernel.function_interface import ScalarCallable, functions_called
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
@@ -49,8 +49,11 @@ class TranslationUnit:
 
     @property
     def callables_table(self) -> Mapping[str, CallableKernel | Callee | ScalarCallable]:
+        """The functions that statements call, those that the user registered, and the kernels."""
+        called = {name: f for k in self.kernels.values() if k.made is not None
+                  for name, f in functions_called(k.made).items()}
         functions = {name: f for name, f in self.functions.items() if not isinstance(f, lk.LoopKernel)}
-        return {**functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
+        return {**called, **functions, **{name: CallableKernel(kernel) for name, kernel in self.kernels.items()}}
 
     def __getitem__(self, name: str) -> LoopKernel:
         """The kernel called *name*; :raises UnknownNameError: there is none."""
@@ -236,16 +239,23 @@ def entered(program: Any) -> Sequence[LoopKernel]:
     return [program]
 
 
+def resolve_callables(program: Any) -> Any:
+    """Nothing changes: loopkit finds the functions of calls when it makes a kernel."""
+    return program
+
+
 def make_program(kernel: LoopKernel) -> TranslationUnit:
     """The program of one kernel."""
     return TranslationUnit({kernel.name: kernel}, frozenset([kernel.name]), kernel.target)
 
 
 def runnable(program: Any, entrypoint: str | None = None) -> LoopKernel:
-    """The kernel that a call of *program* enters, after :func:`check_order` of all of its kernels."""
-    for kernel in program.kernels.values() if isinstance(program, TranslationUnit) else [program]:
-        if kernel.made is not None:
-            check_order(kernel)
+    """The kernel that a call of *program* enters, after :func:`check_kernel` of all of its kernels."""
+    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
+    made = [kernel for kernel in kernels if kernel.made is not None]
+    check_index_dtypes(made)
+    for kernel in made:
+        check_kernel(kernel)
     return program[entrypoint] if entrypoint else single_kernel(program)
 
 

@@ -23,7 +23,17 @@ from typing import Any, ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.compiler import dump, loopkit_version, rejected, run_quietly, translated
+from loopkit.runtime.compiler import (
+    COMPILED,
+    FROM_CACHE,
+    LOG,
+    KeptInMemory,
+    dump,
+    loopkit_version,
+    rejected,
+    run_quietly,
+    translated,
+)
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.target.cuda.target import CudaTarget
 
@@ -295,33 +305,37 @@ def find_cuda_compiler() -> CudaCompiler:
     return found
 
 
-@lru_cache(maxsize=1024)
+@KeptInMemory
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
     """The machine code of *source*, kept in memory and on disk; :raises CompilerError: no compiler accepts it."""
     dump(source, kernel, ".cu")
     expected = expected_nvrtc() if compiler is None else None
     # loading a compiler takes longer than the rest of a first launch
-    kept = _binary_in_cache(binary_key(source, target, *expected), cache) if expected is not None else None
+    kept = _binary_in_cache(binary_key(source, target, *expected), cache, kernel) if expected is not None else None
     if kept is not None:
         return kept
     compiler = compiler or find_cuda_compiler()
     key = binary_key(source, target, compiler.name, compiler.version)
-    kept = _binary_in_cache(key, cache)
+    kept = _binary_in_cache(key, cache, kernel)
     if kept is not None:
         return kept
     binary = compiler.cubin(source, kernel, target)
+    LOG.debug(COMPILED, kernel)
     cache.put(key, binary.cubin, {"kernel": kernel, "compiler": compiler.name, "version": compiler.version,
                                   "options": compile_options(target), "log": binary.log})
     return binary
 
 
-def _binary_in_cache(key: str, cache: DiskCache) -> Binary | None:
-    """The binary of *key* in *cache*, if it is complete and undamaged."""
+def _binary_in_cache(key: str, cache: DiskCache, kernel: str) -> Binary | None:
+    """The binary of *key* in *cache*, for *kernel*, if it is complete and undamaged."""
     content, facts = cache.lookup(key) or (b"", {})
     log = str(facts.get("log"))
     resources = parse_ptxas_log(log)                   # a record without a log has no resources either
-    return Binary(content, log, resources) if resources else None
+    if not resources:
+        return None
+    LOG.debug(FROM_CACHE, kernel)
+    return Binary(content, log, resources)
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:

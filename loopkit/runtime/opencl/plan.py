@@ -113,8 +113,7 @@ class OpenCLPlan(FunctionPlan):
             given = [*(values[x.position] for x in checked.inputs), *made]
             places = [*places_of(checked.inputs, addresses), *(Place(0, x.view.nbytes) for x in checked.outputs)]
             memory = [self._memory(*x, queue) for x in zip(checked.arrays, given, places, strict=True)]
-            flags = self._device.cl.mem_flags
-            scratch = [self._device.cl.Buffer(self._device.context, flags.READ_WRITE, size) for size in self._scratch]
+            scratch = list(map(self._allocator(values, queue), self._scratch))
             operands = [*(m.buffer for m in memory), *scratch, *scalars, *self._constants]
             last = self._launch(queue, operands, [e for m in memory for e in m.events])
             for x, a, m in zip(checked.arrays, given, memory, strict=True):
@@ -129,6 +128,17 @@ class OpenCLPlan(FunctionPlan):
             return self._chosen
         queues = (values[x.position].queue for x in self._checked.inputs if not x.view.on_host)
         return next((q for q in queues if q is not None), None) or self._device.queue
+
+    def _allocator(self, values: Sequence[Any], queue: Any) -> Callable[[int], Any]:
+        """The allocator of the memory of temporaries: that of an array of the same queue, which may keep a pool."""
+        cl = self._device.cl
+        if not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            for a in (values[x.position] for x in self._checked.inputs if not x.view.on_host):
+                # a pool gives freed memory to the next command of its queue
+                if a.allocator is not None and a.queue == queue:
+                    found: Callable[[int], Any] = a.allocator
+                    return found
+        return lambda size: cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
 
     def _launch(self, queue: Any, operands: Sequence[Any], events: list[Any]) -> Any:
         """The event of the last launch, ``None`` without launches; each waits for the one before."""

@@ -93,7 +93,7 @@ class OpenCLRunner(Runner):
         checked = self._checked(known, values, arrays, target, device.ordinal, vectors=vectors)
         code = checked.text.code
         with self._lock:                               # only one thread compiles
-            program = build_program(device, code.source, checked.kernel, target.options)
+            program = build_program(code.source, checked.kernel, device, target.options)
         functions = {x.name: OpenCLFunction(device, program, x) for x in code.kernels}
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in code.assumed

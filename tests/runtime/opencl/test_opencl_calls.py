@@ -167,6 +167,24 @@ def test_a_queue_can_be_chosen(device: OpenCLDevice, cl: Any) -> None:
         compiled().on(3)
 
 
+def test_temporaries_have_the_memory_of_the_allocator_of_an_array_of_the_queue(device: OpenCLDevice, cl: Any) -> None:
+    sizes = list[int]()
+
+    def allocate(size: int) -> Any:
+        sizes.append(size)
+        return cl.Buffer(device.context, cl.mem_flags.READ_WRITE, size)
+
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", "<> t[i] = 2*x[i]\n... gbarrier\ny[j] = t[n-1-j]")
+    run = lk.compile(lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:g.0, j:g.0"), target="opencl")
+    x = cl.array.to_device(device.queue, numbers(6), allocator=allocate)
+    assert run(x=x).y.get().tolist() == [10, 8, 6, 4, 2, 0]
+    assert sizes == [24, 24, 24]                       # x, y and t
+    mode = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    for queue in (cl.CommandQueue(device.context), cl.CommandQueue(device.context, properties=mode)):
+        assert run.on(queue)(x=x).y.get().tolist() == [10, 8, 6, 4, 2, 0]
+    assert sizes == [24]*5
+
+
 def test_devices(device: OpenCLDevice) -> None:
     for given_ in (0, device.device, device.context, device.queue):
         assert devices.find_opencl(given_).device == device.device

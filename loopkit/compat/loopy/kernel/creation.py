@@ -15,6 +15,7 @@ from loopkit.analysis.match import matching
 from loopkit.compat.loopy.c_code import CStatements
 from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
+from loopkit.compat.loopy.index_of import with_places
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
@@ -27,7 +28,7 @@ from loopkit.compat.loopy.order import Item
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
-from loopkit.compat.loopy.spelling import CALL, counted_calls
+from loopkit.compat.loopy.spelling import CALL, INAMES, counted_calls, domain_texts
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
@@ -45,7 +46,7 @@ from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
 
 #: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "index_dtype", "iname_slab_increments"})
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -53,8 +54,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                 temporary_variables: Mapping[str, TemporaryVariable] | None = None,
                 substitutions: Mapping[str, SubstitutionRule] | None = None,
                 fixed_parameters: Mapping[str, Any] | None = None, seq_dependencies: bool = False, tags: Any = None,
-                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, **others: Any
-                ) -> TranslationUnit:
+                default_order: Any = "C", loop_priority: Iterable[Sequence[str]] | None = None, index_dtype: Any = None,
+                **others: Any) -> TranslationUnit:
     """A program of one kernel, from loopy's language.
 
     The statements get loopy's order: by ``dep=``, by the only writer of a name that they read, and by loops that are
@@ -84,6 +85,8 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
                  Extras(tuple((fixed_parameters or {}).items()), preambles), empty)
     parts = Parts(name, domains, instructions, list(_data(kernel_data)), temporary_variables or {}, substitutions or {})
     made = text.of(parts, empty).made()
+    if index_dtype is not None:
+        made = made.copy(index_dtype=index_dtype)
     if default_order not in ("C", "c", None):
         step = Again(_in_order, (default_order,), {})
         made = made.after(step, step)
@@ -154,7 +157,7 @@ class _Text:
         rules = list(map(_rule_text, parts.substitutions.values()))
         instructions, tags = _with_labels(_listed(parts.instructions))
         lines = list(map(_instruction_text, instructions))
-        domains, names = _domains(parts.domains), {x: _own_name(x) for x, _ in self.extras.fixed}
+        domains, names = domain_texts(parts.domains, lines), {x: _own_name(x) for x, _ in self.extras.fixed}
         names |= _inames_in_c(domains, [*lines, *names.values()])
         lines = [x if isinstance(x, CInstruction) else _with_names(x, names) for x in lines]
         return replace(self, name=parts.name, domains=tuple(_with_names(d, names) for d in domains),
@@ -182,6 +185,21 @@ class _Text:
     @property
     def fixed(self) -> Mapping[str, Any]:
         return {_own_name(name): value for name, value in self.extras.fixed}
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of make_kernel, without the target and the options.
+
+        :raises PreconditionError: the statements have user tags, or names of C that are not those of the kernel.
+        """
+        if self.extras.manglers or self.extras.tags:
+            raise PreconditionError(f"The statements of '{self.name}' have more than their text.", subject=self.name,
+                                    hint="lp.merge it with its functions first")
+        return {"domains": self.domains, "instructions": self.instructions, "name": self.name,
+                "kernel_data": [d if isinstance(d, str) else self.empty.declared[d.name] for d in self.data],
+                "assumptions": self.assumptions and condition_of(self.assumptions),
+                "seq_dependencies": self.in_sequence, "fixed_parameters": dict(self.extras.fixed),
+                "preambles": self.extras.preambles}
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> LoopKernel:
@@ -247,6 +265,8 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
+            lines, places = with_places(lines, declared)
+            scalars |= places
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
             lines = [x for line in lines for x in with_tuples_of_results(line, scalars, c_code.groups)]
@@ -258,6 +278,10 @@ class _Text:
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
                                    {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
+            if names := _second_names(declared, program.written):
+                text = tuple(x if isinstance(x, CInstruction) else _with_names(x, names) for x in self.instructions)
+                data = tuple(d for d in self.data if isinstance(d, str) or d.name not in names)
+                return replace(self, instructions=text, data=data).core_with(functions, packed)
             items = self._items(program, {})
         called: list[lk.ScalarFunction | lk.LoopKernel] = [*scalars.values(), *kernels.values()]
         core, selected = self._core_of(program, program.text(items), called, c_code.own), {}
@@ -272,7 +296,7 @@ class _Text:
         core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
         variable_tags = {s.id: s.variable_tags for s in program.statements if s.variable_tags}
-        return core, Origin(tuple(functions), program.order(items, selected), nesting, variable_tags)
+        return core, Origin(tuple(functions), program.order(items, selected), nesting, variable_tags=variable_tags)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,
@@ -285,6 +309,14 @@ class _Text:
         return lk.make_kernel(program.domains.domains if has_more else self.domains, text if text.strip() else [],
                               self.data, name=self.name, reductions=own.reductions,
                               assumptions=about_arguments(self.assumptions, program.written), functions=functions)
+
+
+def _second_names(declared: Declared, written: AbstractSet[str]) -> Mapping[str, str]:
+    """Names of temporaries that no statement writes, and that are all of the memory of another one: here its names."""
+    temporaries = [d for d in declared.values() if isinstance(d, lk.TemporaryVariable) and d.base_storage is not None]
+    alike = {(d.base_storage, d.dtype, d.shape): d.name for d in temporaries if d.name in written}
+    return {d.name: alike[d.base_storage, d.dtype, d.shape] for d in temporaries
+            if d.name not in written and (d.base_storage, d.dtype, d.shape) in alike}
 
 
 _DECLARED = re.compile(r"<\w*>\s*([A-Za-z_]\w*)", re.ASCII)
@@ -340,29 +372,14 @@ def _rule_text(rule: SubstitutionRule) -> str:
     return f"{rule.name}({', '.join(rule.arguments)}) := {text_of(rule.expression)}"
 
 
-#: A domain without inames, and one brace too many at the end, which loopy overlooks.
-_NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
-_SURPLUS = re.compile(r"\}\s*\}\s*$")
-
-
-def _domains(domains: Any) -> list[str]:
-    given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
-    texts = [_SURPLUS.sub("}", str(d)) for d in given]
-    return [text for text in texts if not _NO_INAMES.fullmatch(text.strip())]
-
-
 def _own_name(name: str) -> str:
     """The name of a fixed parameter that the targets may reserve."""
     return name if fault(name) is None else f"{name}_fixed"
 
 
-#: The inames of a domain.
-_INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
-
-
 def _inames_in_c(domains: Iterable[str], others: Iterable[object]) -> dict[str, str]:
     """Other names for the inames of *domains* that begin with two underscores, which C reserves."""
-    found = {x.strip() for d in domains for inames in _INAMES.findall(d) for x in inames.split(",")}
+    found = {x.strip() for d in domains for inames in INAMES.findall(d) for x in inames.split(",")}
     taken = {*_NAME.findall(" ".join(map(str, (*domains, *others))))}
     return {x: fresh(x.strip("_"), taken) for x in sorted(found) if x.startswith("__") and x.strip("_")}
 

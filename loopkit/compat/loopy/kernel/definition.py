@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Protocol, Self
 
+import numpy as np
+
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.nesting import Nesting
@@ -23,6 +25,7 @@ class Text(Protocol):
 
     :ivar calls: the names before parentheses in the text, each with the number of values in them.
     :ivar fixed: the parameters that get values when the kernel is made.
+    :ivar arguments: the arguments of make_kernel, without the target and the options.
     """
 
     @property
@@ -33,6 +36,9 @@ class Text(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, Any]: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
 
     def made(self, functions: Sequence[Callee] = (), facts: Iterable[str] = (),
              packed: frozenset[str] = frozenset()) -> Any:
@@ -77,7 +83,7 @@ class Definition:
     text: Text
     steps: tuple[Callable[[Any], Any], ...] = ()
     packed: frozenset[str] = frozenset()
-    fault: LoopkitError | None = None
+    fault: LoopkitError | None = field(default=None, compare=False)
     parts: Parts | None = None
 
     @property
@@ -137,12 +143,14 @@ class Origin:
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
+    :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
     :ivar variable_tags: of the variables of each statement that has some, by variable and direction.
     """
 
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
+    index_dtype: Any = np.int32
     variable_tags: Mapping[str, VariableTags] = field(default_factory=dict)
 
 

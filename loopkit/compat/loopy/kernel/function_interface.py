@@ -13,6 +13,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.results import UserCall, function_of, value_dtype
 from loopkit.compat.loopy.types import NumpyType
 from loopkit.errors import PreconditionError, TypeInferenceError
+from loopkit.expr.functions import functions_in
 
 #: The dtypes of arguments for which a function is asked in advance.
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64", "complex64", "complex128")
@@ -28,6 +29,17 @@ class SideEffect:
     name: str
     text: str
     preamble: str = ""
+
+
+def functions_called(core: lk.LoopKernel) -> Mapping[str, lk.ScalarFunction]:
+    """The functions of numbers that the statements and the rules of *core* call, by name.
+
+    >>> [*functions_called(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = sin(x[i])"))]
+    ['sin']
+    """
+    rules = (r.expr for r in core.substitutions.values())
+    every = (*rules, *(e for s in core.statements for e in (s.expression, s.assignee, *s.predicates)))
+    return {f.name: f for e in every for f in functions_in(e)}
 
 
 @dataclass(frozen=True)

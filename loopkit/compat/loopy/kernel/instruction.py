@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -301,13 +301,17 @@ def line_of(statement: InstructionBase) -> str:
     options += [f"if={':'.join(map(text_of, statement.predicates))}"] if statement.predicates else []
     options += [f"tags={':'.join(sorted(map(str, statement.tags)))}"] if statement.tags else []
     options += ["atomic"] if statement.atomicity else []
-    claims = (x if isinstance(x, str) else "@".join(x) for x in statement.no_sync_with)
-    options += [f"nosync={':'.join(sorted(claims))}"] if statement.no_sync_with else []
+    options += [f"nosync={claims_text(statement.no_sync_with)}"] if statement.no_sync_with else []
     declared = statement.temp_var_types if isinstance(statement, CallInstruction) else (statement.temp_var_type,)
     written = ", ".join((f"<{_dtype_name(new.value)}> " if new.has_value else "") + text_of(assignee)
                         for assignee, new in zip(statement.assignees, declared, strict=True))
     results = f"{written} = " if written else ""
     return f"{results}{text_of(statement.expression)}{_braces(options)}"
+
+
+def claims_text(claims: Iterable[str | tuple[str, str]]) -> str:
+    """*claims*, ids with and without a scope, as in ``nosync=``."""
+    return ":".join(sorted(x if isinstance(x, str) else "@".join(x) for x in claims))
 
 
 def _braces(options: list[str]) -> str:

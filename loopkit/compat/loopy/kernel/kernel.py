@@ -8,17 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from pytools import UniqueNameGenerator
 
 import loopkit as lk
-from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.kernel.data import (
     ArrayArg,
     GlobalArg,
-    Iname,
     KernelArgument,
     SubstitutionRule,
     TemporaryVariable,
@@ -29,15 +26,17 @@ from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Pa
 from loopkit.compat.loopy.kernel.instruction import (
     Assignment,
     BarrierInstruction,
+    claims_text,
     core_instruction,
     instructions_of,
     line_of,
 )
+from loopkit.compat.loopy.kernel.queries import KernelQueries
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
-from loopkit.compat.loopy.types import to_loopy_type
+from loopkit.compat.loopy.types import NumpyType, as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
@@ -53,7 +52,7 @@ class KernelState(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class LoopKernel:
+class LoopKernel(KernelQueries):
     """A kernel of loopkit, with loopy's names for its parts.
 
     :ivar made: loopkit's kernel; ``None``: the text calls a function that is not known yet.
@@ -142,6 +141,11 @@ class LoopKernel:
         return replace(new, definition=definition if left is None else replace(definition, fault=left.fault))
 
     @property
+    def index_dtype(self) -> NumpyType:
+        """loopy's dtype of indices, which programs ask for; loopkit chooses one for each text."""
+        return NumpyType(as_numpy(self.origin.index_dtype))
+
+    @property
     def name(self) -> str:
         if self.parts is not None:
             return self.parts.name
@@ -200,46 +204,7 @@ class LoopKernel:
     def domains(self) -> Sequence[AnySet]:
         return self.parts.domains if self.parts is not None else [d.set for d in self.core.domains]
 
-    def parents_per_domain(self) -> Sequence[int | None]:
-        """For each domain the place of the domain in which it is nested."""
-        own = [frozenset(d.inames) for d in self.core.domains]
-        return [max((k for k, other in enumerate(own) if other < d), key=lambda k: len(own[k]), default=None)
-                for d in own]
-
-    def get_inames_domain(self, inames: Any) -> AnySet:
-        """The domain of *inames*, with the other inames projected out."""
-        wanted = [inames] if isinstance(inames, str) else list(inames)
-        for d in self.core.domains:
-            if set(wanted) <= set(d.inames):
-                return d.onto(tuple(x for x in d.inames if x in wanted)).set
-        raise PreconditionError(f"No statement has all of the inames {', '.join(wanted)}.", subject=", ".join(wanted))
-
-    @property
-    def inames(self) -> Mapping[str, Iname]:
-        return {x: Iname(x, self.iname_tags(x)) for x in self.core.inames}
-
-    @property
-    def iname_to_tags(self) -> Mapping[str, frozenset[Any]]:
-        return {x: self.iname_tags(x) for x in self.core.inames if self.iname_tags(x)}
-
-    def iname_tags(self, iname: str) -> frozenset[Any]:
-        """The tags of *iname*."""
-        return self.core.iname_tags(iname)
-
-    def iname_tags_of_type(self, iname: str, tag_type: type) -> frozenset[Any]:
-        """The tags of *iname* of a class."""
-        return self.core.iname_tags_of_type(iname, tag_type)
-
     # User tags
-
-    @property
-    def tags(self) -> frozenset[Any]:
-        """The user tags of the kernel."""
-        return self.core.kernel_tags
-
-    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
-        """The user tags of a class."""
-        return self.core.tags_of_type(tag_type)
 
     def tagged(self, tags: Any) -> LoopKernel:
         """This kernel with further user tags."""
@@ -254,23 +219,6 @@ class LoopKernel:
         return self.after(lambda k: k.with_core(annotated(k.core, kernel_tags=k.tags - gone)),
                           Again(LoopKernel.without_tags, (tags, False), {}))
 
-    def all_inames(self) -> frozenset[str]:
-        """Every iname."""
-        return self.core.all_inames()
-
-    def all_params(self) -> frozenset[str]:
-        """The parameters of the domains."""
-        return frozenset(x for d in self.core.domains for x in d.params) - self.all_inames()
-
-    def outer_params(self) -> frozenset[str]:
-        """The parameters of the domains that are not computed by the kernel."""
-        return self.all_params() - self.core.temporaries.keys()
-
-    def iname_to_insns(self) -> Mapping[str, frozenset[str]]:
-        """For each iname the statements in its loops."""
-        return {x: frozenset(i.id for i in self.instructions if isinstance(i.id, str) and x in i.within_inames)
-                for x in self.core.inames}
-
     # Statements
 
     @cached_property
@@ -283,63 +231,11 @@ class LoopKernel:
             reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
         return instructions_of(self.core.instructions, self.origin.order, self.writer_map(), self.reader_map(), reduced)
 
-    @property
-    def id_to_insn(self) -> Mapping[str, Any]:
-        return {str(i.id): i for i in self.instructions}
-
-    def insn_inames(self, insn: Any) -> frozenset[str]:
-        """The inames of the loops around a statement, which is given by its id or as an object."""
-        known = self.id_to_insn
-        name = insn if isinstance(insn, str) else str(insn.id)
-        require_known("statement", [name], known)
-        return frozenset(known[name].within_inames)
-
-    def writer_map(self) -> Mapping[str, frozenset[str]]:
-        """For each name the statements that write it."""
-        return self._accessors(writes=True)
-
-    def reader_map(self) -> Mapping[str, frozenset[str]]:
-        """For each name the statements that read it."""
-        return self._accessors(writes=False)
-
-    def _accessors(self, *, writes: bool) -> Mapping[str, frozenset[str]]:
-        own = {*self.core.argument_by_name, *self.core.temporaries} - {
-            node.accumulator for node in self.core.reductions.values()}
-        return {name: frozenset(a.statement.partition(".")[0] for a in accesses if a.is_write is writes)
-                for name, accesses in accesses_by_array(self.core).items()
-                if name in own and any(a.is_write is writes for a in accesses)}
-
-    def get_written_variables(self) -> frozenset[str]:
-        """The names that statements write."""
-        return frozenset(self.writer_map())
-
-    def get_read_variables(self) -> frozenset[str]:
-        """The names that statements read."""
-        return frozenset(self.reader_map())
-
-    def non_iname_variable_names(self) -> frozenset[str]:
-        """The names of arguments and temporaries."""
-        return frozenset([*self.core.argument_by_name, *self.core.temporaries])
-
-    def all_variable_names(self) -> frozenset[str]:
-        """Every name of the kernel."""
-        found: frozenset[str] = self.core.all_names
-        return found
-
-    def get_var_name_generator(self) -> UniqueNameGenerator:
-        """A function that makes new names."""
-        return UniqueNameGenerator({*self.core.all_names})
-
-    def get_instruction_id_generator(self) -> UniqueNameGenerator:
-        """A function that makes new ids of statements."""
-        return UniqueNameGenerator({*self.id_to_insn})
-
     @cached_property
     def linearization(self) -> tuple[ScheduleItem, ...] | None:
         """Its launches, loops, statements and barriers in sequence, once it is linearized; else ``None``."""
-        if self.state is not KernelState.LINEARIZED:
-            return None
-        return linear_form(with_loopy_dtypes(self.core), self.target.core_target())
+        return None if self.state is not KernelState.LINEARIZED else linear_form(
+            with_loopy_dtypes(self.core), self.target.core_target())
 
     # Copies
 
@@ -381,7 +277,9 @@ class LoopKernel:
     def __str__(self) -> str:
         if self.made is None and self.definition is not None and self.definition.fault is not None:
             return f"KERNEL {self.name}: {self.definition.fault.message}"
-        return str(self.core)
+        claims = [f"  id={name}, no_sync_with={claims_text(own)}"
+                  for name, own in self.origin.order.claims.items() if own]
+        return "\n".join([str(self.core), "CLAIMS", *claims] if claims else [str(self.core)])
 
     def __repr__(self) -> str:
         return f"<LoopKernel '{self.name}', which cannot be made yet>" if self.made is None else repr(self.core)
@@ -408,9 +306,9 @@ def _with_parts(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
     assert kernel.definition is not None
     old = kernel.parts or Parts(kernel.name, kernel.domains, kernel.instructions, kernel.args,
                                 kernel.temporary_variables, kernel.substitutions)
-    parts = replace(old, **{key: value for key, value in given.items() if key in _PARTS})
+    new = replace(old, **{key: value for key, value in given.items() if key in _PARTS})
+    growing = replace(kernel, made=None, definition=replace(kernel.definition, parts=new))
     rest = {key: value for key, value in given.items() if key not in _PARTS}
-    growing = replace(kernel, made=None, definition=replace(kernel.definition, parts=parts))
     return growing.copy(**rest) if rest else growing
 
 
@@ -419,6 +317,8 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
     changes = {key: value for key, value in given.items() if key not in _SCHEDULE}
     own = {key: changes.pop(key) for key in ("target", "options", "silenced_warnings", "state") if key in changes}
     result = replace(kernel, **own)
+    if "index_dtype" in changes:
+        result = replace(result, origin=replace(result.origin, index_dtype=changes.pop("index_dtype")))
     if "name" in changes:
         result = result.with_core(annotated(kernel.core, name=changes.pop("name")))
     if "args" in changes:
@@ -433,8 +333,7 @@ def _copied(kernel: LoopKernel, given: Mapping[str, Any]) -> LoopKernel:
 
 
 #: The parts of loopy's kernels that choose among schedules with the same values.
-_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "index_dtype",
-                       "overridden_get_grid_sizes_for_insn_ids"})
+_SCHEDULE = frozenset({"iname_slab_increments", "loop_priority", "overridden_get_grid_sizes_for_insn_ids"})
 
 
 def _with_dtypes(kernel: LoopKernel, args: Sequence[KernelArgument]) -> LoopKernel:

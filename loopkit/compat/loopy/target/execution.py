@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,12 @@ class ExecutorBase:
             raise CallError(f"This executor runs '{self.kernel.name}', and not '{name}'.", argument="entrypoint",
                             hint=f"program.executor(..., entrypoint={name!r})")
 
-    def outputs_of(self, arguments: Mapping[str, Any], device: Any = None) -> Mapping[str, Any]:
-        """Run the kernel with arrays, on *device* if it is given; the outputs by name."""
+    def outputs_of(self, arguments: Mapping[str, Any], device: Any = None, new: Callable[..., Any] | None = None
+                   ) -> Mapping[str, Any]:
+        """Run the kernel with arrays, on *device* if it is given; the outputs by name.
+
+        :arg new: makes an array of zeros for an output from its shape and its dtype; ``None``: the runtime does.
+        """
         arguments = self.separated(arguments)
         self._require_order(arguments)
         core = self.kernel.core
@@ -62,7 +67,7 @@ class ExecutorBase:
             if self.kernel.options.write_code or self.kernel.options.write_wrapper:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         run = self._compiled[key]
-        made = self._made(run.kernel, arguments)
+        made = self._made(run.kernel, arguments, new)
         found = run(**arguments, **made).asdict()
         if made.keys() <= found.keys():
             return found
@@ -89,19 +94,23 @@ class ExecutorBase:
                             argument=name, hint=f"pass np.{way}({name}), or declare order= or strides=")
                     expected *= array.shape[axis]
 
-    def _made(self, core: lk.LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
-        """New arrays of zeros for missing arguments whose first values have no meaning.
+    def _made(self, core: lk.LoopKernel, given: Mapping[str, Any], new: Callable[..., Any] | None) -> dict[str, Any]:
+        """New arrays of zeros for missing arguments whose first values have no meaning, and for outputs by *new*.
 
         :raises CallError: the sizes of one are not known.
         """
         made, values = dict[str, Any](), _sizes(core, given)
-        for name in (x for x in self._undefined if given.get(x) is None):
-            a = core.array_args[name]
-            shape = [None if e is None else known_value(e, values) for e in a.shape or a.inferred or ()]
-            if None in shape or a.dtype is None:
-                raise CallError(f"'{name}' is missing, and its shape is not known.", argument=name,
-                                hint=f"pass {name}=..., or its sizes")
-            made[name] = np.zeros([e for e in shape if e is not None], a.dtype)
+        only_written = self.kernel.get_written_variables() - self.kernel.get_read_variables()
+        for name, a in core.array_args.items():
+            undefined = name in self._undefined
+            plain = a.order in (None, "C") and a.strides is None and a.shape_like is None
+            if given.get(name) is None and (undefined or (new is not None and plain and name in only_written)):
+                shape = [None if e is None else known_value(e, values) for e in a.shape or a.inferred or ()]
+                if None not in shape and a.dtype is not None:
+                    made[name] = (np.zeros if new is None else new)(tuple(shape), a.dtype)
+                elif undefined:
+                    raise CallError(f"'{name}' is missing, and its shape is not known.", argument=name,
+                                    hint=f"pass {name}=..., or its sizes")
         return made
 
     def separated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,13 +163,17 @@ class OpenCLExecutor(ExecutorBase):
         given = self.separated({name: value for name, value in kwargs.items() if value is not None})
         host = {name for name, value in given.items() if isinstance(value, np.ndarray)}
         on_device = any(isinstance(value, array.Array) for value in given.values())
-        outputs = dict(self.outputs_of(given, queue))
         on_host = bool(host) and not on_device if out_host is None else out_host
+        new = None if host or on_device or on_host else partial(array.zeros, queue, allocator=allocator)
+        outputs = dict(self.outputs_of(given, queue, new))
         for name, value in outputs.items():
             if on_host and isinstance(value, array.Array):
                 outputs[name] = value.get(queue)
             elif not on_host and isinstance(value, np.ndarray) and not (name in host and out_host is None):
-                outputs[name] = array.to_device(queue, value, allocator=allocator)
+                # pyopencl copies contiguous arrays: the axes in the order of memory
+                axes = [axis for _, axis in sorted((-stride, axis) for axis, stride in enumerate(value.strides))]
+                copied: Any = array.to_device(queue, value.transpose(axes), allocator=allocator)
+                outputs[name] = copied.transpose([axes.index(axis) for axis in range(value.ndim)])
         return cl.enqueue_marker(queue), self.results(outputs)
 
 

@@ -148,7 +148,7 @@ def rename_callable(t_unit: TranslationUnit, old_name: str, new_name: str | None
     :raises PreconditionError: a kernel has a step that cannot be applied again.
     """
     taken = {*t_unit.kernels, *t_unit.functions}
-    require_known("function", [old_name], t_unit.callables_table)
+    require_known("function", [old_name], taken)
     new = new_name or fresh(old_name, {*taken})
     if new in taken - {old_name}:
         raise NameConflictError(f"The program has a function '{new}' already.", subject=new)

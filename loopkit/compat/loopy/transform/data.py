@@ -12,6 +12,7 @@ from loopkit.analysis.accesses import accesses_by_array, expand_rules
 from loopkit.analysis.ranges import iname_span
 from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.dtypes import dtype_of, with_inferred, with_loopy_dtypes
+from loopkit.compat.loopy.index_of import places_in
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -205,6 +206,10 @@ def tag_array_axes(program: Any, ary_names: Any, dim_tags: Any) -> Any:
 @for_each_kernel
 def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     tags = tags_of(dim_tags)
+    counted = {array for function, array in places_in(kernel.core) if function == "indexof" and "vec" in tags}
+    for name in counted.intersection(name_list(ary_names)):
+        raise PreconditionError(f"'{name}' has elements of vectors, and 'indexof' is the number of a vector then.",
+                                subject=name, hint=f"indexof_vec({name}[...]) is the number of an element")
     if "sep" not in tags:
         return kernel.with_core(_tagged(kernel.core, name_list(ary_names), tags))
     own = {name: given.copy(dim_tags=tags) if isinstance(given := kernel.declared.get(name), ArrayArg) else

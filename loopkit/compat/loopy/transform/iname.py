@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import Any
 
 from pytools.tag import Tag
@@ -16,11 +17,11 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.diagnostic import LoopyWarning
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
-from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.match import Id, Or, as_within
 from loopkit.compat.loopy.nesting import in_new_order
-from loopkit.compat.loopy.translation_unit import for_each_kernel
+from loopkit.compat.loopy.translation_unit import for_each_kernel, single_kernel
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
-from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, InameTag, LocalTag
+from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, IlpTag, InameTag, LocalTag, VecTag
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
 
@@ -176,20 +177,21 @@ def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> Loo
         if missing:
             lacking.setdefault(tuple(x for names in missing.values() for x in names), []).append(f"id:{insn.id}")
     for inames, ids in lacking.items():
-        core = _with_inames(core, inames, " or ".join(ids))
+        core = _with_inames(kernel, core, inames, " or ".join(ids))
     return kernel.with_core(core)
 
 
 @for_each_kernel
 def add_inames_to_insn(kernel: LoopKernel, inames: Any, insn_match: Any) -> LoopKernel:
     """:func:`loopkit.add_inames_to_insn`; for a number that threads compute see
-    :func:`add_inames_for_unused_hw_axes`."""
+    :func:`add_inames_for_unused_hw_axes`. A value that all threads would store in one element is stored once."""
     names = [*inames] if isinstance(inames, frozenset | set) else name_list(inames)
-    return kernel.with_core(_with_inames(kernel.core, sorted(names), as_within(insn_match)))
+    return kernel.with_core(_with_inames(kernel, kernel.core, sorted(names), as_within(insn_match)))
 
 
-def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | None) -> lk.LoopKernel:
-    """*core* with further *inames* of the statements of *match*."""
+def _with_inames(kernel: LoopKernel, core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | None
+                 ) -> lk.LoopKernel:
+    """*core* with further *inames* of the statements of *match*; *kernel* is around it."""
     try:
         return lk.add_inames_to_insn(core, inames, match)
     except PreconditionError:
@@ -199,6 +201,12 @@ def _with_inames(core: lk.LoopKernel, inames: Sequence[str], match: str | Tag | 
         if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
             return core
         raise
+    except IllegalTransformError:
+        own = {x: core.tags[x] for x in inames if x in core.tags}
+        if not own:
+            raise
+        plain = lk.untag_inames(core, [*own])
+        return _tagged(kernel, lk.add_inames_to_insn(plain, inames, match), own)
 
 
 @for_each_kernel
@@ -218,13 +226,52 @@ def make_reduction_inames_unique(kernel: LoopKernel, inames: Any = None, within:
 
 
 def has_schedulable_iname_nesting(program: Any) -> bool:
-    """A kernel of loopkit has an order from the start."""
-    return True
+    """Does one loop for each iname hold all of its statements? Other kernels run too, with several loops."""
+    return next(iter(get_iname_duplication_options(program)), None) is None
 
 
-def get_iname_duplication_options(program: Any) -> Iterable[tuple[Any, Any]]:
-    """Inames that must be duplicated before a kernel runs: none, as a kernel has an order from the start."""
-    return ()
+def get_iname_duplication_options(program: Any) -> Iterator[tuple[str, str]]:
+    """Inames of which some statements need a copy if one loop for each iname is to hold all of its statements.
+
+    :returns: for each possible duplication an iname, and the match expression of the statements.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i,j]: 0<=i,j<n}", "a[i,j] = 1 {id=a}\\nb[j] = 1 {id=b}\\nc[i] = 1 {id=c}")
+    >>> for iname, within in lp.get_iname_duplication_options(knl):
+    ...     print(iname, "in", within)
+    i in (id:c)
+    i in (id:a)
+    j in (id:a)
+    j in (id:b)
+    >>> lp.has_schedulable_iname_nesting(lp.duplicate_inames(knl, "i", within="id:c"))
+    True
+    """
+    kernel = single_kernel(program)
+    without_order = {x for x, tag in kernel.core.tags.items()
+                     if isinstance(tag, GroupTag | LocalTag | AutoLocalTag | IlpTag | VecTag)}
+    own = {str(i.id): i.within_inames - without_order for i in kernel.instructions}
+    for iname, chosen in _duplications(sorted({*own.values()}, key=sorted), frozenset()):
+        yield iname, Or([Id(name) for name, inames in own.items() if inames in chosen])
+
+
+def _duplications(nests: Sequence[frozenset[str]], around: frozenset[str]
+                  ) -> Iterator[tuple[str, Collection[frozenset[str]]]]:
+    """Inames, and those of *nests*, loops inside of the loops *around*, that could get a copy of the iname."""
+    common = frozenset.intersection(*nests) if nests else frozenset[str]()
+    around |= common
+    inner = [nest - common for nest in nests if nest > common]
+    parts = list[frozenset[str]]()                         # nests of two parts share no loop
+    for nest in inner:
+        joined = [part for part in parts if part & nest]
+        parts = [*(part for part in parts if part not in joined), nest.union(*joined)]
+    if len(parts) > 1 or common:
+        for part in parts:
+            yield from _duplications([nest for nest in inner if nest <= part], around)
+        return
+    for iname in sorted(frozenset[str]().union(*parts)):
+        own = [nest for nest in inner if iname in nest]
+        for some in (some for count in range(1, len(own)) for some in combinations(own, count)):
+            yield iname, [nest | around for nest in some]
 
 
 def _split(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any]) -> LoopKernel:
@@ -246,10 +293,11 @@ def _tagged(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any], *,
         return lk.tag_inames(in_lockstep(core, of_execution), tags, force=force)
     except IllegalTransformError:
         once = in_lockstep(core, of_execution, once=True)
-        # an iname without statements has no tag
-        if once is core or not tags.keys() <= {*once.inames}:
+        if once is core:
             raise
-        return lk.tag_inames(once, tags, force=force)
+        # an iname without statements has no tag
+        left = {x: tag for x, tag in tags.items() if x in once.inames}
+        return lk.tag_inames(once, left, force=force) if left else once
     except UndecidedError:
         silenced = [pattern for pattern in kernel.silenced_warnings if pattern.startswith("write_race")]
         if not silenced:

@@ -10,6 +10,7 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.match import matching
+from loopkit.compat.loopy.check import check_kernel
 from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
@@ -161,7 +162,10 @@ def linearize(kernel: LoopKernel) -> LoopKernel:
     RunInstruction(insn_id='insn')
     LeaveLoop(iname='i')
     ReturnFromKernel(kernel_name='loopy_kernel')
+
+    :raises LoopyError: see :func:`~loopkit.compat.loopy.check.check_kernel`.
     """
+    check_kernel(kernel)
     return replace(kernel, state=KernelState.LINEARIZED)
 
 

@@ -11,11 +11,14 @@ from pymbolic.typing import Expression
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import array_shapes
+from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.live_ranges import with_uses_apart
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.transform.iname import split_iname
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import IllegalTransformError, PreconditionError, require_known
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.data import GlobalArg
 
 concatenate_arrays = same_step(lk.concatenate_arrays)
@@ -67,8 +70,56 @@ split_arg_axis = split_array_dim
 @for_each_kernel
 def alias_temporaries(kernel: LoopKernel, names: Any, base_name_prefix: str | None = None,
                       synchronize_for_exclusive_use: bool = True) -> LoopKernel:
-    """:func:`loopkit.alias_temporaries`, which always keeps the uses of the memory apart."""
-    return kernel.with_core(lk.alias_temporaries(kernel.core, ordered_names(names), base_name_prefix))
+    """:func:`loopkit.alias_temporaries`.
+
+    With *synchronize_for_exclusive_use* it may reorder statements and split loops, if the dependences allow it. Without
+    it, temporaries whose uses are not apart become one array: a statement then reads the value that the last write
+    left there, also one under another name.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i]: 0<=i<8}", "<> a[i] = 1\\n<> b[i] = 2*i\\ny[i] = a[i]", seq_dependencies=True)
+    >>> knl = lp.alias_temporaries(knl, ["a", "b"], synchronize_for_exclusive_use=False)
+    >>> print(knl["loopy_kernel"].core.statements_text)
+    for i
+      <> a[i] = 1  {id=insn}
+      a[i] = 2*i  {id=insn_0}
+      y[i] = a[i]  {id=insn_1}
+    end
+
+    :raises IllegalTransformError: the uses are not apart, and no order of the statements is found, or the temporaries
+        cannot become one array.
+    """
+    own = ordered_names(names)
+    try:
+        return kernel.with_core(lk.alias_temporaries(kernel.core, own, base_name_prefix))
+    except IllegalTransformError:
+        if synchronize_for_exclusive_use:
+            core = with_uses_apart(kernel.core, own)
+        elif _are_alike(with_inferred(kernel.core), own):
+            return kernel.with_core(_as_one_array(kernel.core, own))
+        else:
+            raise
+    return kernel.with_core(lk.alias_temporaries(core, own, base_name_prefix))
+
+
+def _are_alike(core: lk.LoopKernel, names: Sequence[str]) -> bool:
+    """Have the temporaries one shape and one kind of memory, and do only statements access them?"""
+    others = frozenset(x for s in core.statements for x in s.domain.params).union(
+        *(variables(rule.expr) for rule in core.substitutions.values()))
+    kinds = {(t.dtype, t.address_space, t.layout, array_shapes(core).get(name))
+             for name in names for t in [core.temporaries[name]]}
+    return len(kinds) == 1 and others.isdisjoint(names)
+
+
+def _as_one_array(core: lk.LoopKernel, names: Sequence[str]) -> lk.LoopKernel:
+    """*core* with the first of *names* in place of the others."""
+    new = {name: p.Variable(names[0]) for name in names[1:]}
+
+    def renamed(expr: Any) -> Expression:
+        return substitute(expr, new)
+    return lk.with_statements(core, [i.copy(
+        assignee=renamed(i.assignee), expression=renamed(i.expression), predicates=tuple(map(renamed, i.predicates)))
+        for i in core.instructions])
 
 
 @for_each_kernel

@@ -7,6 +7,9 @@ from typing import Any
 
 from loopkit.errors import PreconditionError
 
+#: Options with which codepy makes a library.
+_CFLAGS = ("-std=c99", "-O3", "-fPIC")
+
 
 @dataclass(frozen=True)
 class CCompiler:
@@ -23,6 +26,19 @@ class CCompiler:
     library_dirs: Any = ()
     defines: Any = ()
     requires_separate_linkage: bool = False
+
+    @property
+    def toolchain(self) -> Any:
+        """The compiler as a toolchain of codepy, which builds other code with it; loopkit itself does not use codepy.
+
+        :raises ImportError: codepy is not installed.
+        """
+        from codepy.toolchain import GCCToolchain
+        return GCCToolchain(
+            cc=self.cc or "cc", ld="ld", cflags=list(self.cflags or _CFLAGS),
+            ldflags=list(self.ldflags or ("-shared",)), libraries=list(self.libraries),
+            include_dirs=list(self.include_dirs), library_dirs=list(self.library_dirs), defines=list(self.defines),
+            undefines=[], so_ext=".so", o_ext=".o", features=set())
 
     @property
     def core_fields(self) -> Mapping[str, Any]:

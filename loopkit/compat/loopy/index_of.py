@@ -1,0 +1,140 @@
+"""loopy's functions ``indexof(a[i, j])`` and ``indexof_vec``: the number of elements before one in memory.
+
+Both become a function of the subscripts, which has its value when the layout of the array is final.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import cast
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+import loopkit as lk
+from loopkit.analysis.constructors import annotated, rewritten
+from loopkit.analysis.shapes import array_shapes
+from loopkit.compat.loopy.kernel.function_interface import functions_called
+from loopkit.errors import PreconditionError
+from loopkit.expr.functions import function_of
+from loopkit.expr.mappers import map_children
+from loopkit.kernel.c_instruction import top_level
+from loopkit.kernel.statement import with_expressions
+from loopkit.language.arguments import Declared
+from loopkit.poly.affine import add, multiply
+from loopkit.poly.limits import bounded
+
+#: A call; its element follows.
+USED = re.compile(r"\b(?P<function>indexof(?:_vec)?)\s*\(\s*(?P<element>(?P<array>\w+)\s*\[)?")
+
+_MARK = "_in_"
+
+
+def with_places(lines: Iterable[str], declared: Declared) -> tuple[list[str], dict[str, lk.ScalarFunction]]:
+    """*lines* with functions of subscripts, which are given too, for the functions of elements.
+
+    >>> with_places(["y[i] = indexof(a[i, f(j)]) + 1"], {})[0]
+    ['y[i] = indexof_in_a(i, f(j)) + 1']
+
+    :raises PreconditionError: the argument of a call is not one element.
+    """
+    functions = dict[str, lk.ScalarFunction]()
+
+    def placed(line: str) -> str:
+        while (found := USED.search(line)) is not None:
+            inside, _, rest = _closed(line[found.end():])
+            if found["array"] is None or not rest.lstrip().startswith(")"):
+                raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
+                                        subject=found["function"], hint=f"{found['function']}(a[i])")
+            offset = getattr(declared.get(found["array"]), "offset", None)
+            inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
+            name = f"{found['function']}{_MARK}{found['array']}"
+            functions[name] = lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu")
+            line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
+        return line
+    return list(map(placed, lines)), functions
+
+
+def _closed(text: str) -> tuple[str, str, str]:
+    """*text* before and after the first bracket that closes none in it."""
+    depth = 0
+    for at, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if depth < 0:
+            return text[:at], c, text[at + 1:]
+    return text, "", ""
+
+
+def place_in(function: lk.ScalarFunction | None) -> tuple[str, str] | None:
+    """loopy's name of *function* and the array in which it finds an element; ``None``: it is another function."""
+    name, mark, array = ("", "", "") if function is None else function.name.partition(_MARK)
+    return (name, array) if mark and USED.fullmatch(f"{name}(") else None
+
+
+def places_in(core: lk.LoopKernel) -> frozenset[tuple[str, str]]:
+    """Those of the functions that *core* calls."""
+    return frozenset(x for f in functions_called(core).values() if (x := place_in(f)) is not None)
+
+
+def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
+    """*core* with the indices in memory for such functions; the shapes of their arrays are those inferred.
+
+    >>> f = lk.ScalarFunction("indexof_in_a", 2, operands="iu")
+    >>> knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "a[i, j] = indexof_in_a(i, j)", functions=[f])
+    >>> print(with_indices(lk.tag_array_axes(knl, "a", "F")).statements_text)
+    for i, j
+      a[i, j] = i + n*j  {id=insn}
+    end
+
+    :raises PreconditionError: the layout of an array is not known.
+    """
+    names = {array for _, array in places_in(core)}
+    if not names:
+        return core
+    core = lk.expand_subst(core) if core.substitutions else core
+    with bounded(f"finding places in memory in kernel '{core.name}'"):
+        known = array_shapes(core)
+        shapes = {name: _shape(core, name, known.get(name, (None,))) for name in names}
+        strides = {name: _strides(core.array_args[name], own) for name, own in shapes.items()}
+
+        def replaced(expr: Expression) -> Expression:
+            place, new = place_in(function_of(expr)), map_children(expr, replaced)
+            if place is None:
+                return new
+            assert isinstance(new, p.Call)
+            name = place[1]
+            if len(new.parameters) != len(strides[name]):
+                raise PreconditionError(f"'{name}' has {len(strides[name])} axes now, and indexof was given "
+                                        f"{len(new.parameters)} subscripts.", subject=name,
+                                        hint="use indexof of arrays whose axes no step changes")
+            return add(*(multiply(stride, x) for stride, x in zip(strides[name], new.parameters, strict=True)))
+        arguments = tuple(replace(a, shape=shapes[a.name], order=a.order or ("C" if a.strides is None else None))
+                          if isinstance(a, lk.GlobalArg) and a.name in names else a for a in core.arguments)
+        statements = tuple(with_expressions(s, replaced) for s in core.statements)
+        found = {f for f in core.functions.values() if place_in(f) is not None}
+        return annotated(rewritten(core, statements=statements), arguments=arguments, functions={
+            name: f for name, f in core.functions.items() if f not in found}, obligations=tuple(
+                o for o in core.obligations if o.claim not in {f.claim for f in found}))
+
+
+def _shape(core: lk.LoopKernel, name: str, shape: Sequence[Expression | None]) -> tuple[Expression, ...]:
+    """The *shape* of an argument; :raises PreconditionError: it is not known, or its layout is not."""
+    a, extents = core.array_args.get(name), tuple(e for e in shape if e is not None)
+    if a is None or len(extents) < len(shape) or None in (a.strides or ()):
+        raise PreconditionError(f"indexof: the layout of '{name}' in memory is not known.", subject=name,
+                                hint="it is that of an argument with shape=, and without strides='auto'")
+    return extents
+
+
+def _strides(a: lk.GlobalArg, shape: tuple[Expression, ...]) -> Sequence[Expression]:
+    """The distances in memory of neighbouring elements of an argument along each of its axes."""
+    if a.strides is not None:
+        return [e for e in a.strides if e is not None]
+    axes = tuple(range(len(shape)))
+    order = axes if a.order in ("C", None) else axes[::-1] if a.order == "F" else a.order
+    assert isinstance(order, tuple)
+    found, step = dict[int, Expression](), cast(Expression, 1)
+    for axis in reversed(order):
+        found[axis], step = step, multiply(step, shape[axis])
+    return [found[axis] for axis in axes]
