@@ -113,7 +113,8 @@ def arguments_of(pattern: Expression, names: Sequence[str], expr: Expression) ->
             return a == b
         inner = bound.union(a.inames) if isinstance(a, Reduction) else bound
         return all(matches(c, d, inner) for c, d in zip(children(a), children(b), strict=True))
-    return tuple(found[x] for x in names) if matches(pattern, expr, frozenset()) else None
+    # a name that the pattern does not have may be anything
+    return tuple(found.get(x, 0) for x in names) if matches(pattern, expr, frozenset()) else None
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:

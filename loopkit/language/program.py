@@ -330,9 +330,10 @@ class Ids:
         return matches
 
 
-def number_statements(program: ParsedProgram) -> Ids:
+def number_statements(program: ParsedProgram, reserved: Iterable[str] = ()) -> Ids:
     """Give each assignment and each call an id: ``id=``, else ``insn``, ``insn_0``, ..., or by ``id_prefix=``.
 
+    :arg reserved: ids that no statement gets unless the text gives it.
     :raises ParseError: an id is given twice.
     """
     every = [node for node in walk(program.body) if isinstance(node, ParsedAssignment | FunctionCall | Marker)]
@@ -344,6 +345,7 @@ def number_statements(program: ParsedProgram) -> Ids:
                 raise program.source.error(node.start, f"Two statements have the id '{given.text}'.", "another id")
             taken.add(given.text)
             of[node.start] = given.text
+    taken.update(reserved)
     unused: dict[str, Iterator[str]] = {}
     for node in every:
         # a marker without an id of its own has no name

@@ -20,6 +20,7 @@ from loopkit.poly.affine import (
     if_affine,
     is_quasi_affine,
     names_in,
+    subtract,
 )
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
@@ -139,22 +140,31 @@ def _less_than(box: isl.Set, axis: int, extent: Expression | None) -> isl.Set:
 
 @dataclass(frozen=True)
 class BoxAxis:
-    """``base <= subscript < base + extent``; *base* in the inames that do not sweep."""
+    """``base <= subscript < base + extent``; *base* in the inames that do not sweep, *extent* a number or of sizes."""
 
     base: Expression
-    extent: int
+    extent: Expression
+
+    @property
+    def is_one(self) -> bool:
+        return self.extent == 1
 
 
 def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[str],
-                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> BoxAxis | None:
+                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set, whole: Sequence[str] = ()
+                   ) -> BoxAxis | None:
     """The least interval that holds *subscript* while the inames of *ranges* sweep, if its extent is constant.
 
     The inames *outer* stay fixed; the constraints of the domain on them are dropped, so that the base is one affine
     form, beside those terms of *subscript* that are of fixed inames only and no affine forms.
+
+    :arg whole: inames that sweep over all of their values in *domain*, whose number depends on the sizes. With them,
+        the extent may depend on the sizes.
     """
     own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(
         c for x, (low, high) in ranges.items() for c in bounded_by(x, low, high + 1))).intersect_params(sizes)
+    box = box.intersect(domain.onto(whole)) if whole else box
     fixed = tuple(p.Variable(x) for x in outer)
     relation = if_affine(lambda: subscripts_on(box, (*fixed, rest)))
     if relation is None:
@@ -167,7 +177,10 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
         return None
     base, last = from_pw_aff(low), from_pw_aff(high)
     extent = affine_difference(last, base)
-    return None if extent is None else BoxAxis(add(own, base), extent + 1)
+    if extent is not None:
+        return BoxAxis(add(own, base), extent + 1)
+    length = add(subtract(last, base), 1)
+    return BoxAxis(add(own, base), length) if whole and names_in(length).isdisjoint(outer) else None
 
 
 def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
@@ -178,12 +191,12 @@ def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Exp
 
 
 def joined(a: BoxAxis, b: BoxAxis) -> BoxAxis | None:
-    """The least interval around both; ``None`` where their distance is not constant."""
-    distance = affine_difference(b.base, a.base)
-    if distance is None:
+    """The least interval around both; ``None`` where the distance of their ends is not constant."""
+    distance, growth = affine_difference(b.base, a.base), affine_difference(b.extent, a.extent)
+    if distance is None or growth is None:
         return None
-    low, high = min(0, distance), max(a.extent, distance + b.extent)
-    return BoxAxis(a.base if low == 0 else b.base, high - low)
+    low, more = min(0, distance), max(0, distance + growth)
+    return BoxAxis(a.base if low == 0 else b.base, add(a.extent, more - low))
 
 
 def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:

@@ -1,7 +1,7 @@
 """add_prefetch and precompute: copy array elements, or the values of substitution rules, into a temporary."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -22,7 +22,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
-from loopkit.kernel.folding import uses_of_rule
+from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -31,11 +31,11 @@ from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.data import as_dtype
-from loopkit.transform.reducing_rules import with_calls, with_reductions
+from loopkit.transform.reducing_rules import tag_of_values, with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
-from loopkit.transform.subst import rules_using, without_rules
+from loopkit.transform.subst import rules_using, with_free_inames, with_rules_in, without_rules
 
 
 @transform
@@ -97,7 +97,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     """
     name, only = _chosen_accesses(kernel, var_name)
     require_known("array", [name], kernel.data)
-    kernel, sweep = without_rules(kernel, rules_using(kernel, [name])), name_list(sweep_inames)
+    # a rule that holds a reduction is a name for it, and stays
+    plain = rules_using(kernel, [name]) - {rule.name for rule in reducing_rules(kernel)}
+    kernel, sweep = without_rules(kernel, plain), name_list(sweep_inames)
     dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
     sweep = tuple(dict.fromkeys((*sweep, *_inames_of_whole_axes(kernel, staged, var_name, within))))
     return _staged(StagingBuffer(
@@ -170,14 +172,16 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
                dtype: npt.DTypeLike | None = None, within: Within = None, allow_reordering: bool = False,
                allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
-               unsafe: bool = False
-               ) -> LoopKernel:
+               unsafe: bool = False) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary, and read the temporary instead.
 
     :arg subst_use: the name of the rule.
-    :arg sweep_inames: the inames whose iterations share the computed values.
+    :arg sweep_inames: the inames whose iterations share the computed values. For a temporary in global memory, their
+        ranges may depend on the sizes.
     :arg precompute_inames: names for the inames of the computation, one for each argument of the rule or for each axis
         with more than one element; default: ``f_dim_0``, ... for a rule ``f``.
+    :arg default_tag: as for :func:`add_prefetch`. Values that the threads of a block compute together, by a reduction
+        over one of their axes, are computed in sequence in place of ``"l.auto"``.
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
@@ -187,8 +191,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :raises UnknownNameError: there is no such rule, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
-        on other inames; or *fetch_bounding_box* is given and the rule reads an array that the kernel writes, or an
-        array of unknown extents.
+        on inames that the rule does not mention; or *fetch_bounding_box* is given and the rule reads an array that the
+        kernel writes, or an array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -202,35 +206,33 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     """
     if subst_use not in kernel.substitutions:
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
-    rule = kernel.substitutions[subst_use]
-    kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), name_list(sweep_inames)
+    rule, inside = with_free_inames(kernel, kernel.substitutions[subst_use], sweep)
     reduced: tuple[InstanceSet, ...] = ()
     if has_reduction(rule.expr):
         kernel, reduced = with_calls(kernel, rule, matching_statements(kernel, within))
     # a reduction has the dtype of its accumulator, also in a subscript
     value = rule.expr if reduced else _own_value(kernel, rule, within, typed=dtype is not None)
-
     # swept inames that the rule mentions freely become its arguments
-    sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
     given = None if dtype is None else as_dtype(dtype, f"The rule '{subst_use}'")
+    request = BoxRequest(sweep, tag_of_values(kernel, rule, default_tag), fetch_bounding_box, precompute_inames,
+                         box_multiples)
+    step, allowed = f"precompute({subst_use!r}, {list(sweep)})", Allowed(
+        allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
     result = _staged(StagingBuffer(
-        kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
-        temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
-        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
-        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
-        precompute_outer_inames, compute_insn_id, within)
+        kernel, step, staged, temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
+        request, allowed),
+        precompute_outer_inames, compute_insn_id, within,
+        lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made)
     made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
-    if reduced:
-        [copy] = made
-        allowed = Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
-        result = allowed.legal(with_reductions(result, copy, reduced), f"precompute({subst_use!r}, {list(sweep)})")
-    is_used = any(True for s in result.statements if s.id not in made
-                  for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use)))
-    return result if is_used else rewritten(
-        result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    if any(True for s in result.statements if s.id not in made
+           for _ in (uses_of_rule(result, rule, s) if reduced else uses_at(result, s, staged.is_use))):
+        return result
+    rest = {name: r for name, r in result.substitutions.items() if name != subst_use}
+    return with_rules_in(rewritten(result, substitutions=rest), made, inside, sweep)
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: Within, *, typed: bool) -> Expression:
@@ -283,9 +285,12 @@ def _uses_in_subscripts(kernel: LoopKernel, rule: SubstitutionRule, within: With
 _Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
 
 
-def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
-            within: Within) -> LoopKernel:
-    """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
+def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None, within: Within,
+            complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made) -> LoopKernel:
+    """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy.
+
+    :arg complete: gives the copy of this id its further statements.
+    """
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
     readers = {s.id: uses for s in kernel.statements
@@ -296,8 +301,8 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
-    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id, readers),
-                                                                  fixed=outer is not None)
+    return replace(buffer, uses=readers, outer=place).placed_best(
+        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None)
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:
@@ -322,7 +327,8 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
             require_known("iname", given, kernel.statement_by_id[s].inames, where=f"'{s}'")
         return buffer.loops_around(dict.fromkeys(readers, given), set(kernel.inames).difference(given), others)
     # an array written in the kernel has another value in each iteration of its writers' loops
-    sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))
+    value = buffer.staged.value(next(args for uses in readers.values() for args in uses))
+    sources = variables(expand_rules(value, kernel.substitutions))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
     own = sources & set(kernel.inames)              # the free inames of a rule
     stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
@@ -347,7 +353,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
-    sources = variables(copy.expression).union(copy.domain.params)
+    sources = _sources(kernel, copy)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
         raise PreconditionError(f"{buffer.step}: '{buffer.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -357,10 +363,16 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
     made = buffer.put_in(copy, None, reading, partial(_through_the_copy, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
+    made = with_rules_of_copy(kernel, made, buffer.used)
     result = allowed.legal(made, buffer.step)
     claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
                                unsafe=allowed.unsafe)
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
+
+
+def _sources(kernel: LoopKernel, copy: Statement) -> frozenset[str]:
+    """The names that *copy* reads, also through rules."""
+    return variables(expand_rules(copy.expression, kernel.substitutions)).union(copy.domain.params)
 
 
 def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
@@ -372,7 +384,7 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     kernel = buffer.kernel
     move = {s: reduce(Map.union, own).intersect_domain(analysis_domain(kernel, kernel.statement_by_id[s]).set)
             for s, own in moves.items()}
-    sources = variables(copy.expression).union(copy.domain.params)
+    sources = _sources(kernel, copy)
 
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:

@@ -5,28 +5,60 @@ unknown ones along its inames. Then the copy gets the statements of the reductio
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import in_own_order
+from loopkit.analysis.accesses import is_known
+from loopkit.analysis.constructors import in_own_order, rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import children, map_children, replaced, subexpressions
+from loopkit.expr.mappers import (
+    arguments_of,
+    children,
+    has_reduction,
+    map_children,
+    replaced,
+    subexpressions,
+    variables,
+)
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
-from loopkit.kernel.folding import uses_of_rule
+from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, nest, rewrite, seq, without
-from loopkit.poly.domains import restricted
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.piecewise import subscripts_on
+from loopkit.poly.sets import InstanceSet, with_dim_names
+from loopkit.transform.step import as_tag
+from loopkit.transform.subst import with_calls_of
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """The values of the inames of a reduction in a rule.
+
+    :ivar points: for values of the names that the rule mentions, and of the reductions around it.
+    :ivar at: all values of these names.
+    """
+
+    points: InstanceSet
+    at: InstanceSet
+
+    def joined(self, other: _Reduced) -> _Reduced | None:
+        """The values of both; ``None``: they differ for some names."""
+        same = self.points.intersect(other.at).is_equal(other.points.intersect(self.at))
+        return _Reduced(self.points.union(other.points), self.at.union(other.at)) if same else None
 
 
 def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[str]
                ) -> tuple[LoopKernel, tuple[InstanceSet, ...]]:
     """*kernel* with calls of *rule* in place of its uses in the statements *chosen*, and the domain of each reduction.
+
+    The dimensions of a domain are the names that the rule mentions, the inames of the reductions around it in the rule,
+    and its own.
 
     :raises PreconditionError: no statement uses the rule; a reduction is in a branch of the rule; or its domain depends
         on other inames.
@@ -36,25 +68,51 @@ def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[st
     if not any(found.values()):
         raise PreconditionError(f"No statement uses '{rule.name}'.", subject=rule.name,
                                 hint="earlier steps changed the inames of its reduction: apply precompute before them")
-    nodes = [node for uses in found.values() for use, _ in uses for node in _nodes(kernel, rule.expr, use)]
-    domains = [_own_domain(kernel, rule, node) for node in nodes]
-    count = sum(isinstance(e, Reduction) for e in subexpressions(rule.expr))
-    for number, domain in enumerate(domains[count:]):
-        if not domain.is_equal(domains[number % count]):
-            raise PreconditionError(f"The uses of '{rule.name}' reduce over different domains.", subject=rule.name,
-                                    hint="select the uses over one domain by within=")
+    nodes, domains = list[ReductionNode](), list[_Reduced | None]()
+    for use, args in (one for uses in found.values() for one in uses):
+        own = list(_nodes(kernel, rule.expr, use))
+        new = [_own_domain(kernel, rule, args, node, around) for node, around in own]
+        domains = [None if a is None else a.joined(b) for a, b in zip(domains, new, strict=True)] if nodes else [*new]
+        nodes += [node for node, _ in own]
+    if None in domains:
+        raise PreconditionError(f"The uses of '{rule.name}' reduce over different domains.", subject=rule.name,
+                                hint="select the uses over one domain by within=")
     gone = {s for node in nodes for s in (node.init, *node.updates)}
     accumulators = {node.accumulator for node in nodes}
 
     def called(s: Statement) -> Statement:
         calls = {use: p.Call(p.Variable(rule.name), args) for use, args in found.get(s.id, ())}
         return replace(s, expression=replaced(s.expression, calls)) if calls else s
+    others = {r.name: replace(r, expr=with_calls_of(rule, r.expr)) for r in reducing_rules(kernel) if r != rule}
     return in_own_order(
         kernel, statements=tuple(called(s) for s in kernel.statements if s.id not in gone),
-        tree=without(kernel.tree, gone),
+        tree=without(kernel.tree, gone), substitutions={**kernel.substitutions, **others},
         reductions={name: node for name, node in kernel.reductions.items() if node not in nodes},
         temporaries={name: t for name, t in kernel.temporaries.items() if name not in accumulators}
-    ), tuple(domains[:count])
+    ), tuple(d.points for d in domains if d is not None)
+
+
+def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Expression], Expression]) -> LoopKernel:
+    """*made*, in which statements of *kernel* read a copy, with rules that name the same parts of these statements.
+
+    Rules that hold reductions are names for them, so their bodies read the copy, too. One that holds no reduction any
+    more has calls as its uses.
+
+    :arg used: replaces the parts of an expression that the copy holds.
+    """
+    new = {r.name: changed for r in kernel.substitutions.values() if (changed := replace(r, expr=used(r.expr))) != r}
+    for rule in new.values():
+        if not has_reduction(rule.expr):
+            made = rewritten(made, statements=tuple(replace(s, expression=with_calls_of(rule, s.expression))
+                                                    for s in made.statements))
+    return rewritten(made, substitutions={**made.substitutions, **new}) if new else made
+
+
+def tag_of_values(kernel: LoopKernel, rule: SubstitutionRule, tag: str | InameTag | None) -> str | InameTag | None:
+    """*tag* for the inames of values of *rule*; none for ``l.auto`` if the threads of a block compute each together."""
+    together = any(isinstance(kernel.tags.get(x), LocalTag) for e in subexpressions(rule.expr)
+                   if isinstance(e, Reduction) for x in e.inames)
+    return None if together and tag is not None and as_tag(tag) == AutoLocalTag() else tag
 
 
 def _require_unconditional(rule: SubstitutionRule) -> None:
@@ -66,41 +124,69 @@ def _require_unconditional(rule: SubstitutionRule) -> None:
                                     subject=rule.name, hint="put the condition around the uses of the rule")
 
 
-def _nodes(kernel: LoopKernel, form: Expression, use: Expression) -> Iterator[ReductionNode]:
-    """The reductions of *use*, which has this *form*, in the order of the form."""
+def _nodes(kernel: LoopKernel, form: Expression, use: Expression, around: tuple[str, ...] = ()
+           ) -> Iterator[tuple[ReductionNode, tuple[str, ...]]]:
+    """The reductions of *use*, which has this *form*, in the order of the form, with the reduction inames around."""
     if isinstance(form, Reduction):
         assert isinstance(use, p.Variable)
         node = next(node for node in kernel.reductions.values() if node.accumulator == use.name)
-        yield node
-        yield from _nodes(kernel, form.expr, kernel.statement_by_id[node.update].expression)
+        yield node, around
+        yield from _nodes(kernel, form.expr, kernel.statement_by_id[node.update].expression, (*around, *node.inames))
         return
     for inner, part in zip(children(form), children(use), strict=False):
-        yield from _nodes(kernel, inner, part)
+        yield from _nodes(kernel, inner, part, around)
 
 
-def _own_domain(kernel: LoopKernel, rule: SubstitutionRule, node: ReductionNode) -> InstanceSet:
-    """The domain of the inames of *node*; :raises PreconditionError: it depends on other inames."""
-    update = kernel.statement_by_id[node.update]
-    domain = update.domain
-    own = restricted(domain, node.inames).onto(node.inames)
-    others = tuple(x for x in domain.inames if x not in node.inames)
-    if update.predicates or not domain.onto(others).onto(domain.inames).intersect(
-            own.onto(domain.inames)).is_equal(domain):
+def _mentioned(kernel: LoopKernel, rule: SubstitutionRule) -> tuple[str, ...]:
+    """The arguments and the inames that the body of *rule* mentions."""
+    own = variables(rule.expr)
+    return tuple(x for x in (*rule.arguments, *(x for x in kernel.inames if x not in rule.arguments)) if x in own)
+
+
+def _own_domain(kernel: LoopKernel, rule: SubstitutionRule, args: Sequence[Expression], node: ReductionNode,
+                around: tuple[str, ...]) -> _Reduced:
+    """The values of the inames of *node* in a use of *rule* with *args*, inside reductions over the inames *around*.
+
+    :raises PreconditionError: they depend on other names than those that the rule mentions.
+    """
+    given, init, domain = dict(zip(rule.arguments, args, strict=True)), *(
+        kernel.statement_by_id[s].domain for s in (node.init, node.update))
+    names = _mentioned(kernel, rule)
+    values = [given.get(x, p.Variable(x)) for x in names]
+    if not is_known(init, kernel.value_params, *values):
+        names, values = (), []
+    outer = (*values, *map(p.Variable, around))
+    inner = (*outer, *map(p.Variable, node.inames))
+    # the dimensions have no names of parameters
+    dims = tuple(f"{x}_{k}_" for k, x in enumerate((*names, *around, *node.inames)))
+    points = domain.apply(subscripts_on(domain, inner), dims)
+    every = init.onto(domain.inames)
+    if kernel.statement_by_id[node.update].predicates or not _where(every, inner, points).is_equal(domain):
         raise PreconditionError(f"The domain of {', '.join(node.inames)} in '{rule.name}' depends on other inames.",
                                 subject=rule.name, hint="assign the values to a temporary in the text instead")
-    return own
+    return _Reduced(points, init.apply(subscripts_on(init, outer), dims[:len(outer)]))
 
 
-def with_reductions(kernel: LoopKernel, copy: str, domains: Sequence[InstanceSet]) -> LoopKernel:
-    """*kernel* with the statements of the reductions in the statement *copy*, over these *domains*."""
+def _where(every: InstanceSet, places: tuple[Expression, ...], points: InstanceSet) -> InstanceSet:
+    """Those of *every* at which *places* are among *points*."""
+    found = subscripts_on(every, places).intersect_range(points.set).domain()
+    return every.intersect(every.named(with_dim_names(found, every.inames)))
+
+
+def with_reductions(kernel: LoopKernel, copy: str, rule: SubstitutionRule, domains: Sequence[InstanceSet]
+                    ) -> LoopKernel:
+    """*kernel* with the statements of the reductions in the statement *copy*, over *domains*: it computes *rule*."""
     statement, waiting = kernel.statement_by_id[copy], iter(domains)
+    values = arguments_of(rule.expr, _mentioned(kernel, rule), statement.expression) or ()
     parts, nodes, temporaries = list[Statement](), dict[str, ReductionNode](), dict[str, TemporaryVariable]()
 
     def walk(e: Expression, here: InstanceSet, owner: str, trees: list[Tree]) -> Expression:
         if not isinstance(e, Reduction):
             return map_children(e, lambda part: walk(part, here, owner, trees))
         inames = (*here.inames, *e.inames)
-        inner = here.onto(inames).intersect(next(waiting).onto(inames))
+        points, own = next(waiting), (*here.inames[len(statement.inames):], *e.inames)
+        given = values if len(points.inames) > len(own) else ()
+        inner = _where(here.onto(inames), (*given, *map(p.Variable, own)), points)
         joined = "_".join(e.inames)
         name = next(x for x in (f"{copy}.{joined}{'_'*k}" for k in range(len(domains))) if x not in nodes)
         accumulator = kernel.fresh_name(f"acc_{joined}", *temporaries)

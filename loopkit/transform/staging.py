@@ -99,7 +99,7 @@ class Box:
         return tuple(x for _, x in self.axes if x is not None)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Expression, ...]:
         return tuple(v.extent for v, x in self.axes if x is not None)
 
     @property
@@ -131,11 +131,12 @@ class StagingBuffer:
     @cached_property
     def box(self) -> Box:
         axes: list[tuple[BoxAxis, str | None]] = [(v, None) for v in _intervals(self)]
-        spanned = [axis for axis, (v, _) in enumerate(axes) if v.extent > 1]
+        spanned = [axis for axis, (v, _) in enumerate(axes) if not v.is_one]
         names = self._dim_names(spanned, len(axes))
         for axis, name, multiple in zip(spanned, names, self._multiples(len(spanned)), strict=True):
             interval, _ = axes[axis]
-            axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
+            own = interval.extent
+            axes[axis] = replace(interval, extent=-(-own // multiple)*multiple if isinstance(own, int) else own), name
         return Box(tuple(axes))
 
     def _dim_names(self, axes: Sequence[int], rank: int) -> list[str]:
@@ -294,6 +295,10 @@ class StagingBuffer:
     def _with_parts(self, first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
         """The tree with *first* and *last* in the innermost loop around the buffer; other loops move inside."""
         tree, users = self.kernel.tree, frozenset(self.uses)
+        if self.temporary.address_space is AddressSpace.GLOBAL:
+            # a reader may run in the next launch: its accumulators stay in registers if all of it does
+            users |= {node.init for node in self.kernel.reductions.values() if not users.isdisjoint(node.updates)
+                      and {*self.outer} <= {*loops_of(self.kernel.paths[node.init])}}
         if not self.outer:
             return _around(tree, users, first, last, writers)
         loops, inner = loops_of(self.kernel.paths[next(iter(users))]), self.outer[-1]
@@ -353,24 +358,28 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
                     f"'{', '.join(map(to_text, args))}'.", subject=buffer.name,
                     hint="leave this statement out with within=")
         mentioned = {y for args in arguments for a in args for y in variables(a)}
-        ranges: dict[str, tuple[int, int]] = {}
+        ranges, whole = dict[str, tuple[int, int]](), list[str]()
         for x in (x for x in buffer.request.sweep if x in mentioned.intersection(s.inames)):
             low, high = constant_range(kernel, s.domain, x)
-            if low is None or high is None:
+            if low is not None and high is not None:
+                ranges[x] = low, high
+            elif buffer.temporary.address_space is AddressSpace.GLOBAL:
+                whole.append(x)
+            else:
                 raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
-                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-            ranges[x] = low, high
-        rows += [[swept_interval(s.domain, a, buffer.outer, ranges, known_sizes(kernel)) for a in args]
-                 for args in arguments]
+                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname, or "
+                                             "temporary_address_space='global'")
+        sizes = kernel.assumptions if whole else known_sizes(kernel)
+        rows += [[swept_interval(s.domain, a, buffer.outer, ranges, sizes, whole) for a in args] for args in arguments]
     for axis, intervals in enumerate(zip(*rows, strict=True)):
         # uses may lie apart by an iname that is fixed: the box then holds the elements for all of its values
-        whole = _around_all(intervals) or _around_all(_wide_intervals(buffer, axis))
-        if whole is None:
+        box = _around_all(intervals) or _around_all(_wide_intervals(buffer, axis))
+        if box is None or not variables(box.extent) <= kernel.value_params:
             raise PreconditionError(
                 f"{buffer.step}: the elements used along axis {axis} of '{buffer.name}' have no box of constant size.",
                 subject=buffer.name,
                 hint="sweep inames of constant range only (split_iname), or select fewer statements by within=")
-        yield whole
+        yield box
 
 
 def _wide_intervals(buffer: StagingBuffer, axis: int) -> list[BoxAxis | None]:

@@ -12,6 +12,7 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import (
+    AutoLocalTag,
     GivenTags,
     GroupTag,
     IlpTag,
@@ -48,7 +49,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     :arg iname_to_tag: a mapping from inames to tags (``{"i": "g.0"}``), pairs, or loopy's text form ``"i:g.0, j:l.0"``;
         a list of tags gives an iname several tags. A pattern with ``*``, ``?`` or ``[...]`` stands for all inames that
         match it and are not named.
-    :arg force: replace existing tags.
+    :arg force: replace existing tags other than ``l.auto``, which any tag replaces.
 
     ``unr``, ``ilp``, ``vec`` and ``mma`` need an extent that is constant when the kernel is lowered: a later
     :func:`fix_parameters` or :func:`assume` can make it constant. An extent on ``l.0`` to ``l.2`` may depend on the
@@ -133,7 +134,8 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: 
     for x, tag in new.items():
         require_iname(kernel, x)
         old = kernel.tags.get(x)
-        if old is not None and old != tag and not force:
+        # l.auto leaves the axis to a later choice
+        if old is not None and old != tag and not force and not isinstance(old, AutoLocalTag):
             raise PreconditionError(f"'{x}' has the tag '{old}' already.", subject=x,
                                     hint="pass force=True to replace it, or untag_inames first")
         _require_able(kernel, x, tag, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])

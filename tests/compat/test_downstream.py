@@ -107,9 +107,9 @@ def test_a_number_of_all_threads_needs_no_inames_of_the_grid() -> None:
     joined = lp.add_inames_for_unused_hw_axes(unit, within=Scaling())
     assert statements(joined)[1].startswith("<float64> s = 3.5")
     unit = lp.prioritize_loops(lp.split_iname(unit, "j", 4), ["j_outer", "i_inner"])
-    for found in (lp.add_inames_for_unused_hw_axes(unit, within=Scaling()),
-                  lp.add_inames_to_insn(unit, "i_inner", "id:s")):
-        assert statements(found)[0].startswith("<float64> s = 3.5")
+    assert statements(lp.add_inames_to_insn(unit, "i_inner", "id:s"))[0].startswith("<float64> s = 3.5")
+    moved = lp.add_inames_for_unused_hw_axes(unit, within=Scaling()).default_entrypoint.id_to_insn["s"]
+    assert (moved.within_inames, moved.tags) == ({"i_outer", "i_inner"}, {Scaling()})
     assert lp.add_inames_for_unused_hw_axes(unit, within=Scaling("other")) is not None
     assert lp.tag_inames(unit, {"k*": "unr"}).default_entrypoint.core.tags == unit.default_entrypoint.core.tags
 

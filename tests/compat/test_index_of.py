@@ -40,6 +40,13 @@ def test_an_index_without_a_meaning_is_an_error() -> None:
         lp.tag_array_axes(unit, "out", "vec,c,c")
     with pytest.raises(PreconditionError, match="'out' has 4 axes now"):
         lp.split_array_axis(unit, "out", 0, 2)(n=3)
+    with pytest.raises(PreconditionError, match="'out' is the array of indexof"):
+        lp.rename_argument(unit, "out", "other")
+    function = lp.make_function("{[i]: 0<=i<4}", "b[i] = indexof(a[i]) + 0*a[i]", name="f")
+    caller = lp.merge([lp.make_kernel("{[j]: 0<=j<2}", "y[j, :] = f(x[j, :])\na[j] = 1", target=HOST), function])
+    for unit in (caller, lp.inline_callable_kernel(caller, "f")):
+        with pytest.raises(PreconditionError, match="belongs to the kernel 'f', and not to 'loopy_kernel'"):
+            unit(x=np.zeros((2, 4)))
     temporary = lp.make_kernel("{[i]: 0<=i<8}", "<> t[i] = 1\ny[i] = t[i] + indexof(t[i])", target=HOST)
     with pytest.raises(PreconditionError, match="layout of 't' in memory is not known"):
         temporary()

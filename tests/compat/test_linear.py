@@ -145,12 +145,25 @@ def test_inames_for_axes_of_other_statements() -> None:
     unit = lp.make_kernel("{[i,j]: 0<=i,j<4}", "<> a = 2.0 {id=a}\nfor i\n y[i] = a*i {id=y}\nend")
     unit = lp.add_inames_for_unused_hw_axes(lp.tag_inames(unit, {"i": "g.0"}))
     assert unit.default_entrypoint.id_to_insn["a"].within_inames == {"i"}
+    _assert_numbers_at_their_readers()
     auto = lp.tag_inames(lp.make_kernel("{[i,j]: 0<=i,j<4}", "y[i] = i"), {"i": "l.auto"})
     with pytest.raises(PreconditionError, match="'i' is not known"):
         lp.add_inames_for_unused_hw_axes(auto)
     both = lp.make_kernel("{[i,j]: 0<=i,j<4}", "y[i] = i\nz[j] = j\na[0] = 1 {id=a}")
     with pytest.raises(PreconditionError, match="'a' could get 'i' or 'j'"):
         lp.add_inames_for_unused_hw_axes(lp.tag_inames(both, {"i": "g.0", "j": "g.0"}))
+
+
+def _assert_numbers_at_their_readers() -> None:
+    """The prefetch of x[i] has no loop over j, and its place is outside of those of a."""
+    unit = lp.make_kernel("{[i,j]: 0<=i,j<4}", "<> a = 2.5 {id=a}\ny[i,j] = a*x[i]*z[j] {id=y}",
+                          [lp.GlobalArg("x,z", np.float64, shape=(4,)), "..."], target=lp.ExecutableCTarget())
+    unit = lp.tag_inames(unit, {"i": "l.0", "j": "g.0"})
+    unit = lp.add_inames_for_unused_hw_axes(lp.add_prefetch(unit, "x"))
+    found = unit.default_entrypoint.id_to_insn
+    assert found["a"].within_inames == found["x_fetch_rule"].within_inames == {"i", "j"}
+    x = np.arange(4.0)
+    np.testing.assert_array_equal(unit(x=x, z=x + 1)[1][0], 2.5*np.outer(x, x + 1))
 
 
 def test_the_step_is_in_loopys_module_too() -> None:

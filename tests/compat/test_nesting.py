@@ -74,3 +74,15 @@ def test_new_loops_need_an_order_where_a_dependence_needs_one() -> None:
 def test_new_loops_keep_an_order_that_no_dependence_contradicts() -> None:
     unit = lp.map_domain(wave(), "{[i,t] -> [k,w]: k = i and w = t}")
     np.testing.assert_array_equal(values(unit), expected("i", "t"))
+
+
+def test_mapped_loops_need_not_be_next_to_each_other() -> None:
+    unit = lp.make_kernel("{[x,y,z,t]: 0<=x,y,z<n and 0<=t<m}", "a[y,x,t,z] = b[y,x,t,z]",
+                          [lp.GlobalArg("a,b", np.int64, shape=lp.auto), ...], target=lp.ExecutableCTarget())
+    new = lp.map_domain(unit, "{[t,y] -> [w,v]: w = t + y and v = y}")
+    new = lp.prioritize_loops(new, "z,v,x,w")
+    assert new.default_entrypoint.core.statements_text.startswith("for z, v, x, w\n")
+    b = np.arange(3*3*2*3, dtype=np.int64).reshape(3, 3, 2, 3)
+    np.testing.assert_array_equal(new(b=b)[1][0], b)
+    with pytest.raises(lk.ScheduleError, match="not perfectly nested"):
+        lp.map_domain(lp.prioritize_loops(unit, "x,y,z,t"), "{[t,y] -> [w,v]: w = t + y and v = y}")

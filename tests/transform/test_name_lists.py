@@ -91,6 +91,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("duplicate_inames", "new_inames"): (plain, {"inames": ["ii", "jj"], "within": "insn"}, ["pp", "qq"]),
     ("expand", "inames"): (scalars, {"temporary": "ss"}, ["ii", "jj"]),
     ("expand_subst", "subst_names"): (rules, {}, ["ff", "gg"]),
+    ("expand_subst", "in_rules"): (rules, {"subst_names": ["gg"]}, ["ff", "gg"]),
     ("extract_subst", "parameters"): (plain, {"subst_name": "hh", "template": "xx[pp,qq]"}, ["pp", "qq"]),
     ("fuse_loops", "inames"): (nests, {}, ["ii", "jj"]),
     ("inline_callable_kernel", "function_name"): (calling, {}, ["ff", "gg"]),

@@ -92,7 +92,6 @@ def test_rules_are_made_and_removed() -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("f(x) := if(b[x] > 0, sum(j, a[x,j]), 0)\ny[i] = f(i)", "evaluated only under a condition"),
-    ("f(x) := sum({[q]: 0<=q<=i}, a[x,q])\ny[i] = f(i)", "depends on other inames"),
     ("f(x) := sum(j, a[x,j])\ny[i] = f(b[i])", "needs affine subscripts"),
     ("f(x) := sum(j, a[x,j])\ny[i] = 1", "No statement uses 'f'"),
 ])
@@ -100,3 +99,68 @@ def test_refused(text: str, message: str) -> None:
     with pytest.raises(lk.LoopkitError) as refusal:
         lk.precompute(_kernel(text), "f", "i", default_tag=None)
     assert message in str(refusal.value)
+
+
+# Bounds that depend on the rule's arguments
+
+def test_bounds_may_depend_on_the_arguments() -> None:
+    """f(0) has no operands."""
+    knl = _kernel("f(x) := sum({[q]: 0<=q<i}, a[x,q]*b[q])\ny[i] = f(i) + 1", "{[i]: 0<=i<6}")
+    made = lk.precompute(knl, "f", "i", default_tag=None)
+    assert "f_0[f_dim_0] = sum(q, a[f_dim_0, q]*b[q])" in made.statements_text
+    a, b = np.arange(49, dtype=np.int32).reshape(7, 7), np.arange(7, dtype=np.int32)
+    np.testing.assert_array_equal(made(a=a, b=b).y, [a[i, :i] @ b[:i] + 1 for i in range(6)])
+
+
+@pytest.mark.parametrize(("domains", "text", "message"), [
+    # the bounds depend on an iname beside the argument
+    ("{[i,k]: 0<=i<16 and 0<=k<n}", "f(x) := sum({[q]: 0<=q<=k}, a[x,q])\ny[k,i] = f(i)", "depends on other inames"),
+    # where k = 0, the reduction is empty
+    ("{[i,k]: 0<=i<16 and 0<=k<n}", "f(x) := sum({[q]: 0<=q<4 and k>0}, a[x,q])\ny[k,i] = f(i)",
+     "depends on other inames"),
+    # f(1) has two operands in the first use, and three in the second one
+    ("{[i]: 0<=i<16}", "f(x) := sum({[q]: 0<=q<=i}, a[x,q])\ny[i] = f(i)*f(i+1)", "reduce over different domains"),
+])
+def test_bounds_that_the_arguments_do_not_decide(domains: str, text: str, message: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=message):
+        lk.precompute(_kernel(text, domains), "f", "i", default_tag=None)
+
+
+# Other steps keep the rules
+
+def test_a_prefetch_keeps_the_rule_that_reads_the_array() -> None:
+    knl = _kernel("f(x) := sum(j, a[x,j]*b[j])\ny[i] = f(i)", "{[i,j]: 0<=i<16 and 0<=j<4}")
+    knl = lk.add_prefetch(knl, "b", "j", default_tag=None)
+    assert "y[i] = f(i)" in knl.statements_text
+    assert str(knl.substitutions["f"].expr.expr) == "a[x, j]*b_fetch[j]"        # type: ignore[attr-defined]
+    knl = lk.precompute(knl, "f", "i", default_tag=None)
+    assert "f_0[f_dim_0] = sum(j, a[f_dim_0, j]*b_fetch[j])" in knl.statements_text
+    a, b = np.arange(64, dtype=np.int32).reshape(16, 4), np.arange(4, dtype=np.int32)
+    np.testing.assert_array_equal(knl(a=a, b=b).y, a @ b)
+
+
+def test_a_rule_around_a_computed_one() -> None:
+    knl = _kernel("f(x) := sum(j, a[x,j])\ng(s) := b[s]*f(s) + 1\ny[i] = g(i) + c[i]*g(i)",
+                  "{[i,j]: 0<=i<8 and 0<=j<4}")
+    knl = lk.precompute(knl, "f", "i", default_tag=None)
+    assert "y[i] = g(i) + c[i]*g(i)" in knl.statements_text
+    assert str(knl.substitutions["g"].expr) == "b[s]*f_0[s] + 1"
+    knl = lk.precompute(knl, "g", "i", default_tag=None)
+    a, b = np.arange(32, dtype=np.int32).reshape(8, 4), np.arange(8, dtype=np.int32)
+    np.testing.assert_array_equal(knl(a=a, b=b, c=b).y, (b*a.sum(1) + 1)*(b + 1))
+
+
+def test_partial_sums_of_blocks_in_global_memory(golden: GoldenFiles) -> None:
+    """The number of blocks depends on n; a second launch adds their sums."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[0] = sum(i, a[i])", [lk.GlobalArg("a,y", np.int32), "..."])
+    knl = lk.split_reduction_outward(lk.split_iname(knl, "i", 32, inner_tag="l.0"), "i_outer")
+    knl = lk.reduction_arg_to_subst_rule(knl, "i_outer", subst_rule_name="part")
+    with pytest.raises(lk.PreconditionError, match="'i_outer' has no constant range"):
+        lk.precompute(knl, "part", "i_outer")
+    knl = lk.precompute(knl, "part", "i_outer", precompute_inames="block", temporary_address_space="global",
+                        allow_global_storage=True, allow_launches=True)
+    knl = lk.tag_inames(knl, "block:g.0")
+    golden.check("language/partial_sums.cu", lk.generate_code(knl, target="cuda"))
+    for n in (0, 1, 100):
+        a = np.arange(n, dtype=np.int32)
+        np.testing.assert_array_equal(knl(a=a, n=n).y, a.sum())

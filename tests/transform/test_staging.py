@@ -320,6 +320,31 @@ def test_expand_one_rule_of_two() -> None:
     assert_same(plain, lk.expand_subst(plain), n=5)
 
 
+def test_expand_in_some_rules_alone() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "f(s) := 2*x[s]\ng(s) := f(s) + 1\ny[i] = g(i) + f(i)"),
+                          {"x": F32})
+    knl = step(plain, lk.expand_subst, "f", in_rules="g")
+    assert str(knl.substitutions["g"].expr) == "2*x[s] + 1"
+    assert "y[i] = g(i) + f(i)" in str(knl)
+    assert_same(plain, knl, n=5)
+    with pytest.raises(lk.PreconditionError, match="expand in two steps"):
+        lk.expand_subst(plain, "f", within="insn", in_rules="g")
+
+
+def test_precompute_follows_rules_inside_of_a_rule() -> None:
+    """A rule that mentions an iname freely ties the copy to its loop, and a swept one gets the iname of the copy."""
+    knl = lk.add_dtypes(lk.make_kernel("{[t,i]: 0<=i<8 and 0<=t<4}", "e(k) := x[k]*t\nf(k) := 2*e(k)\ny[t,i] = f(i)"),
+                        {"x": F32})
+    made = step(knl, lk.precompute, "f", "i", default_tag=None)
+    assert made.statement_by_id["f_0_rule"].inames == ("t", "f_dim_0")
+    assert_same(knl, made)
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<8}", "e() := x[i]\nf() := e()*e()\ny[i] = f()"), {"x": F32})
+    made = step(knl, lk.precompute, "f", "i", default_tag=None)
+    assert "f_0[f_dim_0] = e()*e()" in str(made)
+    assert str(made.substitutions["e"].expr) == "x[f_dim_0]"
+    assert_same(knl, made)
+
+
 def test_expand_of_an_extract_gives_the_expressions_back() -> None:
     assert outline(lk.expand_subst(lk.extract_subst(twice(), "f", "x[s]", "s"))) == outline(twice())
 
@@ -366,6 +391,18 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
         call()                                                     # type: ignore[operator]
     assert type(caught.value) is error, caught.value
     assert {f: getattr(caught.value, f) for f in fields} == fields
+
+
+@pytest.mark.parametrize(("text", "sweep", "shape"), [
+    ("y[i,j] = f(i)*f(i+2)", "i", "(n + 2)"), ("y[i,j] = f(j)", "j", "(m + n + -1)"), ("y[i,j] = f(j-i)", "i,j", "(m)"),
+])
+def test_a_box_in_global_memory_has_the_length_of_its_loops(text: str, sweep: str, shape: str) -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and i<=j<i+m}", f"f(s) := 3*x[s] + 1\n{text}", assumptions="n>=1 and m>=1")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    made = step(knl, lk.precompute, "f", sweep, default_tag=None, temporary_address_space="global",
+                allow_global_storage=True, allow_reordering=True, allow_launches=True)
+    assert "({})".format(", ".join(map(str, made.temporaries["f_0"].shape or ()))) == shape
+    assert_same(knl, made, n=5, m=3)
 
 
 # What the copy does not serve

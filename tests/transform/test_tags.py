@@ -152,3 +152,10 @@ def test_each_iname_of_a_text_needs_its_tag() -> None:
     with pytest.raises(lk.PreconditionError, match=r"'j' has no tag in 'i:g\.0, j, k:l\.0'\.") as caught:
         lk.tag_inames(boxed(), "i:g.0, j, k:l.0")
     assert caught.value.hint == "each iname has its own tag: 'j:l.0'"
+
+
+def test_any_tag_replaces_l_auto() -> None:
+    knl = lk.tag_inames(lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]"), "i:l.auto")
+    assert lk.tag_inames(knl, "i:l.0").tags["i"] == LocalTag(0)
+    with pytest.raises(lk.PreconditionError, match=r"has the tag 'l\.0' already"):
+        lk.tag_inames(lk.tag_inames(knl, "i:l.0"), "i:l.auto")

@@ -8,11 +8,11 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes
-from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.bounds import ready, without_divisibility
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import runnable
-from loopkit.errors import EquivalenceError, PreconditionError
+from loopkit.errors import EquivalenceError, LoopkitError, PreconditionError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import is_tuple
 from loopkit.language.names import name_list
@@ -35,8 +35,8 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     reference = runnable(ref_prog, ref_entrypoint)
     tested = reference if test_prog is None else runnable(test_prog, test_entrypoint)
     if do_check:
-        right, knl = ready(reference.core), ready(tested.core)
         values = _values(reference, parameters or {})
+        right, knl = (ready(_for(k.core, values)) for k in (reference, tested))
         with bounded(f"inferring shapes of kernel '{knl.name}'"):
             split = {name: shape for name, shape in array_shapes(right).items()
                      if name in knl.array_args and len(array_shapes(knl)[name]) > len(shape)}
@@ -45,6 +45,16 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
             function = _checked_by(check_result, function, knl)
         lk.check_equivalent(function or right, knl, values, target="c")
     return {}
+
+
+def _for(core: lk.LoopKernel, values: Mapping[str, Any]) -> lk.LoopKernel:
+    """*core*, without the divisibility of sizes that it assumes if *values* do not have it."""
+    sizes = {name: int(values[name]) for name in core.value_params if name in values}
+    try:
+        lk.fix_parameters(core, **sizes)
+    except LoopkitError:
+        return without_divisibility(core) or core
+    return core
 
 
 def _checked_by(check_result: Callable[..., Any], reference: Callable[..., Any], knl: lk.LoopKernel

@@ -39,9 +39,12 @@ class CStatements:
     own: WrittenOut
     groups: dict[str, frozenset[str]] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
+    _given: set[str] = field(default_factory=set)
 
     def lines(self, items: Iterable[str | CInstruction]) -> list[str]:
         """The lines of *items*; :raises UnknownNameError: a call has no result, and its function is not known."""
+        items = list(items)
+        self._given |= {x for item in items if isinstance(item, str) for x in _IDS.findall(item)}
         found = [line for item in items for line in (self._text(item) if isinstance(item, str) else self._code(item))]
         if any(x.has_effects for x in self.own.instructions):
             found.insert(0, f"<int32> {EFFECTS} = 0 {{id={EFFECTS}, inames=}}")
@@ -96,7 +99,7 @@ class CStatements:
     # C instructions
 
     def _code(self, given: CInstruction) -> Iterator[str]:
-        name = self._id(str(given.id or "c_insn"))
+        name = self._id(str(given.id) if given.id else fresh("insn", {*self._ids, *self._given}))
         words = {*re.findall(r"[A-Za-z_]\w*", without_literals(given.code))}
         if words & {"break", "continue"} and not words & {"for", "while", "do", "switch"}:
             raise UndecidedError(f"The C instruction '{name}' ends an iteration or the loop around it.",
@@ -169,6 +172,8 @@ def _with_placeholder(code: str, text: str, placeholder: str) -> str:
     return re.sub(f"{literals}|(?P<own>{word})", lambda x: x[0] if x["own"] is None else placeholder, code)
 
 
+#: The ids that a text gives.
+_IDS = re.compile(r"\bid\s*=\s*(\w+)", re.ASCII)
 _CALL_ALONE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*\(", re.ASCII)
 _OPTIONS = re.compile(r"\s*(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?", re.DOTALL)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pymbolic.primitives as p
@@ -28,14 +28,25 @@ from loopkit.poly.limits import bounded
 #: A call; its element follows.
 USED = re.compile(r"\b(?P<function>indexof(?:_vec)?)\s*\(\s*(?P<element>(?P<array>\w+)\s*\[)?")
 
-_MARK = "_in_"
+#: The name of a function of subscripts: that of the function, the length of the array's name, the array, the kernel.
+_PLACE = re.compile(r"(?P<function>indexof(?:_vec)?)_(?P<length>\d+)_(?P<names>\w+)")
 
 
-def with_places(lines: Iterable[str], declared: Declared) -> tuple[list[str], dict[str, lk.ScalarFunction]]:
+@dataclass(frozen=True)
+class Place:
+    """loopy's *function*, and the *array* of *kernel* in which it finds an element."""
+
+    function: str
+    array: str
+    kernel: str
+
+
+def with_places(lines: Iterable[str], declared: Declared, kernel: str
+                ) -> tuple[list[str], dict[str, lk.ScalarFunction]]:
     """*lines* with functions of subscripts, which are given too, for the functions of elements.
 
-    >>> with_places(["y[i] = indexof(a[i, f(j)]) + 1"], {})[0]
-    ['y[i] = indexof_in_a(i, f(j)) + 1']
+    >>> with_places(["y[i] = indexof(a[i, f(j)]) + 1"], {}, "knl")[0]
+    ['y[i] = indexof_1_a_knl(i, f(j)) + 1']
 
     :raises PreconditionError: the argument of a call is not one element.
     """
@@ -49,7 +60,7 @@ def with_places(lines: Iterable[str], declared: Declared) -> tuple[list[str], di
                                         subject=found["function"], hint=f"{found['function']}(a[i])")
             offset = getattr(declared.get(found["array"]), "offset", None)
             inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
-            name = f"{found['function']}{_MARK}{found['array']}"
+            name = f"{found['function']}_{len(found['array'])}_{found['array']}_{kernel}"
             functions[name] = lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu")
             line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
         return line
@@ -66,13 +77,16 @@ def _closed(text: str) -> tuple[str, str, str]:
     return text, "", ""
 
 
-def place_in(function: lk.ScalarFunction | None) -> tuple[str, str] | None:
-    """loopy's name of *function* and the array in which it finds an element; ``None``: it is another function."""
-    name, mark, array = ("", "", "") if function is None else function.name.partition(_MARK)
-    return (name, array) if mark and USED.fullmatch(f"{name}(") else None
+def place_in(function: lk.ScalarFunction | None) -> Place | None:
+    """The place that *function* finds; ``None``: it is another function."""
+    found = None if function is None else _PLACE.fullmatch(function.name)
+    if found is None:
+        return None
+    length = int(found["length"])
+    return Place(found["function"], found["names"][:length], found["names"][length + 1:])
 
 
-def places_in(core: lk.LoopKernel) -> frozenset[tuple[str, str]]:
+def places_in(core: lk.LoopKernel) -> frozenset[Place]:
     """Those of the functions that *core* calls."""
     return frozenset(x for f in functions_called(core).values() if (x := place_in(f)) is not None)
 
@@ -80,18 +94,24 @@ def places_in(core: lk.LoopKernel) -> frozenset[tuple[str, str]]:
 def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
     """*core* with the indices in memory for such functions; the shapes of their arrays are those inferred.
 
-    >>> f = lk.ScalarFunction("indexof_in_a", 2, operands="iu")
-    >>> knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "a[i, j] = indexof_in_a(i, j)", functions=[f])
+    >>> f = lk.ScalarFunction("indexof_1_a_knl", 2, operands="iu")
+    >>> knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "a[i, j] = indexof_1_a_knl(i, j)", functions=[f], name="knl")
     >>> print(with_indices(lk.tag_array_axes(knl, "a", "F")).statements_text)
     for i, j
       a[i, j] = i + n*j  {id=insn}
     end
 
-    :raises PreconditionError: the layout of an array is not known.
+    :raises PreconditionError: the layout of an array is not known, or the array belongs to another kernel.
     """
-    names = {array for _, array in places_in(core)}
-    if not names:
+    places = places_in(core)
+    if not places:
         return core
+    for place in places:
+        if place.kernel != core.name:
+            raise PreconditionError(f"indexof: the array '{place.array}' belongs to the kernel '{place.kernel}', and "
+                                    f"not to '{core.name}'.", subject=place.array,
+                                    hint="use indexof in the kernel that a call enters, under its own name")
+    names = {place.array for place in places}
     core = lk.expand_subst(core) if core.substitutions else core
     with bounded(f"finding places in memory in kernel '{core.name}'"):
         known = array_shapes(core)
@@ -103,7 +123,7 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
             if place is None:
                 return new
             assert isinstance(new, p.Call)
-            name = place[1]
+            name = place.array
             if len(new.parameters) != len(strides[name]):
                 raise PreconditionError(f"'{name}' has {len(strides[name])} axes now, and indexof was given "
                                         f"{len(new.parameters)} subscripts.", subject=name,

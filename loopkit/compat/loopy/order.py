@@ -7,7 +7,7 @@ runs before them, and all of its loops that they do not share end before them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loopkit.compat.loopy.diagnostic import DependencyCycleFound
 
@@ -58,6 +58,11 @@ class Order:
         return None if not self.circle else DependencyCycleFound(
             f"The statements {' -> '.join(self.circle)} depend on each other in a circle.",
             hint="'dep=*...' gives all dependences of a statement, and adds no others")
+
+    def with_barrier(self, name: str, first: str, later: Collection[str]) -> Order:
+        """This order with a global barrier after the new statement *first* and before those of *later*."""
+        after = {x: self.after[x] | {name} for x in later if x in self.after}
+        return replace(self, after={**self.after, **after, name: frozenset({first})}, barriers=self.barriers | {name})
 
     def claimed(self, name: str) -> frozenset[str]:
         """The statements against which *name* needs no order."""

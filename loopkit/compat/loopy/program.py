@@ -206,14 +206,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
-                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None
-                 ) -> LoopyProgram:
+                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None,
+                 tagged: Mapping[str, tuple[str, str]] | None = None) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
     :arg packed: those of *kernels* whose slices may have another rank than their arguments.
     :arg operations: further reductions; *groups*: ids that name several statements.
-    :arg tags: user tags, by their labels in the text.
+    :arg tags: user tags, by their labels in the text; *tagged*: the rules of tagged elements.
 
     >>> from loopkit.language.domains import read_domains
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
@@ -232,7 +232,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                            readers_of_places(declared), {})
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
-    ids = number_statements(parsed)
+    ids = number_statements(parsed, groups or ())
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
     kept = with_loops_of_copies(outside.inside(parsed.body))
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
@@ -266,16 +266,23 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                 name, packing.packed(part, signatures[part.function]) if isinstance(
                     part, FunctionCall) and part.function in packed else part, own, conditions,
                 _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part])),
-                _tags_of(part, variable_tags)))
+                _tags_of(part, variable_tags, tagged or {})))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
 
 
-def _tags_of(node: ParsedAssignment | FunctionCall, tags: Mapping[int, frozenset[str]]) -> VariableTags:
-    """The sets of *tags* with which *node* reads and writes each variable, if it has any."""
+def _tags_of(node: ParsedAssignment | FunctionCall, places: Mapping[int, frozenset[str]],
+             rules: Mapping[str, tuple[str, str]]) -> VariableTags:
+    """The sets of tags with which *node* reads and writes each variable, if it has any.
+
+    :arg places: the tags of assigned variables; *rules*: the names of tagged elements, each for an array and a tag.
+    """
     found: dict[tuple[str, str], frozenset[frozenset[str]]] = {}
-    for k, use in enumerate(node.uses if isinstance(node, ParsedAssignment) else ()):
-        key = use.name, "load" if k else "store"
-        found[key] = found.get(key, frozenset()) | {tags.get(use.start, _NOTHING)}
+    if isinstance(node, ParsedAssignment):
+        every = [((use.name, "load" if k else "store"), places.get(use.start, _NOTHING))
+                 for k, use in enumerate(node.uses)]
+        every += [((rules[x][0], "load"), frozenset([rules[x][1]])) for x in called(node.expression) if x in rules]
+        for key, own in every:
+            found[key] = found.get(key, frozenset()) | {own}
     return {key: own for key, own in found.items() if any(own)}
 
 

@@ -121,18 +121,22 @@ def counted_calls(text: str) -> dict[str, int]:
     >>> counted_calls("f(x, g(1)) + h()")
     {'f': 2, 'g': 1, 'h': 0}
     """
-    return {found[1]: _count(text, found.end()) for found in CALL.finditer(text)}
+    return {found[1]: values_in(text, found.end())[0] for found in CALL.finditer(text)}
 
 
-def _count(text: str, start: int) -> int:
-    """The number of values between the parenthesis before *start* and its end."""
+def values_in(text: str, start: int) -> tuple[int, int]:
+    """The number of values between the bracket before *start* and its end, and the place of the end.
+
+    >>> values_in("a[i, f(j, k)] + b", 2)
+    (2, 12)
+    """
     depth, commas = 1, 0
     for end in range(start, len(text)):
         depth += (text[end] in "([{") - (text[end] in ")]}")
         commas += depth == 1 and text[end] == ","
         if not depth:
-            return commas + bool(text[start:end].strip())
-    return 0
+            return commas + bool(text[start:end].strip()), end
+    return 0, len(text)
 
 
 #: The inames of a domain.

@@ -29,6 +29,7 @@ from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, INAMES, counted_calls, domain_texts
+from loopkit.compat.loopy.tagged import with_rules_for_tags
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
@@ -265,7 +266,7 @@ class _Text:
             if any(map(USED.search, lines)):
                 lines = [x for line in lines for x in with_random_numbers(line, c_code.groups)]
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
-            lines, places = with_places(lines, declared)
+            lines, places = with_places(lines, declared, self.name)
             scalars |= places
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
@@ -273,11 +274,12 @@ class _Text:
             _require_new(lines, self.instructions)
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
                 lines = [_CLAMP, *lines]
+            lines, tagged = with_rules_for_tags(lines)
             if c_code.own.domains:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
-                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags, tagged)
             if names := _second_names(declared, program.written):
                 text = tuple(x if isinstance(x, CInstruction) else _with_names(x, names) for x in self.instructions)
                 data = tuple(d for d in self.data if isinstance(d, str) or d.name not in names)
@@ -296,7 +298,8 @@ class _Text:
         core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
         variable_tags = {s.id: s.variable_tags for s in program.statements if s.variable_tags}
-        return core, Origin(tuple(functions), program.order(items, selected), nesting, variable_tags=variable_tags)
+        return core, Origin(tuple(functions), program.order(items, selected), nesting, tagged=tagged,
+                            variable_tags=variable_tags)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,

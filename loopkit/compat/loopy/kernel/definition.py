@@ -143,6 +143,8 @@ class Origin:
     :ivar functions: those with which the kernel was made.
     :ivar order: loopy's relation between the statements.
     :ivar nesting: the order of loops that the user gave.
+    :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
+    :ivar tagged: the rules that stand for tagged names: the name and the tag of each.
     :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
     :ivar variable_tags: of the variables of each statement that has some, by variable and direction.
     """
@@ -150,6 +152,8 @@ class Origin:
     functions: tuple[Callee, ...] = ()
     order: Order = field(default_factory=Order)
     nesting: Nesting = field(default_factory=Nesting)
+    realized: frozenset[str] = frozenset()
+    tagged: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     index_dtype: Any = np.int32
     variable_tags: Mapping[str, VariableTags] = field(default_factory=dict)
 

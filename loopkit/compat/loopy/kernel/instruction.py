@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 import loopkit as lk
+from loopkit.analysis.accesses import expand_rules
 from loopkit.compat.loopy.order import Order
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.symbolic import SubArrayRef, parse
@@ -23,6 +24,7 @@ from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, map_children, subscripts_of, variables
 from loopkit.expr.nodes import TypeCast, to_text
+from loopkit.kernel.statement import owner
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,39 @@ def _nodes(expr: Expression) -> Iterator[Any]:
         for part in value if isinstance(value, tuple) else (value,):
             if hasattr(part, "__dict__"):
                 yield from _nodes(part)
+
+
+def shown_id(statement: str, realized: frozenset[str]) -> str:
+    """The id of a part of a reduction: that of its statement, or loopy's own if the statement is *realized*.
+
+    >>> shown_id("row.k.update", frozenset()), shown_id("row.k.update", frozenset(["row"]))
+    ('row', 'row_k_update')
+    """
+    return statement.replace(".", "_") if owner(statement) in realized else owner(statement)
+
+
+def with_parts_of_reductions(kernel: lk.LoopKernel, realized: frozenset[str],
+                             rules: Mapping[str, lk.SubstitutionRule]) -> Iterator[lk.Assignment]:
+    """The instructions of *kernel*: those *realized* as the statements of their reductions; and without *rules*."""
+    every = [i if isinstance(e := i.expression, str) else replace(i, expression=expand_rules(e, rules))
+             for i in kernel.instructions]
+    if not realized:
+        yield from every
+        return
+    whole = {i.id: i for i in every}
+    for s in kernel.statements:
+        if owner(s.id) not in realized:
+            if s.id in whole:
+                yield whole[s.id]
+            continue
+        nodes = [node for node in kernel.reductions.values() if s.id in node.parts]
+        before = {x for node in nodes for x in ((*node.updates,) if s.id == node.final else (node.init,)) if x != s.id}
+        given = whole.get(s.id)
+        value = s.expression if s.combine is None else kernel.operation(s.combine).apply(s.assignee, s.expression)
+        new = lk.Assignment(s.assignee, expand_rules(value, rules), id=shown_id(s.id, realized),
+                            within_inames=frozenset(s.inames), predicates=s.predicates, tags=s.options.tags,
+                            depends_on=frozenset(shown_id(x, realized) for x in before))
+        yield new if given is None else replace(new, depends_on=new.depends_on | given.depends_on)
 
 
 def instructions_of(statements: Sequence[lk.Assignment], order: Order, writers: Mapping[str, frozenset[str]],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
+from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
@@ -30,10 +31,12 @@ from loopkit.compat.loopy.kernel.instruction import (
     core_instruction,
     instructions_of,
     line_of,
+    with_parts_of_reductions,
 )
 from loopkit.compat.loopy.kernel.queries import KernelQueries
 from loopkit.compat.loopy.options import Options
 from loopkit.compat.loopy.schedule.linear import ScheduleItem, linear_form
+from loopkit.compat.loopy.tagged import rules_of_tags
 from loopkit.compat.loopy.types import NumpyType, as_numpy, to_loopy_type
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -192,7 +195,9 @@ class LoopKernel(KernelQueries):
     def substitutions(self) -> Mapping[str, SubstitutionRule]:
         if self.parts is not None:
             return self.parts.substitutions
-        return {name: SubstitutionRule(name, r.arguments, r.expr) for name, r in self.core.substitutions.items()}
+        rules = rules_of_tags(self.core, self.origin.tagged)
+        return {name: SubstitutionRule(name, r.arguments, expand_rules(r.expr, rules))
+                for name, r in self.core.substitutions.items() if name not in rules}
 
     @property
     def assumptions(self) -> Any:
@@ -227,9 +232,17 @@ class LoopKernel(KernelQueries):
         if self.parts is not None:
             return self.parts.instructions
         reduced: dict[str, frozenset[str]] = {}
-        for node in self.core.reductions.values():
-            reduced[owner(node.final)] = reduced.get(owner(node.final), frozenset()).union(node.inames)
-        return instructions_of(self.core.instructions, self.origin.order, self.writer_map(), self.reader_map(), reduced)
+        for x, node in ((owner(r.final), r) for r in self.core.reductions.values()):
+            reduced[x] = reduced.get(x, frozenset()).union(() if x in self.realized else node.inames)
+        rules = rules_of_tags(self.core, self.origin.tagged)
+        shown = list(with_parts_of_reductions(self.core, self.realized, rules))
+        return instructions_of(shown, self.origin.order, self.writer_map(), self.reader_map(), reduced)
+
+    @property
+    def realized(self) -> frozenset[str]:
+        """The statements whose reductions are shown as statements: all of them in a preprocessed kernel."""
+        every: frozenset[str] = frozenset(owner(node.final) for node in self.core.reductions.values())
+        return every if self.state >= KernelState.PREPROCESSED else self.origin.realized & every
 
     @cached_property
     def linearization(self) -> tuple[ScheduleItem, ...] | None:

@@ -10,7 +10,9 @@ from pytools import UniqueNameGenerator
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.compat.loopy.kernel.data import Iname
+from loopkit.compat.loopy.kernel.instruction import shown_id
 from loopkit.errors import PreconditionError, require_known
+from loopkit.kernel.statement import owner
 from loopkit.poly.domains import AnySet
 
 
@@ -26,6 +28,11 @@ class KernelQueries(ABC):
     @abstractmethod
     def instructions(self) -> Sequence[Any]:
         """The statements of the kernel, and the global barriers of the text."""
+
+    @property
+    @abstractmethod
+    def realized(self) -> frozenset[str]:
+        """The statements whose reductions are shown as statements."""
 
     # Domains and inames
 
@@ -110,8 +117,8 @@ class KernelQueries(ABC):
 
     def _accessors(self, *, writes: bool) -> Mapping[str, frozenset[str]]:
         own = {*self.core.argument_by_name, *self.core.temporaries} - {
-            node.accumulator for node in self.core.reductions.values()}
-        return {name: frozenset(a.statement.partition(".")[0] for a in accesses if a.is_write is writes)
+            node.accumulator for node in self.core.reductions.values() if owner(node.final) not in self.realized}
+        return {name: frozenset(shown_id(a.statement, self.realized) for a in accesses if a.is_write is writes)
                 for name, accesses in accesses_by_array(self.core).items()
                 if name in own and any(a.is_write is writes for a in accesses)}
 

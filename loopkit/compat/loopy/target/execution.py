@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.bounds import ready, without_divisibility
 from loopkit.compat.loopy.diagnostic import NoExecutable, StridesMismatchError
 from loopkit.compat.loopy.kernel.data import ArrayArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -33,6 +33,7 @@ class ExecutorBase:
     def __init__(self, kernel: LoopKernel, target: Any, *context: Any) -> None:
         self.kernel = kernel = separated(kernel, finally_=True)
         self.context = context
+        self._target = target
         self._core_target = target.core_target(kernel.options.build_options or ())
         self._compiled: dict[tuple[tuple[tuple[str, np.dtype[Any]], ...], Any], lk.CompiledKernel] = {}
         self._undefined = [name for name, d in kernel.declared.items() if isinstance(d, ArrayArg) and _is_undefined(
@@ -68,10 +69,21 @@ class ExecutorBase:
                 sys.stdout.write(f"{generate_code(typed, target=self._core_target)}\n")
         run = self._compiled[key]
         made = self._made(run.kernel, arguments, new)
-        found = run(**arguments, **made).asdict()
+        try:
+            found = run(**arguments, **made).asdict()
+        except CallError:
+            if self._general is None:
+                raise
+            return self._general.outputs_of(arguments, device, new)
         if made.keys() <= found.keys():
             return found
         return {a.name: found.get(a.name, made.get(a.name)) for a in core.arguments if a.name in {*found, *made}}
+
+    @cached_property
+    def _general(self) -> ExecutorBase | None:
+        """The executor of the kernel for sizes without the divisibility that it assumes."""
+        core = without_divisibility(self.kernel.core)
+        return None if core is None else type(self)(self.kernel.with_core(core), self._target, *self.context)
 
     def _require_order(self, given: Mapping[str, Any]) -> None:
         """:raises StridesMismatchError: an array does not have the order of axes that loopy expects: C if none is

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array, expand_rules
@@ -16,13 +19,15 @@ from loopkit.compat.loopy.index_of import places_in
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.precedence import with_parentheses
+from loopkit.compat.loopy.tagged import rules_matching
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, ScheduleError, TypeInferenceError
-from loopkit.expr.mappers import has_reduction, substitute, variables
+from loopkit.expr.mappers import has_reduction, subexpressions, substitute, variables
+from loopkit.kernel.folding import uses_of_rule
+from loopkit.kernel.tags import GroupTag
 from loopkit.language.names import fresh, name_list
 
 #: loopy gives no order of loops, so steps may choose one.
@@ -48,6 +53,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
                                 subject="footprint_subscripts", hint="sweep_inames= describes what is copied")
     if temporary_name in kernel.core.temporaries:
         temporary_name = kernel.core.fresh_name(str(temporary_name))
+    if "$" in var_name:
+        return kernel.with_core(_prefetch_of_tag(
+            kernel, var_name, _listed(sweep_inames) or (), default_tag=default_tag,
+            precompute_inames=_listed(dim_arg_names), precompute_outer_inames=_listed(fetch_outer_inames),
+            temporary_name=temporary_name, temporary_address_space=_space(temporary_address_space),
+            fetch_bounding_box=fetch_bounding_box, compute_insn_id=prefetch_insn_id, within=as_within(within), **_FREE))
     name, sweep, outer = _WHOLE.sub("", var_name), _listed(sweep_inames), _listed(fetch_outer_inames)
     if sweep is None:
         sweep = () if name == var_name or outer is None else _inames_within(kernel.core, name, outer)
@@ -57,12 +68,23 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: Any = None, di
         "temporary_address_space": _space(temporary_address_space if temporary_scope is None else temporary_scope),
         "fetch_bounding_box": fetch_bounding_box, "prefetch_insn_id": prefetch_insn_id, "within": as_within(within),
         **_FREE}
-    try:
-        return kernel.with_core(lk.add_prefetch(kernel.core, name, sweep, **options))
-    except ScheduleError:
-        if (wider := _with_inames_of_all_uses(kernel.core, name, sweep)) == tuple(sweep):
-            raise
-    return kernel.with_core(lk.add_prefetch(kernel.core, name, wider, **options))
+    reads = [a.subscripts for a in accesses_by_array(kernel.core).get(name, ()) if not a.is_write]
+    return kernel.with_core(_for_all_uses(lk.add_prefetch, kernel.core, name, sweep, reads, options))
+
+
+def _prefetch_of_tag(kernel: LoopKernel, text: str, sweep: Sequence[str], **options: Any) -> lk.LoopKernel:
+    """The core of *kernel* with a copy of the elements that ``"a$t[i, :]"`` reads, which a rule names."""
+    core, (name, _, subscripts) = kernel.core, text.partition("[")
+    array, _, tag = map(str.strip, name.partition("$"))
+    [rule] = rules_matching(core, kernel.origin.tagged, f"id:{array} and tag:{tag}")
+    whole = [k for k, x in enumerate(subscripts.rpartition("]")[0].split(",")) if x.strip() == ":"]
+    inames = (x for args in _arguments_of_uses(core, rule) for k in whole for x in core.inames
+              if x in variables(args[k]) and not isinstance(core.tags.get(x), GroupTag))
+    names = [core.fresh_name(f"{array}_dim_{k}") for k in range(len(core.substitutions[rule].arguments))]
+    own = options["temporary_name"] or core.fresh_name(f"{array}_fetch")
+    return lk.precompute(core, rule, tuple(dict.fromkeys((*sweep, *inames))), **{
+        **options, "temporary_name": own, "precompute_inames": options["precompute_inames"] or names,
+        "compute_insn_id": options["compute_insn_id"] or fresh(f"{own}_rule", {*core.statement_by_id})})
 
 
 def _inames_within(core: lk.LoopKernel, name: str, outer: Sequence[str]) -> tuple[str, ...]:
@@ -71,9 +93,20 @@ def _inames_within(core: lk.LoopKernel, name: str, outer: Sequence[str]) -> tupl
     return tuple(x for x in core.inames if x in found and x not in outer)
 
 
-def _with_inames_of_all_uses(core: lk.LoopKernel, name: str, sweep: Sequence[str]) -> tuple[str, ...]:
-    """*sweep* with the inames that other reads of *name* have in its place: one copy serves all reads."""
-    reads = [a.subscripts for a in accesses_by_array(core).get(name, ()) if not a.is_write]
+def _for_all_uses(step: Callable[..., lk.LoopKernel], core: lk.LoopKernel, name: str, sweep: Sequence[str],
+                  uses: Sequence[Sequence[Expression]], options: Mapping[str, Any]) -> lk.LoopKernel:
+    """*step* of *name*, with a wider sweep if its *uses* need it: one copy serves all of them."""
+    try:
+        return step(core, name, sweep, **options)
+    except ScheduleError:
+        if (wider := _with_inames_of_all_uses(core, uses, sweep)) == tuple(sweep):
+            raise
+    return step(core, name, wider, **options)
+
+
+def _with_inames_of_all_uses(core: lk.LoopKernel, reads: Sequence[Sequence[Expression]], sweep: Sequence[str]
+                             ) -> tuple[str, ...]:
+    """*sweep* with the inames that others of *reads* have in its place."""
     swept = {axis for subscripts in reads for axis, i in enumerate(subscripts) if not variables(i).isdisjoint(sweep)}
     others = {x for subscripts in reads for axis, i in enumerate(subscripts) if axis in swept for x in variables(i)}
     return (*sweep, *(x for x in core.inames if x in others and x not in sweep))
@@ -86,25 +119,53 @@ def precompute(kernel: LoopKernel, /, subst_use: Any, sweep_inames: Any = None, 
                dtype: Any = None, fetch_bounding_box: bool = False, temporary_address_space: Any = None,
                compute_insn_id: str | None = None, _enable_mirgecom_workaround: bool = False, **others: Any
                ) -> LoopKernel:
-    """:func:`loopkit.precompute`, which may reorder loops if the dependences allow it."""
+    """:func:`loopkit.precompute`, which may reorder loops if the dependences allow it.
+
+    :arg subst_use: the rule; ``"f(i, j)"`` makes one copy of the values that all of its uses need.
+    """
     for name, value in {"storage_axes": storage_axes, "storage_axis_to_tag": storage_axis_to_tag, **others}.items():
         if value:
             raise PreconditionError(f"precompute: loopkit has nothing for {name}={value!r}.", subject=name)
-    use = with_parentheses(subst_use) if isinstance(subst_use, str) else ", ".join(map(str, subst_use))
-    core, sweep = kernel.core, _listed(sweep_inames) or ()
+    use, given, _ = (subst_use if isinstance(subst_use, str) else ", ".join(map(str, subst_use))).partition("(")
+    core, use, sweep = kernel.core, use.strip(), tuple(_listed(sweep_inames) or ())
+    uses = _arguments_of_uses(core, use)
+    if given:                                                       # one copy of all that the uses need
+        sweep = _with_inames_of_all_uses(core, uses, sweep)
     names = _axis_names(core, use, sweep, _listed(precompute_inames) or ())
     known = {core.fresh_name(x, *names): x for x in names if x in core.inames}
     separate = {x: own for own, x in known.items()}
-    result = lk.precompute(
-        core, use, sweep, precompute_inames=[separate.get(x, x) for x in names] or None,
-        default_tag=default_tag, precompute_outer_inames=_listed(precompute_outer_inames),
-        temporary_name=temporary_name, temporary_address_space=_space(temporary_address_space),
-        fetch_bounding_box=fetch_bounding_box, compute_insn_id=compute_insn_id or fresh(use, {*core.statement_by_id}),
-        dtype=_value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
-        within=as_within(within), **_FREE)
+    options: dict[str, Any] = {
+        "precompute_inames": [separate.get(x, x) for x in names] or None,
+        "default_tag": default_tag, "precompute_outer_inames": _listed(precompute_outer_inames),
+        "temporary_name": temporary_name, "temporary_address_space": _space(temporary_address_space),
+        "fetch_bounding_box": fetch_bounding_box,
+        "compute_insn_id": compute_insn_id or fresh(use, {*core.statement_by_id}),
+        "dtype": value_dtype(core, use) if dtype is None or dtype is auto else as_numpy(dtype),
+        "within": as_within(within), **_FREE}
+    # an accumulator of the rule may also need a cell for each value
+    is_global = options["temporary_address_space"] == "global"
+    options |= {"allow_global_storage": True} if is_global else {}
+    result = _for_all_uses(lk.precompute, core, use, sweep, uses, options)
     for own, x in known.items():
         result = _in_loop_over(result, own, x) if own in result.inames else result
-    return kernel.with_core(result)
+    new, copy = kernel.with_core(result), options["compute_insn_id"]
+    if not is_global:
+        return new
+    readers = new.reader_map().get(result.statement_by_id[copy].written, ())
+    return replace(new, origin=replace(new.origin, order=new.origin.order.with_barrier(
+        f"{copy}_barrier", copy, readers)))
+
+
+def _arguments_of_uses(core: lk.LoopKernel, name: str) -> list[Sequence[Expression]]:
+    """The arguments of each use of the rule *name* in the statements."""
+    rule = core.substitutions.get(name)
+    if rule is None:
+        return []
+    if has_reduction(rule.expr):
+        return [args for s in core.statements for _, args in uses_of_rule(core, rule, s)]
+    others = {x: r for x, r in core.substitutions.items() if x != name}
+    return [e.parameters for s in core.statements for e in subexpressions(expand_rules(s.expression, others))
+            if isinstance(e, p.Call) and e.function == p.Variable(name)]
 
 
 def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -115,14 +176,15 @@ def _axis_names(core: lk.LoopKernel, rule_name: str, sweep: Sequence[str], given
     if rule_name not in core.substitutions:
         return []
     rule = core.substitutions[rule_name]
-    free = [x for x in sweep if x in variables(rule.expr) and x not in rule.arguments]
+    free = [x for x in sweep if x in variables(expand_rules(rule.expr, core.substitutions))
+            and x not in rule.arguments]
     taken = {*core.names_outside_rules, *given}
     likes = [*(f"{rule_name}_{x}" for x in free), *rule.arguments]
     names = [*given, *(fresh(like, taken) for like in likes[len(given):])]
     return names[len(free):] + names[:len(free)]
 
 
-def _value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
+def value_dtype(core: lk.LoopKernel, rule_name: str) -> Any:
     """The dtype of a rule of inames, sizes and literals in loopy; ``None``: loopkit infers it."""
     rule = core.substitutions.get(rule_name)
     if rule is None:
@@ -176,6 +238,9 @@ def add_padding_to_avoid_bank_conflicts(kernel: LoopKernel, device: Any) -> Loop
 @for_each_kernel
 def rename_argument(kernel: LoopKernel, old_name: str, new_name: str, existing_ok: bool = False) -> LoopKernel:
     """:func:`loopkit.rename_argument`."""
+    if old_name in {x.array for x in places_in(kernel.core)}:
+        raise PreconditionError(f"'{old_name}' is the array of indexof, which has its name.", subject=old_name,
+                                hint="rename it in the text")
     own = {new_name if name == old_name else name: d for name, d in kernel.declared.items()}
     return replace(kernel.with_core(lk.rename_argument(kernel.core, old_name, new_name)), declared=own)
 
@@ -206,7 +271,7 @@ def tag_array_axes(program: Any, ary_names: Any, dim_tags: Any) -> Any:
 @for_each_kernel
 def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKernel:
     tags = tags_of(dim_tags)
-    counted = {array for function, array in places_in(kernel.core) if function == "indexof" and "vec" in tags}
+    counted = {x.array for x in places_in(kernel.core) if x.function == "indexof" and "vec" in tags}
     for name in counted.intersection(name_list(ary_names)):
         raise PreconditionError(f"'{name}' has elements of vectors, and 'indexof' is the number of a vector then.",
                                 subject=name, hint=f"indexof_vec({name}[...]) is the number of an element")

@@ -4,8 +4,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -19,8 +21,18 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import Id, Or, as_within
 from loopkit.compat.loopy.nesting import in_new_order
+from loopkit.compat.loopy.transform.data import value_dtype
 from loopkit.compat.loopy.translation_unit import for_each_kernel, single_kernel
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, UnknownNameError
+from loopkit.errors import (
+    IllegalTransformError,
+    LoopkitError,
+    PreconditionError,
+    ScheduleError,
+    UndecidedError,
+    UnknownNameError,
+)
+from loopkit.expr.mappers import variables
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, AutoLocalTag, GroupTag, IlpTag, InameTag, LocalTag, VecTag
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.language.names import name_list
@@ -151,8 +163,8 @@ def untag_inames(kernel: LoopKernel, iname_to_untag: Any, tag_type: Any = None) 
 def add_inames_for_unused_hw_axes(kernel: LoopKernel, within: Any = None) -> LoopKernel:
     """:func:`loopkit.add_inames_to_insn` for each axis of the grid or the block that a statement lacks and others have.
 
-    If the new loops have no place in the order of the kernel, a statement that writes a number stays outside of them:
-    each thread computes the number anyway.
+    If the new loops have no place in the order of the kernel, a statement that writes a number moves into those of the
+    readers. If these have other loops, it stays where it is: each thread computes the number anyway.
 
     :raises PreconditionError: an iname has the tag ``l.auto``, or several inames have an axis that a statement lacks.
     """
@@ -195,18 +207,34 @@ def _with_inames(kernel: LoopKernel, core: lk.LoopKernel, inames: Sequence[str],
     try:
         return lk.add_inames_to_insn(core, inames, match)
     except PreconditionError:
-        # each thread computes a number of its own anyway
-        written = {core.statement_by_id[x].written for x in matching(core, match or "*")}
-        numbers = all(not array_shapes(core).get(name, (1,)) for name in written)
-        if numbers and all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
-            return core
-        raise
+        statements = [core.statement_by_id[x] for x in sorted(matching(core, match or "*"))]
+        numbers = all(not array_shapes(core).get(s.written, (1,)) for s in statements)
+        if not numbers or not all(isinstance(core.tags.get(x), GroupTag | LocalTag) for x in inames):
+            raise
     except IllegalTransformError:
         own = {x: core.tags[x] for x in inames if x in core.tags}
         if not own:
             raise
         plain = lk.untag_inames(core, [*own])
         return _tagged(kernel, lk.add_inames_to_insn(plain, inames, match), own)
+    for s in statements:
+        every = {*s.inames, *inames}
+        readers = [r for r in core.statements if s.written in variables(r.expression) and r.id != s.id]
+        # else each thread computes the number anyway
+        with suppress(LoopkitError):
+            core = _with_number_at(core, s, every) if all({*r.inames} == every for r in readers) else core
+    return core
+
+
+def _with_number_at(core: lk.LoopKernel, s: Statement, inames: Collection[str]) -> lk.LoopKernel:
+    """*core* with *s*, which writes a number, in the loops of its readers, which are those over *inames*."""
+    known = core.substitutions.keys()
+    new = lk.assignment_to_subst(core, s.written)
+    [rule] = new.substitutions.keys() - known
+    new = lk.precompute(new, rule, (), precompute_outer_inames=[x for x in core.inames if x in inames],
+                        temporary_name=s.written, compute_insn_id=s.id, default_tag=None,
+                        dtype=core.temporaries[s.written].dtype or value_dtype(new, rule))
+    return reduce(lambda knl, tag: lk.tag_instructions(knl, tag, within=s.id), sorted(s.options.tags, key=str), new)
 
 
 @for_each_kernel
@@ -348,14 +376,29 @@ def _given(**arguments: Any) -> dict[str, Any]:
 @for_each_kernel
 def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
     """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
-    return with_new_loops(kernel, lambda core, **how: lk.affine_map_inames(
-        core, name_list(old_inames), name_list(new_inames), equations, **how))
+    old = name_list(old_inames)
+    return with_new_loops(kernel, old, lambda core, **how: lk.affine_map_inames(
+        core, old, name_list(new_inames), equations, **how))
 
 
-def with_new_loops(kernel: LoopKernel, step: Callable[..., lk.LoopKernel]) -> LoopKernel:
-    """*kernel* after *step*, which puts new loops in place of others; a later step may give their order."""
-    nesting, old = kernel.origin.nesting, kernel.core.inames
-    core, defined = in_new_order(kernel.core, step, is_open=nesting.leaves_open(kernel.core, ()))
+def with_new_loops(kernel: LoopKernel, mapped: Sequence[str], step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+    """*kernel* after *step*, which puts new loops in place of those over *mapped*; a later step may give their order.
+
+    If the text leaves the order of loops open, those over *mapped* need not be next to each other.
+    """
+    nesting, old, start = kernel.origin.nesting, kernel.core.inames, kernel.core
+    is_open = nesting.leaves_open(start, ())
+    try:
+        core, defined = in_new_order(start, step, is_open=is_open)
+    except ScheduleError:
+        loops = next((s.inames for s in start.statements if {*mapped} <= {*s.inames}), ())
+        if not loops or not nesting.leaves_open(start, loops):
+            raise
+        at = min(map(loops.index, mapped))
+        rest = [x for x in loops[at:] if x not in mapped]
+        start, _ = in_new_order(start, partial(lk.prioritize_loops, loop_priority=[*loops[:at], *mapped, *rest]),
+                                is_open=True)
+        core, defined = in_new_order(start, step, is_open=True)
     new = [x for x in core.inames if x not in old]
     return replace(kernel.with_core(core), origin=replace(kernel.origin, nesting=nesting.without_order(
-        core, new))) if defined else kernel.with_core(core)
+        core, new if defined else ()))) if defined or start is not kernel.core else kernel.with_core(core)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,30 +12,38 @@ from typing import Any
 import loopkit as lk
 from loopkit.analysis.match import matching
 from loopkit.compat.loopy.check import check_kernel
-from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
+from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction, shown_id
 from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
 from loopkit.errors import IllegalTransformError, PreconditionError, StorageError, UnknownNameError
 from loopkit.expr.mappers import variables
-from loopkit.kernel.statement import owner
 from loopkit.kernel.tags import IlpTag
 
 
 def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
     """The statements that a match expression selects, of all kernels of *program*."""
     kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
-    return [i for kernel in kernels for i in kernel.instructions if i.id in _selected(kernel, insn_match)]
+    return [i for kernel in kernels for i in kernel.instructions if i.id in _selected(kernel, insn_match, shown=True)]
 
 
-def _selected(kernel: LoopKernel, match: Any) -> frozenset[str]:
+_ACCUMULATOR = re.compile(r"writes:acc_(\w+)")
+
+
+def _selected(kernel: LoopKernel, match: Any, *, shown: bool = False) -> frozenset[str]:
+    """The ids of the statements that *match* selects; *shown*: with those of realized reductions."""
     text = as_within(match)
+    name = _ACCUMULATOR.fullmatch(str(text))
+    if name is not None and name[0].removeprefix("writes:") not in kernel.core.temporaries:
+        # loopy names an accumulator by the inames that its reduction has in the end
+        own = [node for node in kernel.core.reductions.values() if "_".join(node.inames) == name[1]]
+        text = " or ".join(f"id:{node.update}" for node in own) or text
     try:
         found = frozenset(kernel.core.statement_by_id) if text is None else matching(kernel.core, text)
     except (UnknownNameError, PreconditionError):
         return frozenset()                                     # loopy's match may select nothing
-    return frozenset(map(owner, found))
+    return frozenset(shown_id(x, kernel.realized if shown else frozenset()) for x in found)
 
 
 @for_each_kernel
@@ -93,12 +102,13 @@ def set_instruction_priority(kernel: LoopKernel, insn_match: Any, priority: int)
 
 @for_each_kernel
 def map_instructions(kernel: LoopKernel, insn_match: Any, f: Callable[[Assignment], Assignment]) -> LoopKernel:
-    """:func:`loopkit.map_instructions`, with loopy's instructions.
+    """:func:`loopkit.map_instructions`, with loopy's instructions, whose reductions are whole.
 
     :raises IllegalTransformError: a statement gets a dependence on one that runs after it.
     """
     chosen, old = _selected(kernel, insn_match), {i.id: i for i in kernel.core.instructions}
-    mapped = {str(i.id): (i, f(i)) for i in kernel.instructions if i.id in chosen}
+    whole = replace(kernel, state=KernelState.INITIAL, origin=replace(kernel.origin, realized=frozenset()))
+    mapped = {str(i.id): (i, f(i)) for i in whole.instructions if i.id in chosen}
     new = {name: core_instruction(i, old[name]) for name, (_, i) in mapped.items()}
     core = lk.with_statements(kernel.core, [new.get(str(i.id), i) for i in kernel.core.instructions])
     for before, after in mapped.values():

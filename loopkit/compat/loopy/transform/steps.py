@@ -6,16 +6,21 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.spelling import INAMES
 from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.transform.iname import with_new_loops
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import PreconditionError
+from loopkit.language.names import name_list
 
 
 @for_each_kernel
 def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
     """:func:`loopkit.map_domain`; where the text leaves the order of loops open, the new ones may need one."""
-    return with_new_loops(kernel, lambda core, **how: lk.map_domain(core, str(transform_map), **how))
+    text = str(transform_map)
+    mapped = INAMES.search(text)
+    return with_new_loops(kernel, () if mapped is None else name_list(mapped[1]),
+                          lambda core, **how: lk.map_domain(core, text, **how))
 
 
 @for_each_kernel

@@ -10,6 +10,7 @@ from loopkit.compat.loopy.kernel.definition import condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.precedence import with_parentheses
+from loopkit.compat.loopy.tagged import rules_matching, rules_of_tags
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
 from loopkit.errors import PreconditionError, require_known
@@ -24,17 +25,40 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: Any, parameters
     return kernel.with_core(lk.extract_subst(kernel.core, subst_name, text, parameters, within=as_within(within)))
 
 
-#: The uses of a rule in any statement, or in those that a match expression selects.
-_OF_RULE = re.compile(r"(?P<outer>[^>]+?)\s*>\s*id:(?P<rule>\w+)")
-
-
 @for_each_kernel
 def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
-    """:func:`loopkit.expand_subst`; ``within="... > id:f"`` selects the rule ``f``."""
-    if (found := _OF_RULE.fullmatch(str(within).strip())) is not None:
-        outer = None if found["outer"] == "..." else found["outer"]
-        return kernel.with_core(lk.expand_subst(kernel.core, found["rule"], within=outer))
-    return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
+    """:func:`loopkit.expand_subst`.
+
+    :arg within: ``"... > id:f"`` selects the rule ``f``, ``"id:one > id:f"`` its uses in the statement ``one``,
+        ``"... > id:f > id:g"`` the uses of ``g`` in the rule ``f``, and ``"... > id:f and tag:t"`` those written
+        ``f$t``.
+
+    >>> import loopkit.compat.loopy as lp
+    >>> knl = lp.make_kernel("{[i]: 0<=i<n}", "f(k) := 2*x[k]\\n y[i] = f$t(i) + f(0)")
+    >>> print(lp.expand_subst(knl, "... > id:f and tag:t")["loopy_kernel"].core.statements_text)
+    for i
+      y[i] = 2*x[i] + f(0)  {id=insn}
+    end
+
+    :raises PreconditionError: no rule is selected.
+    """
+    first, *stack = (part.strip() for part in str(within).split(">"))
+    if not stack:
+        return kernel.with_core(lk.expand_subst(kernel.core, within=as_within(within)))
+    core, tagged = kernel.core, kernel.origin.tagged
+    *around, chosen = (rules_matching(core, tagged, part) for part in stack)
+    if around and (first != "..." or len(around) > 1):
+        raise PreconditionError(f"expand_subst: loopkit has nothing for within='{within}'.", subject="within",
+                                hint="name the rule around the use only: '... > id:f > id:g'")
+    for rule in dict.fromkeys((*chosen, *(x for rules in around for x in rules))):
+        # the uses with a tag get a body of their own
+        if rule in rules_of_tags(core, tagged) and tagged[rule][0] in core.substitutions:
+            core = lk.expand_subst(core, tagged[rule][0], in_rules=rule)
+    if not around:
+        return kernel.with_core(lk.expand_subst(core, chosen, within=None if first == "..." else first))
+    for rule in around[0]:
+        core = lk.expand_subst(core, chosen, in_rules=rule)
+    return kernel.with_core(core)
 
 
 @for_each_kernel
