@@ -33,15 +33,15 @@ def Op(*args: Any, **fields: Any) -> lk.Op:  # noqa: N802  # loopy's name
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MemAccess(lk.MemAccess):
-    """A :class:`loopkit.MemAccess`; *variable_tags*: those of the variable in the text, ``a$tag[i]``.
+    """A :class:`loopkit.MemAccess`; *variable_tags*: those of the variable in the text, ``a$tag[i]``, or ``None``.
 
     :raises ValueError: a field cannot have its value.
     """
 
-    variable_tags: Any = frozenset()
+    variable_tags: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variable_tags", frozenset(self.variable_tags or ()))
+        object.__setattr__(self, "variable_tags", frozenset(self.variable_tags or ()) or None)
         try:
             super().__post_init__()
         except PreconditionError as error:
