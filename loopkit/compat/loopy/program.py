@@ -57,7 +57,7 @@ class LoopyStatement:
 
     :ivar conditions: those of its blocks and of its own.
     :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
-    :ivar variable_tags: of the variables that it names.
+    :ivar variable_tags: tags of the variables that it names.
     """
 
     id: str

@@ -26,7 +26,7 @@ _EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
 def with_rules_for_tags(texts: Iterable[str]) -> tuple[list[str], Tagged]:
-    """*texts* with rules in place of tagged rules and elements. What a line assigns keeps its tag; others are dropped.
+    """*texts* with rules in place of tagged rules and elements. Assigned names keep their tags; others have no meaning.
 
     >>> texts, tagged = with_rules_for_tags(["y$out[i] = a$in[i, 0] + b"])
     >>> print("\\n".join(texts), tagged)

@@ -146,7 +146,7 @@ class Origin:
     :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
     :ivar tagged: the rules that stand for tagged names: the name and the tag of each.
     :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
-    :ivar variable_tags: of the variables of each statement that has some, by variable and direction.
+    :ivar variable_tags: tags of the variables in each statement, by variable and direction.
     """
 
     functions: tuple[Callee, ...] = ()

@@ -67,7 +67,7 @@ def function_of(plain: lk.ScalarFunction, calls: Mapping[str, UserCall], preambl
 class _Wrappers:
     """Functions of one language around the user's, with loopkit's types of complex numbers and tuples of results.
 
-    :ivar prefixes: of the functions of the user's complex types, by dtype: ``cdouble`` for ``cdouble_new``.
+    :ivar prefixes: prefixes of the functions of the user's complex types, by dtype: ``cdouble`` for ``cdouble_new``.
     :ivar texts: the wrappers by their signatures.
     """
 

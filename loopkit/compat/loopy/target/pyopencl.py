@@ -13,7 +13,7 @@ from loopkit.compat.loopy.target.opencl import OpenCLTarget
 class PyOpenCLTarget(OpenCLTarget):
     """OpenCL, run by pyopencl.
 
-    :cvar complex_prefixes: of the types and functions of pyopencl's complex numbers, which the user's code has.
+    :cvar complex_prefixes: prefixes of pyopencl's types and functions of complex numbers, which the user's code has.
     """
 
     device: Any = field(default=None, compare=False)
