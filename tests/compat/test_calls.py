@@ -146,7 +146,8 @@ def test_c_code_has_loopys_names() -> None:
 @pytest.mark.parametrize(("text", "options", "message"), [
     ("t = x[i];", {"assignees": "t"}, r"names 'x' in its code.*\n.*\n.*read_variables="),
     ("t = z[i];", {"assignees": "t", "read_variables": ["z"]}, "'z', whose shape is not declared"),
-    ("continue;", {}, "ends an iteration"), ("y[0] = 1; t = 2;", {"assignees": ["y[i]", "t"]}, "names 'y' in its code")])
+    ("continue;", {}, "ends an iteration"),
+    ("y[0] = 1; t = 2;", {"assignees": ["y[i]", "t"]}, "names 'y' in its code")])
 def test_undeclared_accesses_are_undecided(text: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(lk.UndecidedError, match=message):
         in_c(text, **options)
