@@ -325,17 +325,19 @@ def _with_loops_between(program: ParsedProgram, rules: Rules, inames: Mapping[in
 
     The number is a temporary of its own, the loop does not change it, and its statement depends on one in this loop.
     """
-    flat = [node for node, _, _ in _flat(program.body) if isinstance(node, ParsedAssignment)]
-    found, reads = dict(inames), {x.start: _reads(x, (), rules, inames[x.start]) for x in flat}
-    for node in flat:
-        if node.temporary is None or not isinstance(node.assignee, p.Variable) or not node.options.dep:
+    flat = [(x, conditions) for x, conditions, _ in _flat(program.body) if not isinstance(x, Marker)]
+    found, reads = dict(inames), {x.start: _reads(x, conditions, rules, inames[x.start]) for x, conditions in flat}
+    written = {x.start: {name for name, _ in writes([x])} for x, _ in flat}
+    for node, _ in flat:
+        if not isinstance(node, ParsedAssignment) or node.temporary is None or not node.options.dep or not isinstance(
+                node.assignee, p.Variable):
             continue
-        readers = [found[x.start] for x in flat if node.written in reads[x.start] and x is not node]
-        before = (found[x.start] for x in flat if x is not node and any(
+        readers = [found[x.start] for x, _ in flat if node.written in reads[x.start] and x is not node]
+        before = (found[x.start] for x, _ in flat if x is not node and any(
             fnmatchcase(ids[x.start], token.text) for token in node.options.dep))
         missing = frozenset.intersection(*readers) - found[node.start] if readers else _NOTHING
         for iname in sorted(missing & _NOTHING.union(*before)):
-            if all(x.written not in reads[node.start] for x in flat if iname in found[x.start]):
+            if all(written[x.start].isdisjoint(reads[node.start]) for x, _ in flat if iname in found[x.start]):
                 found[node.start] = rules.domains.ancestors(found[node.start] | {iname})
     return found
 
