@@ -77,6 +77,18 @@ def test_a_registered_function_is_called(name: str) -> None:
     assert y.tolist() == [0.5, 2]
 
 
+def test_the_ends_of_slices_are_those_of_their_arrays() -> None:
+    pair = lp.make_function("{:}", "g[0] = 2*e[0] {id=a}\ng[1] = e[1] {dep=a}", name="pair")
+    unit = lp.make_kernel(["{[i]: 0<=i<n}", "{[j]: 0<=j<n}"], "[i]: z[i, j] = pair([i]: x[i, j])",
+                          [lp.GlobalArg("x,z", np.float64, shape=(3, "n")), ...], target=HOST)
+    x = np.arange(3.0).reshape(3, 1)
+    _, (z,) = lp.merge([unit, pair])(x=x)
+    assert z[:2].tolist() == [[0], [1]]
+    wrong = lp.make_function("{:}", "g[0] = e[3]", name="pair")
+    with pytest.raises(lp.LoopyError, match="outside its shape"):
+        lp.generate_code_v2(lp.merge([unit, wrong]))
+
+
 class Divided(lp.ScalarCallable):
     """A quotient and a rest: the second result through a pointer. Complex numbers are of the target's own type."""
 

@@ -263,8 +263,8 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         for name, part, more in outside.parts(node, ids.of[node.start], is_shared):
             own = domains.ancestors(inames[node.start] | more)
             statements.append(LoopyStatement(
-                name, packing.packed(part, signatures[part.function]) if isinstance(
-                    part, FunctionCall) and part.function in packed else part, own, conditions,
+                name, part if not isinstance(part, FunctionCall) else packing.with_slices(
+                    part, signatures[part.function], any_rank=part.function in packed), own, conditions,
                 _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part])),
                 _tags_of(part, variable_tags, tagged or {})))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
