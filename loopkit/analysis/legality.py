@@ -15,7 +15,7 @@ from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
-from loopkit.analysis.ranges import iname_range
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -177,7 +177,7 @@ def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Ex
     if len(set(packings)) == 1:
         return [(p.Variable(x),)*len(packings) for x in packings[0]]
     # the number of a place, if it is an affine form in the inames
-    if all(iname_range(knl, x)[1] for inames in packings for x in inames[1:]):
+    if all(isinstance(iname_extent(knl, x), int) for inames in packings for x in inames[1:]):
         numbers = tuple(packed_coordinate(knl, inames) for inames in packings)
         if all(affine_difference(number, number) is not None for number in numbers):
             return [numbers]
@@ -188,14 +188,12 @@ def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Ex
 def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
     """Several inames on one axis as a mixed-radix number; a single iname counted from its least value.
 
-    The extents of all but the first must be constant.
+    An affine form if the extents of all but the first are constant.
     """
     result: Expression = 0
     for i, x in enumerate(inames):
-        low, extent = iname_range(knl, x)
-        assert extent or not i
-        index = subtract(p.Variable(x), low)
-        result = index if len(inames) == 1 else add(multiply(extent, result), index)
+        index = subtract(p.Variable(x), iname_range(knl, x)[0])
+        result = add(multiply(iname_extent(knl, x), result), index) if i else index
     return result
 
 
