@@ -172,7 +172,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
     known: list[tuple[Expression, ...]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
-        first, second = (_inames_along(knl, bound, axis) for bound in ends)
+        first, second = (_own_inames_on(knl, bound, axis) for bound in ends)
         if first is None or second is None:
             # one side runs on every thread along the axis, or on any
             may_differ |= first is not second or any(bound.auto for bound in ends)
@@ -211,7 +211,7 @@ def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     for axis, extent in zip(BLOCK, launch.block, strict=True):
         assert isinstance(extent, int)
         threads *= extent
-        inames = _inames_along(launch.kernel, bound, axis) if extent > 1 else ()
+        inames = _own_inames_on(launch.kernel, bound, axis) if extent > 1 else ()
         if inames is None and (bound.auto or warp % threads):
             return None
         # threads that differ along this axis alone are in one warp
@@ -219,7 +219,7 @@ def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     return floor_div(launch.thread_number(known), warp)
 
 
-def _inames_along(knl: LoopKernel, bound: BoundStatement, axis: str) -> tuple[str, ...] | None:
+def _own_inames_on(knl: LoopKernel, bound: BoundStatement, axis: str) -> tuple[str, ...] | None:
     """The inames of a statement on an axis of the block, none at coordinate 0; ``None``: it runs at all places."""
     own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
     return () if own is None and axis in bound.alone_on else own
