@@ -22,6 +22,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
+from loopkit.analysis.legality import in_order_of_threads
 from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.scans import Scan, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -37,7 +38,6 @@ from loopkit.lowering.shuffles import (
     Part,
     Written,
     combined,
-    in_order_of_threads,
     no_shuffles,
     written_out,
 )

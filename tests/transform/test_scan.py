@@ -113,6 +113,16 @@ def test_each_row_has_a_scan_of_its_own() -> None:
     assert_same(knl, threads, n=5)
 
 
+@pytest.mark.parametrize("tags", ["i:l.0, r:g.0", "i:l.0"])
+def test_rows_inside_the_loop_over_threads(tags: str) -> None:
+    """Parallel inames have no place in the order: each row has a scan, wherever its loop stands."""
+    text = "for i\n<> w = 2*z[i]\nfor r\ny[r, i] = w + sum(j, x[r, j])\nend\nend"
+    knl = make(["{[i, r]: 0<=r<3 and 0<=i<40}", SCAN], text, x=F32, z=F32)
+    found = lk.realize_scan(lk.tag_inames(knl, tags), "j")
+    assert not validate(lk.lower(found))
+    assert_same(knl, found)
+
+
 def test_within_names_those_that_are_meant() -> None:
     knl = prefix(SCAN, "y[i] = sum(j, x[j]) {id=A}\nz[i] = sum(j, 2*x[j]) {id=B}")
     found = lk.realize_scan(knl, "j", within="B")
