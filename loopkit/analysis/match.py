@@ -54,7 +54,7 @@ _PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag:, in_kernel: or 
 _MOST_DEPTH = 100
 
 
-def matching_names(names: str | Iterable[str], known: Iterable[str] = ()) -> tuple[str, ...]:
+def matching_names(names: str | Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
     """``"i, j"`` or an iterable of names as a tuple, with each pattern replaced by those *known* that match it.
 
     A pattern stays if it matches none, and gives no name that is there already.
@@ -64,7 +64,7 @@ def matching_names(names: str | Iterable[str], known: Iterable[str] = ()) -> tup
     """
     found: list[str] = []
     for name in [x.strip() for x in names.split(",") if x.strip()] if isinstance(names, str) else names:
-        is_pattern = not {"*", "?", "["}.isdisjoint(name)
+        is_pattern = bool(known) and not {"*", "?", "["}.isdisjoint(name)
         matches = [x for x in known if fnmatchcase(x, name)] if is_pattern else []
         found += [x for x in matches if x not in found] if matches else [name]
     return tuple(found)
