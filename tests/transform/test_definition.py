@@ -70,7 +70,8 @@ def test_rules_temporaries_and_assumptions_stay() -> None:
     assert np.array_equal(ran(other).y, 3*X)
 
 
-@pytest.mark.parametrize("use", ["y[i] = t + 1", "y[i] = f(t)", "y[i] = sum(j, t*x[j])", "y[j] = 1", "y[i] = 1 {if=t > 2}"])
+@pytest.mark.parametrize("use", ["y[i] = t + 1", "y[i] = f(t)", "y[i] = sum(j, t*x[j])", "y[j] = 1",
+                                 "y[i] = 1 {if=t > 2}"])
 def test_readers_of_a_removed_value(use: str) -> None:
     knl = lk.make_kernel(["{[i]: 0<=i<n}", "[t] -> {[j]: 0<=j<t}"],
                          ["f(u) := u + 1", "for i", "<int32> t = b[i] {id=A}", f"{use} {{id=B}}" if "{" not in use else

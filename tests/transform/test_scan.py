@@ -200,6 +200,13 @@ def test_operands_that_change() -> None:
     refused("for i\ny[i] = sum(j, x[j])\nx[p[i]] = 0\nend", "cannot be decided", kind=lk.UndecidedError)
 
 
+def test_a_sweep_with_a_stride() -> None:
+    knl = make("{[i, j]: 1<=i<n and i mod 3 = 1 and 0<=j<=i}", "y[i] = sum(j, x[j])", x=F32)
+    with pytest.raises(lk.PreconditionError, match=r"affine_map_inames\(knl, 'i', 'i_new', 'i = 3\*i_new \+ 1'\)"):
+        lk.realize_scan(knl, "j")
+    assert_same(knl, lk.realize_scan(lk.affine_map_inames(knl, "i", "i_new", "i = 3*i_new + 1"), "j"), n=8)
+
+
 def test_sweeps_that_are_none() -> None:
     refused("y[i] = sum(j, x[j])", "there is a gap before insn[i=3], where 'i' starts again",
             rows="{[i]: 0<=i<n and i%3=0}", domain="[i] -> {[j]: 0<=j<=i}")
