@@ -46,7 +46,7 @@ def make_einsum(spec: str, arg_names: str | Iterable[str], **knl_creation_kwargs
     require_known("argument", knl_creation_kwargs, [*inspect.signature(make_kernel).parameters][2:],
                   where="make_kernel")
     names = name_list(arg_names)
-    operands, result = _subscripts(spec, names, _ranks(knl_creation_kwargs.get("kernel_data")))
+    operands, result = _subscripts(spec, names, _declared_ranks(knl_creation_kwargs.get("kernel_data")))
 
     def element_of(name: str, subscripts: Iterable[str]) -> p.ExpressionNode:
         index = tuple(map(p.Variable, subscripts))
@@ -61,7 +61,7 @@ def make_einsum(spec: str, arg_names: str | Iterable[str], **knl_creation_kwargs
     return make_kernel(domain if inames else [], [Assignment(element_of("out", result), value)], **knl_creation_kwargs)
 
 
-def _ranks(kernel_data: Any) -> dict[str, int]:
+def _declared_ranks(kernel_data: Any) -> dict[str, int]:
     """The numbers of axes of the arrays that *kernel_data* declares."""
     return {name: len(name_list(a.shape)) if isinstance(a.shape, str) else len(a.shape) if isinstance(a.shape, tuple)
             else 1 for a in ([] if kernel_data is None or isinstance(kernel_data, str) else kernel_data)
