@@ -6,19 +6,18 @@ import graphlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
 import loopkit as lk
 from loopkit.compat.loopy.check import check_index_dtypes, check_kernel
-from loopkit.compat.loopy.kernel.definition import Again, Callee
+from loopkit.compat.loopy.kernel.definition import Callee, StepCall
 from loopkit.compat.loopy.kernel.function_interface import ScalarCallable, functions_called
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.errors import PreconditionError, require_known
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,14 @@ class TranslationUnit:
         return linked(replace(self, kernels={**self.kernels, kernel.name: kernel}, executors={}))
 
     def mapped(self, step: Callable[[LoopKernel], LoopKernel]) -> TranslationUnit:
-        """This program with *step* applied to each kernel."""
+        """This program with *step*, which each kernel keeps, applied to each kernel."""
         new: dict[str, LoopKernel] = {}
         for name in _callees_first(self.kernels):
             kernel = self.kernels[name]
             if kernel.definition is not None and any(
                     new[x].made is not self.kernels[x].made for x in _callees(kernel, self.kernels)):
                 kernel = replace(kernel, made=None)            # it is made again, with the new functions
-            new[name] = kernel.after(step, step)
+            new[name] = step(kernel)
         return linked(replace(self, kernels={new[name].name: new[name] for name in self.kernels}, executors={},
                               entrypoints=frozenset(new[name].name for name in self.entrypoints)))
 
@@ -179,7 +178,7 @@ def linked(program: TranslationUnit) -> TranslationUnit:
             if fault is not None:
                 new = replace(new, definition=replace(new.definition, fault=fault))
             for step in kernel.definition.steps:
-                new = new.after(step, step)
+                new = step(new)
             kernels[name] = new
     return replace(program, kernels=kernels, executors={})
 
@@ -193,9 +192,6 @@ def _called(name: str, function: ScalarCallable, program: TranslationUnit) -> Sc
     return function.core(name, counts.pop(), program.target) if counts else function
 
 
-Transformed = TypeVar("Transformed", TranslationUnit, LoopKernel)
-
-
 #: A match expression that selects one kernel.
 _IN_KERNEL = re.compile(r"\s*in_kernel:\s*(\w+)\s*")
 
@@ -204,13 +200,13 @@ def for_each_kernel(step: Callable[Concatenate[LoopKernel, P], LoopKernel]) -> C
     """*step* of a kernel as a step of a program, which applies to all of its kernels."""
     @functools.wraps(step)
     def apply(program: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        again = Again(apply, args, kwargs)
+        call = StepCall(apply, args, kwargs)
         if isinstance(program, TranslationUnit):
-            return program.mapped(again)
+            return program.mapped(call)
         only = _IN_KERNEL.fullmatch(str(kwargs.get("within")))
         if only is not None and only[1] != program.name:
             return program
-        return program.after(lambda kernel: step(kernel, *args, **kwargs), again)
+        return program.after(lambda kernel: step(kernel, *args, **kwargs), call)
     return apply
 
 

@@ -17,7 +17,7 @@ from loopkit.compat.loopy.codegen import generated
 from loopkit.compat.loopy.fields import is_of_fields, with_whole_structs
 from loopkit.compat.loopy.index_of import with_places
 from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Origin, Parts, condition_of
+from loopkit.compat.loopy.kernel.definition import Callee, Definition, Origin, Parts, condition_of
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -34,7 +34,7 @@ from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
 from loopkit.compat.loopy.transform.subst import about_arguments
-from loopkit.compat.loopy.translation_unit import TranslationUnit, make_program
+from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import LoopkitError, NameConflictError, PreconditionError, UnknownNameError
@@ -89,13 +89,13 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     if index_dtype is not None:
         made = made.copy(index_dtype=index_dtype)
     if default_order not in ("C", "c", None):
-        step = Again(_in_order, (default_order,), {})
-        made = made.after(step, step)
+        made = _in_order(made, default_order)
     for inames in loop_priority or ():
         made = prioritize_loops(made, inames)
     return make_program(made.tagged(tags) if tags else made)
 
 
+@for_each_kernel
 def _in_order(kernel: LoopKernel, order: Any) -> LoopKernel:
     """*kernel* with *order* of the arguments that declare none; ``auto``: arrays of any strides."""
     own = {a.name: kernel.declared.get(a.name, GlobalArg(a.name)) for a in kernel.core.array_args.values()
@@ -175,7 +175,7 @@ class _Text:
         for iname, tag in kernel.parts.iname_tags:
             made = tag_inames(made, {iname: tag})
         for step in kernel.definition.steps if kernel.definition is not None else ():
-            made = made.after(step, step)
+            made = step(made)
         return made
 
     @property

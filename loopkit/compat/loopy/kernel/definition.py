@@ -74,14 +74,14 @@ class Parts:
 class Definition:
     """The text of a kernel, and the steps since it was made.
 
-    :ivar steps: functions of a kernel of the layer.
+    :ivar steps: the calls of steps, which a kernel of the layer keeps itself.
     :ivar packed: the functions that get slices of another rank than their arguments.
     :ivar fault: the reason why the kernel cannot be made without further functions, or with those that it has.
     :ivar parts: those of a kernel that grows, which replace those of the text.
     """
 
     text: Text
-    steps: tuple[Callable[[Any], Any], ...] = ()
+    steps: tuple[StepCall, ...] = ()
     packed: frozenset[str] = frozenset()
     fault: LoopkitError | None = field(default=None, compare=False)
     parts: Parts | None = None
@@ -107,13 +107,13 @@ class Definition:
         """The assumptions of the steps, which the checks of calls need from the start; other names may come later."""
         yield from _values(self.text.fixed)
         for step in self.steps:
-            name = step.apply.__name__ if isinstance(step, Again) else ""
-            if name == "rename_argument":
-                return
-            if isinstance(step, Again) and name == "_assumed":
-                yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
-            if isinstance(step, Again) and name == "fix_parameters":
-                yield from _values(step.kwargs)
+            match step.apply.__name__:
+                case "rename_argument":
+                    return
+                case "_assumed":
+                    yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
+                case "fix_parameters":
+                    yield from _values(step.kwargs)
 
 
 def _values(fixed: Mapping[str, Any]) -> Iterator[str]:
@@ -159,12 +159,12 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Again:
-    """The step *apply* with its arguments, as a function of a kernel."""
+class StepCall:
+    """The public step *apply* with its arguments, as a function of a kernel; the kernel keeps it, see ``after``."""
 
     apply: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, kernel: Any) -> Any:
         return self.apply(kernel, *self.args, **self.kwargs)

@@ -23,7 +23,7 @@ from loopkit.compat.loopy.kernel.data import (
     ValueArg,
     address_space_of,
 )
-from loopkit.compat.loopy.kernel.definition import Again, Definition, Origin, Parts
+from loopkit.compat.loopy.kernel.definition import Definition, Origin, Parts, StepCall
 from loopkit.compat.loopy.kernel.instruction import (
     Assignment,
     BarrierInstruction,
@@ -125,13 +125,13 @@ class LoopKernel(KernelQueries):
         order = replace(own, after={**own.after, **(after or {})}, claims={**own.claims, **(claims or {})})
         return replace(self, origin=replace(self.origin, order=order))
 
-    def after(self, step: Callable[[LoopKernel], LoopKernel], again: Callable[[LoopKernel], LoopKernel]) -> LoopKernel:
-        """This kernel after *step*, which is applied *again* whenever the kernel is made again."""
+    def after(self, step: Callable[[LoopKernel], LoopKernel], call: StepCall) -> LoopKernel:
+        """This kernel after *step*; it keeps *call*, which has the same effect, for when it is made again."""
         if self.parts is not None:
-            return self._grown.after(step, again)
+            return self._grown.after(step, call)
         if self.definition is None:
             return step(self)
-        definition = replace(self.definition, steps=(*self.definition.steps, again))
+        definition = replace(self.definition, steps=(*self.definition.steps, call))
         try:
             new = self if self.made is None else step(self)
         except (IllegalTransformError, UndecidedError) as err:
@@ -213,7 +213,7 @@ class LoopKernel(KernelQueries):
 
     def tagged(self, tags: Any) -> LoopKernel:
         """This kernel with further user tags."""
-        return self.after(lambda k: k.with_core(lk.tag_kernel(k.core, tags)), Again(LoopKernel.tagged, (tags,), {}))
+        return self.after(lambda k: k.with_core(lk.tag_kernel(k.core, tags)), StepCall(LoopKernel.tagged, (tags,)))
 
     def without_tags(self, tags: Any, verify_existence: bool = True) -> LoopKernel:
         """This kernel without some user tags; :raises PreconditionError: it does not have one."""
@@ -222,7 +222,7 @@ class LoopKernel(KernelQueries):
             missing = min(map(repr, gone - self.tags))
             raise PreconditionError(f"The kernel '{self.name}' does not have the tag {missing}.", subject=missing)
         return self.after(lambda k: k.with_core(annotated(k.core, kernel_tags=k.tags - gone)),
-                          Again(LoopKernel.without_tags, (tags, False), {}))
+                          StepCall(LoopKernel.without_tags, (tags, False)))
 
     # Statements
 
@@ -272,7 +272,7 @@ class LoopKernel(KernelQueries):
             return _with_parts(self, changes)
         if self.parts is not None and changes.keys() <= {"target", "options", "silenced_warnings", "state"}:
             return replace(self, **changes)
-        return self.after(lambda kernel: _copied(kernel, changes), Again(LoopKernel.copy, (), changes))
+        return self.after(lambda kernel: _copied(kernel, changes), StepCall(LoopKernel.copy, (), changes))
 
     def update_persistent_hash(self, key_hash: Any, key_builder: Any) -> None:
         """For the keys of pytools' dictionaries on disk."""

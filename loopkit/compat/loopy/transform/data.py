@@ -353,6 +353,7 @@ def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: st
     return _typed(program, wanted)
 
 
+@for_each_kernel
 def _typed(kernel: LoopKernel, wanted: Mapping[str, Any]) -> LoopKernel:
     known = {name: dtype for name, dtype in wanted.items()
              if name in kernel.core.argument_by_name or name in kernel.core.temporaries}
