@@ -208,7 +208,7 @@ def test_names_of_the_layer_are_not_those_of_the_user() -> None:
 
 
 def test_calls_without_results_are_found() -> None:
-    assert call_alone("  f(a[i, :], g(2)) {dep=x} # why") == ("f", "a[i, :], g(2)", "dep=x")
+    assert call_alone("  f(a[i, :], g(2)) {dep=x} # why") == ("f", ["a[i, :]", "g(2)"])
     assert [call_alone(line) for line in ("f(x) := x", "y = f(x)", "f(x) + 1", "f(", "y[i] = 1")] == [None]*5
 
 

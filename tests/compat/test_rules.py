@@ -33,9 +33,9 @@ def text_of(unit: Any) -> str:
     ("y[i] = x$t + x_t", "y[i] = x + x_t"),                     # a tag of a number has no meaning
 ])
 def test_tagged_names_are_rules(given: str, read: str) -> None:
-    texts, tagged = with_rules_for_tags([given])
-    assert texts[-1] == read
-    assert len(texts) == len(tagged) + 1
+    lines, tagged = with_rules_for_tags(given.split("\n"))
+    assert lines[-1 - read.count("\n"):] == read.split("\n")
+    assert len(lines) == len(tagged) + 1 + read.count("\n")
 
 
 def test_tags_select_the_uses_of_a_rule() -> None:

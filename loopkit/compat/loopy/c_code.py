@@ -9,13 +9,13 @@ from typing import Any
 import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, text_of
-from loopkit.compat.loopy.spelling import logical_lines, options_of
+from loopkit.compat.loopy.spelling import Options, logical_lines, merged, parted, values_in, with_options
 from loopkit.compat.loopy.symbolic import parse
 from loopkit.errors import UndecidedError, UnknownNameError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
-from loopkit.kernel.c_instruction import EFFECTS, top_level, without_literals
+from loopkit.kernel.c_instruction import EFFECTS, without_literals
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.names import fresh
 
@@ -80,14 +80,13 @@ class CStatements:
             stops[str(item.id or "break")] = inames[0], f"{item.id or 'break'}_stopped"
         for item in items:
             if isinstance(item, str):
-                yield "\n".join(self._stopped(line, stops) for line in logical_lines(item)) if stops else item
+                yield from (self._stopped(line, stops) for line in logical_lines(item))
             elif _is_break(item):
                 own = str(item.id or "break")
                 iname, flag = stops[own]
-                conditions = [f"if={text_of(x)}" for x in item.predicates]
-                before = ":".join((f"{flag}_begin", *sorted(item.depends_on)))
+                begin = {"dep": f"{flag}_begin"}
                 yield f"<int32> {flag} = 0 {{id={flag}_begin, inames=}}"
-                yield f"{flag} = 1 {{{', '.join((f'id={own}', f'inames={iname}', *conditions, f'dep={before}'))}}}"
+                yield with_options(f"{flag} = 1", {"id": own, "inames": iname, **merged(begin, _options_of(item))})
             else:
                 for own, (iname, _) in stops.items():
                     if iname in self._inames_of(item):
@@ -101,38 +100,31 @@ class CStatements:
 
     def _stopped(self, line: str, stops: Mapping[str, tuple[str, str]]) -> str:
         """*line*, under the conditions that the loops in which it is go on."""
-        found = _LAST_OPTIONS.search(line)
-        options = list(options_of(found["options"])) if found is not None else []
-        after = {x for option in options if option.startswith("dep=") for x in option[4:].lstrip("*").split(":")}
+        if not stops:
+            return line
+        code, options = parted(line)
+        after = (options.get("dep") or "").lstrip("*").split(":")
         for own, (iname, flag) in stops.items():
             if (own in after) != bool(re.search(rf"\b{iname}\b", line)):
                 raise _misplaced(own, iname, line.strip())
             if own in after:
-                options.append(f"if={flag} == 0")
-        return line if found is None else f"{line[:found.start()]}{{{', '.join(options)}}}"
+                options = merged(options, {"if": f"{flag} == 0"})
+        return with_options(code, options)
 
     # Calls without results
 
     def _text(self, text: str) -> Iterator[str]:
-        found = list(logical_lines(text))
-        if not any(map(call_alone, found)):
+        call = call_alone(text)
+        if call is None or call[0] in self.kernels:
             yield text
-            return
-        for line in found:
-            call = call_alone(line)
-            if call is None or call[0] in self.kernels:
-                yield line
-            elif call[0] in self.effects:
-                yield from self._call(*call)
-            else:
-                raise UnknownNameError("function", call[0], sorted({*self.effects, *self.kernels}),
-                                       hint="lp.register_callable or lp.merge adds it")
+        elif call[0] in self.effects:
+            yield from self._call(*call, parted(text)[1])
+        else:
+            raise UnknownNameError("function", call[0], sorted({*self.effects, *self.kernels}),
+                                   hint="lp.register_callable or lp.merge adds it")
 
-    def _call(self, name: str, arguments: str, options: str) -> Iterator[str]:
-        given = list(options_of(options))
-        own = next((x.partition("=")[2] for x in given if x.startswith("id=")), None)
-        listed = next((x.partition("=")[2].lstrip("+") for x in given if x.startswith("inames=")), "")
-        values = list(filter(None, top_level(arguments, ",")))
+    def _call(self, name: str, values: Sequence[str], options: dict[str, str | None]) -> Iterator[str]:
+        own, listed = options.pop("id", None), (options.pop("inames", None) or "").lstrip("+")
         used = frozenset().union(*map(variables, map(parse, values)))
         inames = sorted({*filter(None, listed.split(":"))} | used & {*self.inames})
         effect, call = self.effects[name], self._id(own or f"{name}_call")
@@ -140,11 +132,9 @@ class CStatements:
         reads = {f"argument_{k}": f"{call}_value_{k}" for k in range(len(values))}
         code = lk.CInstruction(",".join(inames), f"{effect.text}({', '.join(f'${x}' for x in reads)});", reads, id=call,
                                preamble=self._preamble(effect.preamble))
-        others = [x for x in given if not x.startswith(("id=", "inames="))]
         for text, value in zip(values, reads.values(), strict=True):
-            own_options = [f"id={value}", f"inames={':'.join(inames)}", *others]
-            yield f"<> {value} = {text} {{{', '.join(own_options)}}}"
-        yield from self._lines(code, others, reads.values())
+            yield with_options(f"<> {value} = {text}", {"id": value, "inames": ":".join(inames), **options})
+        yield from self._lines(code, options, reads.values())
 
     # C instructions
 
@@ -173,10 +163,7 @@ class CStatements:
         core = lk.CInstruction(
             ",".join(sorted((used & {*self.inames}) | {*given.within_inames})), code, operands["reads"],
             operands["writes"], id=name, preamble=self._preamble(), assume=given.assume)
-        options = [f"dep={':'.join(sorted(given.depends_on))}"] if given.depends_on else []
-        options += [f"if={':'.join(map(text_of, given.predicates))}"] if given.predicates else []
-        options += [f"tags={':'.join(sorted(map(str, given.tags)))}"] if given.tags else []
-        yield from self._lines(core, options)
+        yield from self._lines(core, _options_of(given))
 
     def _operand(self, owner: str, text: str) -> str:
         """*text*, or the region of all elements of the array that it names."""
@@ -199,15 +186,13 @@ class CStatements:
     def _preamble(self, own: str = "") -> str:
         return "\n".join(filter(None, (self.preamble, own)))
 
-    def _lines(self, core: lk.CInstruction, options: Sequence[str], before: Iterable[str] = ()) -> Iterator[str]:
+    def _lines(self, core: lk.CInstruction, options: Options, before: Iterable[str] = ()) -> Iterator[str]:
         lines = [_INLINE.sub(self._with_domain, line) for line in self.own.lines(core)]
         self.groups[core.id] = frozenset(f"{core.id}_{x}" for x in (*core.operands, *core.writes)).union(before)
         for line in lines:
-            own = [*options]
-            if line.startswith(f"<> {core.id}_effects_before ="):
-                deps = [x.removeprefix("dep=") for x in own if x.startswith("dep=")]
-                own = [f"dep={':'.join((EFFECTS, *deps))}", *(x for x in own if not x.startswith("dep="))]
-            yield f"{line[:-1]}{''.join(f', {x}' for x in own)}}}"
+            code, own = parted(line)
+            first = {"dep": EFFECTS} if line.startswith(f"<> {core.id}_effects_before =") else {}
+            yield with_options(code, merged(merged(own, first), options))
 
 
 #: The beginning of a reduction over a region with its own domain.
@@ -224,6 +209,15 @@ def _with_placeholder(code: str, text: str, placeholder: str) -> str:
 
 #: The ids that a text gives.
 _IDS = re.compile(r"\bid\s*=\s*(\w+)", re.ASCII)
+
+
+def _options_of(given: CInstruction) -> dict[str, str | None]:
+    """The options of a C instruction but its id and its inames."""
+    listed = {"dep": sorted(given.depends_on), "if": map(text_of, given.predicates),
+              "tags": sorted(map(str, given.tags))}
+    return {key: text for key, values in listed.items() if (text := ":".join(values))}
+
+
 def _is_break(item: str | CInstruction) -> bool:
     return isinstance(item, CInstruction) and item.code.strip() == "break;"
 
@@ -234,25 +228,18 @@ def _misplaced(own: str, iname: str, other: str) -> UndecidedError:
                           hint=f"dep={own} for each statement of the loop, and for no other one")
 
 
-_LAST_OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 _CALL_ALONE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*\(", re.ASCII)
-_OPTIONS = re.compile(r"\s*(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?", re.DOTALL)
 
 
-def call_alone(line: str) -> tuple[str, str, str] | None:
-    """The function, the arguments and the options if *line* is a call without results.
+def call_alone(line: str) -> tuple[str, list[str]] | None:
+    """The function and the arguments if *line* is a call without results.
 
     >>> call_alone("f(x[i], 2) {id=f}"), call_alone("f(x) := 2*x")
-    (('f', 'x[i], 2', 'id=f'), None)
+    (('f', ['x[i]', '2']), None)
     """
     start = _CALL_ALONE.match(line)
-    if start is None:
+    if start is None or start["name"] in FUNCTIONS:
         return None
-    depth, end = 1, start.end()
-    while end < len(line) and depth:
-        depth += (line[end] in "([{") - (line[end] in ")]}")
-        end += 1
-    rest = _OPTIONS.fullmatch(line, end)
-    if depth or rest is None or start["name"] in FUNCTIONS:
-        return None
-    return start["name"], line[start.end():end - 1].strip(), rest["options"] or ""
+    code, _ = parted(line)
+    values, end = values_in(code, start.end())
+    return (start["name"], values) if end == len(code) - 1 else None

@@ -7,54 +7,52 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopkit.compat.loopy.spelling import logical_lines, options_of
+from loopkit.compat.loopy.spelling import Options, merged, parted, with_options
 from loopkit.language.arguments import Declared
 
-#: ``a[i].f = value {options}``
+#: ``a[i].f = value``
 _WRITE = re.compile(r"\s*(?P<array>[A-Za-z_]\w*)\s*(?P<subscripts>\[[^=]*\])?\s*\.\s*(?P<field>[A-Za-z_]\w*)\s*=(?!=)"
-                    r"(?P<value>[^{}]*?)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?", re.DOTALL)
+                    r"(?P<value>[^{}]*?)", re.DOTALL)
+
+#: The options that may differ between assignments that become one.
+_OF_ORDER = frozenset({"dep", "nosync", "nosync_query"})
 
 
 @dataclass(frozen=True)
 class FieldWrites:
     """Adjacent assignments to fields of one element *place*, whose dtype is *dtype*.
 
-    :ivar values: the assigned values by field; *options*: all options, each once.
+    :ivar values: the assigned values by field; *ids*: the ids of the assignments, and *options* their other options.
     """
 
     place: str
     dtype: np.dtype
     values: Mapping[str, str]
-    options: tuple[str, ...]
+    ids: tuple[str, ...]
+    options: Options
 
     def line(self, groups: dict[str, frozenset[str]]) -> str:
         """The assignment of the whole struct, which keeps the other fields; *groups* gets the ids of the parts."""
-        ids = [x.removeprefix("id=") for x in self.options if x.startswith("id=")]
-        groups |= {own: frozenset(ids[:1]) for own in ids[1:]}
-        others = dict.fromkeys(x for x in self.options if not x.startswith("id="))
-        options = ", ".join((*(f"id={own}" for own in ids[:1]), *others))
+        groups |= {own: frozenset(self.ids[:1]) for own in self.ids[1:]}
         fields = (f"{name}=cast({self.dtype[name].name}, {self.values[name]})" if name in self.values else
                   f"{name}={self.place}.{name}" for name in self.dtype.names or ())
-        return f"{self.place} = make_tuple({', '.join(fields)}){f' {{{options}}}' if options else ''}"
+        return with_options(f"{self.place} = make_tuple({', '.join(fields)})",
+                            {**dict(zip(["id"], self.ids, strict=False)), **self.options})
 
 
-def is_of_fields(text: str) -> bool:
-    """Does *text* assign to a field?"""
-    return re.search(r"\.\s*[A-Za-z_]\w*\s*=(?!=)", text) is not None
-
-
-def with_whole_structs(texts: Iterable[str], declared: Declared, groups: dict[str, frozenset[str]]) -> Iterator[str]:
-    """*texts* with assignments of whole structs for assignments to fields of *declared* arrays.
+def with_whole_structs(lines: Iterable[str], declared: Declared, groups: dict[str, frozenset[str]]) -> Iterator[str]:
+    """*lines* with assignments of whole structs for assignments to fields of *declared* arrays.
 
     Adjacent assignments to different fields of one element become one if their values do not read the array, and their
     other options agree.
     """
     waiting: FieldWrites | None = None
-    for line in (line for text in texts for line in logical_lines(text)):
+    for line in lines:
         new = _read(line, declared)
         if waiting is not None and new is not None and _is_continued(waiting, new):
-            waiting = FieldWrites(new.place, new.dtype, {**waiting.values, **new.values},
-                                  (*waiting.options, *new.options))
+            same = {x: own for x, own in waiting.options.items() if x not in _OF_ORDER}
+            waiting = FieldWrites(new.place, new.dtype, {**waiting.values, **new.values}, (*waiting.ids, *new.ids),
+                                  {**merged(waiting.options, new.options), **same})
             continue
         if waiting is not None and (new is not None or line.strip()):
             yield waiting.line(groups)
@@ -68,24 +66,24 @@ def with_whole_structs(texts: Iterable[str], declared: Declared, groups: dict[st
 
 
 def _read(line: str, declared: Declared) -> FieldWrites | None:
-    found = _WRITE.fullmatch(line)
+    code, options = parted(line)
+    found = _WRITE.fullmatch(code)
     datum = declared.get(found["array"]) if found is not None else None
     dtype = getattr(datum, "dtype", None)
     if found is None or dtype is None or found["field"] not in (np.dtype(dtype).names or ()):
         return None
     place = found["array"] + re.sub(r"\s+", "", found["subscripts"] or "")
-    return FieldWrites(place, np.dtype(dtype), {found["field"]: found["value"].strip()},
-                       tuple(options_of(found["options"] or "")))
+    own = options.pop("id", None)
+    return FieldWrites(place, np.dtype(dtype), {found["field"]: found["value"].strip()}, (own,) if own else (), options)
 
 
 def _is_continued(first: FieldWrites, second: FieldWrites) -> bool:
     """May both be one assignment?"""
     array = re.compile(rf"\b{first.place.partition('[')[0]}\b")
-    own = [{x for x in w.options if not x.startswith(("id=", "dep=", "nosync"))} for w in (first, second)]
-    ids = {x.removeprefix("id=") for x in first.options if x.startswith("id=")}
-    after = {name for x in second.options if x.startswith("dep=") for name in x.removeprefix("dep=").split(":")}
+    own = [{x: value for x, value in w.options.items() if x not in _OF_ORDER} for w in (first, second)]
+    after = (second.options.get("dep") or "").split(":")
     # an option has one query
-    queries = {x for x in (*first.options, *second.options) if x.startswith("nosync_query=")}
+    queries = {w.options[x] for w in (first, second) for x in ("nosync_query",) if x in w.options}
     return first.place == second.place and first.values.keys().isdisjoint(second.values) and not any(
         array.search(value) for value in (*first.values.values(), *second.values.values())
-        ) and own[0] == own[1] and not after & ids and len(queries) < 2
+        ) and own[0] == own[1] and not {*after} & {*first.ids} and len(queries) < 2

@@ -16,10 +16,10 @@ import loopkit as lk
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.kernel.function_interface import functions_called
+from loopkit.compat.loopy.spelling import values_in
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import function_of
 from loopkit.expr.mappers import map_children
-from loopkit.kernel.c_instruction import top_level
 from loopkit.kernel.statement import with_expressions
 from loopkit.language.arguments import Declared
 from loopkit.poly.affine import add, multiply
@@ -54,27 +54,18 @@ def with_places(lines: Iterable[str], declared: Declared, kernel: str
 
     def placed(line: str) -> str:
         while (found := USED.search(line)) is not None:
-            inside, _, rest = _closed(line[found.end():])
-            if found["array"] is None or not rest.lstrip().startswith(")"):
+            values, end = values_in(line, found.end())
+            rest = line[end + 1:].lstrip()
+            if found["array"] is None or not rest.startswith(")"):
                 raise PreconditionError(f"The argument of '{found['function']}' is not an element of an array.",
                                         subject=found["function"], hint=f"{found['function']}(a[i])")
             offset = getattr(declared.get(found["array"]), "offset", None)
-            inside = f"({inside}) + {offset}" if offset else inside           # an array with one axis
+            values = [f"({values[0]}) + {offset}"] if offset else values      # an array with one axis
             name = f"{found['function']}_{len(found['array'])}_{found['array']}_{kernel}"
-            functions[name] = lk.ScalarFunction(name, len([*top_level(inside, ",")]), operands="iu")
-            line = f"{line[:found.start()]}{name}({inside}{rest.lstrip()}"
+            functions[name] = lk.ScalarFunction(name, len(values), operands="iu")
+            line = f"{line[:found.start()]}{name}({', '.join(values)}{rest}"
         return line
     return list(map(placed, lines)), functions
-
-
-def _closed(text: str) -> tuple[str, str, str]:
-    """*text* before and after the first bracket that closes none in it."""
-    depth = 0
-    for at, c in enumerate(text):
-        depth += (c in "([{") - (c in ")]}")
-        if depth < 0:
-            return text[:at], c, text[at + 1:]
-    return text, "", ""
 
 
 def place_in(function: lk.ScalarFunction | None) -> Place | None:

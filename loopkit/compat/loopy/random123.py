@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.spelling import logical_lines, options_of
+from loopkit.compat.loopy.spelling import Options, merged, parted, values_in, with_options
 from loopkit.errors import PreconditionError
 from loopkit.kernel.c_instruction import top_level
 
@@ -90,41 +90,33 @@ THREEFRY = lk.ScalarFunction(
 
 _VECTOR = re.compile(r"\bmake_(?P<kind>uint|int|float|double)(?P<count>[24])\s*\(")
 _GENERATOR = re.compile(r"(?P<results>[^=]*[^=<>!\s])\s*=\s*(?P<generator>philox|threefry)(?P<width>\dx\d\d)"
-                        r"(?P<kind>|_f32|_f64)\s*\((?P<arguments>[^{}]*)\)\s*(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?",
-                        re.DOTALL)
+                        r"(?P<kind>|_f32|_f64)\s*\((?P<arguments>[^{}]*)\)", re.DOTALL)
 _DTYPES = {"uint": "uint32", "int": "int32", "float": "float32", "double": "float64"}
 
 
-#: The names that this module gives a meaning.
-USED = re.compile(r"\b(?:make_(?:uint|int|float|double)[24]|(?:philox|threefry)\dx\d\d(?:_f32|_f64)?)\s*\(")
-
-
-def with_random_numbers(text: str, groups: dict[str, frozenset[str]]) -> Iterator[str]:
-    """The lines of *text* with tuples for vectors, and statements for the calls of generators.
+def with_random_numbers(lines: Iterable[str], groups: dict[str, frozenset[str]]) -> Iterator[str]:
+    """*lines* with tuples for vectors, and statements for the calls of generators.
 
     :arg groups: gets the statements of each call, by its id.
     """
-    for line in logical_lines(text):
-        call = _GENERATOR.fullmatch(line)
+    for line in lines:
+        code, options = parted(line)
+        call = _GENERATOR.fullmatch(code)
         if call is None:
             yield _with_tuples(line)
         else:
-            yield from _generated(call, groups)
+            yield from _generated(call, options, groups)
 
 
 def _with_tuples(line: str) -> str:
     """*line* with ``make_tuple`` for ``make_uint4`` and the like."""
     while found := _VECTOR.search(line):
-        depth, end = 1, found.end()
-        while depth and end < len(line):
-            depth += (line[end] in "([{") - (line[end] in ")]}")
-            end += 1
-        values = list(top_level(line[found.end():end - 1], ","))
+        values, end = values_in(line, found.end())
         if len(values) != int(found["count"]):
             raise PreconditionError(f"{found[0].rstrip('( ')} takes {found['count']} numbers, and not {len(values)}.",
                                     subject=found[0].rstrip("( "))
         dtype = _DTYPES[found["kind"]]
-        line = f"{line[:found.start()]}{_tuple(f'cast({dtype}, {x})' for x in values)}{line[end:]}"
+        line = f"{line[:found.start()]}{_tuple(f'cast({dtype}, {x})' for x in values)}{line[end + 1:]}"
     return line
 
 
@@ -132,8 +124,9 @@ def _tuple(values: Any) -> str:
     return f"make_tuple({', '.join(f's{k}={x}' for k, x in enumerate(values))})"
 
 
-def _generated(call: re.Match[str], groups: dict[str, frozenset[str]]) -> Iterator[str]:
-    """The statements of a *call*: for the numbers, and for the counter after them."""
+def _generated(call: re.Match[str], options: dict[str, str | None], groups: dict[str, frozenset[str]]
+               ) -> Iterator[str]:
+    """The statements of a *call* with *options*: for the numbers, and for the counter after them."""
     name = call["generator"] + call["width"]
     results, arguments = list(top_level(call["results"], ",")), list(top_level(call["arguments"], ","))
     if name not in _KEYS or len(results) != 2 or not all(re.fullmatch(r"[A-Za-z_]\w*", x) for x in arguments) or len(
@@ -141,20 +134,16 @@ def _generated(call: re.Match[str], groups: dict[str, frozenset[str]]) -> Iterat
         raise PreconditionError(f"loopkit has no '{call[0].strip()}'.", subject=name, hint=(
             f"vals, ctr = f(ctr, key) with names of vectors, where f begins with {' or '.join(_KEYS)}"))
     counter, key = arguments
-    options = list(options_of(call["options"] or ""))
-    own = next((x.removeprefix("id=") for x in options if x.startswith("id=")), f"random_{counter}_{len(groups)}")
-    others = [x for x in options if not x.startswith("id=")]
-    after = [x.removeprefix("dep=") for x in others if x.startswith("dep=")]
-    rest = [x for x in others if not x.startswith("dep=")]
+    own = options.pop("id", None) or f"random_{counter}_{len(groups)}"
     words = [f"{counter}.s{k}" for k in range(4)]
-    yield from _halves(f"{own}_key", [f"{key}.s{k}" for k in range(_KEYS[name])], others)
-    yield from _halves(own, words, others)
+    yield from _halves(f"{own}_key", [f"{key}.s{k}" for k in range(_KEYS[name])], options)
+    yield from _halves(own, words, options)
     keys = [f"{own}_key_{k}" for k in range(_KEYS[name]//2)]
     function = {"philox4x32": "philox", "threefry4x32": THREEFRY.name}[name]
     first = [f"{function}({', '.join((*keys, f'{own}_0', f'{own}_1'))}, cast(int32, {k}))" for k in range(4)]
     bumped, parts = _bumped(words), [f"{own}_key_{k}" for k in range(len(keys))] + [f"{own}_0", f"{own}_1"]
     if call["kind"] == "_f64":
-        yield from _halves(f"{own}_next", bumped, others)
+        yield from _halves(f"{own}_next", bumped, options)
         parts += [f"{own}_next_0", f"{own}_next_1"]
         second = (f"{function}({', '.join((*keys, f'{own}_next_0', f'{own}_next_1'))}, cast(int32, {k}))"
                   for k in range(4))
@@ -164,17 +153,16 @@ def _generated(call: re.Match[str], groups: dict[str, frozenset[str]]) -> Iterat
     elif call["kind"] == "_f32":
         first = [f"cast(float32, {x})*cast(float32, {2.**-32!r})" for x in first]
     groups[own] = frozenset({own, f"{own}_counter", *parts})
-    yield f"{results[0]} = {_tuple(first)} {{{', '.join((f'id={own}', *others))}}}"
+    yield with_options(f"{results[0]} = {_tuple(first)}", {"id": own, **options})
     # the counter changes after its last reader
-    last = [f"id={own}_counter", f"dep={':'.join((own, *after))}", *rest]
-    yield f"{results[1]} = {_tuple(bumped)} {{{', '.join(last)}}}"
+    yield with_options(f"{results[1]} = {_tuple(bumped)}", merged({"id": f"{own}_counter", "dep": own}, options))
 
 
-def _halves(name: str, words: list[str], options: list[str]) -> Iterator[str]:
+def _halves(name: str, words: list[str], options: Options) -> Iterator[str]:
     """Temporaries for the 64-bit halves of *words* of 32 bits."""
     for k, (low, high) in enumerate(zip(words[::2], words[1::2], strict=True)):
         wide = f"cast(uint64, {low}) + cast(uint64, {high})*cast(uint64, 4294967296)"
-        yield f"<uint64> {name}_{k} = {wide} {{{', '.join((f'id={name}_{k}', *options))}}}"
+        yield with_options(f"<uint64> {name}_{k} = {wide}", {"id": f"{name}_{k}", **options})
 
 
 def _bumped(words: list[str]) -> list[str]:

@@ -6,12 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from loopkit.kernel.c_instruction import top_level
+
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
 _HINTS = frozenset({"priority", "groups", "conflicts", "mem_kind"})
 
 #: Options that have no meaning for a block, or for a line without effect.
 _NOT_OF_BLOCKS = _HINTS | {"nosync", "nosync_query"}
 _NOT_OF_MARKERS = _NOT_OF_BLOCKS | {"if"}
+
+#: The options of a statement by their names; ``None``: the name alone.
+Options = Mapping[str, str | None]
 
 _OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 
@@ -29,26 +34,43 @@ def respelled(instructions: str | Iterable[str]) -> str:
 
 
 def _line(line: str) -> str:
-    match = _OPTIONS.search(line)
-    if match is None or "[" + line[:match.start()].strip()[-1:] in ("[", "[]->"):
+    code, options = parted(line)
+    if not code.strip() or _OPTIONS.search(line) is None:
         return line
-    code = line.lstrip()
-    left_out = _NOT_OF_MARKERS if code.startswith("...") else _NOT_OF_BLOCKS if re.match(r"with\b", code) else _HINTS
-    options = ", ".join(options_of(match["options"], left_out))
-    return line[:match.start()].rstrip() + (f" {{{options}}}" if options else "")
+    start = code.lstrip()
+    left_out = _NOT_OF_MARKERS if start.startswith("...") else _NOT_OF_BLOCKS if re.match(r"with\b", start) else _HINTS
+    return with_options(code, {key: value for key, value in options.items() if key not in left_out})
 
 
-def options_of(text: str, left_out: frozenset[str] = _HINTS) -> Iterator[str]:
-    """The options of *text* but those *left_out*, each once."""
-    found: dict[str, list[str]] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
+def parted(line: str) -> tuple[str, dict[str, str | None]]:
+    """The code of a statement, and its options: each once, with all of its values.
+
+    >>> parted("y[i] = x[i]  {id=y, dep=a, dep=b, atomic} # why")
+    ('y[i] = x[i]', {'id': 'y', 'dep': 'a:b', 'atomic': None})
+    """
+    match, found = _OPTIONS.search(line), dict[str, str | None]()
+    if match is None:
+        return line.partition("#")[0].rstrip(), found
+    for part in filter(None, map(str.strip, match["options"].split(","))):
         key, _, value = map(str.strip, part.partition("="))
-        if key not in left_out:
-            found.setdefault(key, []).append(value)
-    for key, values in found.items():
-        value = ":".join(filter(None, values))
-        plain = value in ("", "init") if key == "atomic" else not value and key not in ("inames", "dep")
-        yield key if plain else f"{key}={value}"
+        value = "" if key == "atomic" and value == "init" else value
+        found = merged(found, {key: value or ("" if key in ("inames", "dep") else None)})
+    return line[:match.start()].rstrip(), found
+
+
+def merged(first: Options, second: Options) -> dict[str, str | None]:
+    """The options of both, with the values of both."""
+    found = {**first}
+    for key, value in second.items():
+        old = found.get(key)
+        found[key] = f"{old}:{value}" if old and value and old != value else old or value
+    return found
+
+
+def with_options(code: str, options: Options) -> str:
+    """The statement *code* with *options*; see :func:`parted`."""
+    listed = ", ".join(key if value is None else f"{key}={value}" for key, value in options.items())
+    return f"{code} {{{listed}}}" if listed else code
 
 
 #: By variable and direction, "load" or "store", the sets of tags with which a statement accesses it.
@@ -111,6 +133,14 @@ def logical_lines(text: str) -> Iterator[str]:
         yield line
 
 
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def names_in(text: str) -> set[str]:
+    """The names and words in *text*."""
+    return {*NAME.findall(text)}
+
+
 #: A name and the parenthesis after it.
 CALL = re.compile(r"([A-Za-z_]\w*)\s*\(", re.ASCII)
 
@@ -121,28 +151,25 @@ def counted_calls(text: str) -> dict[str, int]:
     >>> counted_calls("f(x, g(1)) + h()")
     {'f': 2, 'g': 1, 'h': 0}
     """
-    return {found[1]: values_in(text, found.end())[0] for found in CALL.finditer(text)}
+    return {found[1]: len(values_in(text, found.end())[0]) for found in CALL.finditer(text)}
 
 
-def values_in(text: str, start: int) -> tuple[int, int]:
-    """The number of values between the bracket before *start* and its end, and the place of the end.
+def values_in(text: str, start: int) -> tuple[list[str], int]:
+    """The values between the bracket before *start* and its end, and the place of the end; without one there are none.
 
     >>> values_in("a[i, f(j, k)] + b", 2)
-    (2, 12)
+    (['i', 'f(j, k)'], 12)
     """
-    depth, commas = 1, 0
+    depth = 1
     for end in range(start, len(text)):
         depth += (text[end] in "([{") - (text[end] in ")]}")
-        commas += depth == 1 and text[end] == ","
         if not depth:
-            return commas + bool(text[start:end].strip()), end
-    return 0, len(text)
+            return list(filter(None, top_level(text[start:end], ","))), end
+    return [], len(text)
 
 
 #: The inames of a domain.
 INAMES = re.compile(r"\{\s*\[([^\]]*)\]")
-
-_NAMES = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 #: A domain without inames, and one brace too many at the end, which loopy overlooks.
 _NO_INAMES = re.compile(r"(\[[^\]]*\]\s*->\s*)?\{\s*(\[\s*\])?\s*:?\s*\}")
@@ -153,7 +180,7 @@ def domain_texts(domains: Any, lines: Iterable[object]) -> list[str]:
     """The texts of *domains*, without inames that have no bounds and stand in no other text and in none of *lines*."""
     given = [domains] if isinstance(domains, str) or not isinstance(domains, Iterable) else domains
     texts = [_SURPLUS.sub("}", str(d)) for d in given]
-    count = Counter(_NAMES.findall("\n".join(map(str, (*texts, *lines)))))
+    count = Counter(NAME.findall("\n".join(map(str, (*texts, *lines)))))
 
     def used(inames: re.Match[str]) -> str:
         listed = [x.strip() for x in inames[1].split(",")]

@@ -5,14 +5,14 @@ The rule stands for the name until a step changes it, and the kernel shows the n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import pymbolic.primitives as p
 
 import loopkit as lk
-from loopkit.compat.loopy.spelling import logical_lines, values_in
+from loopkit.compat.loopy.spelling import values_in
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.names import fresh
@@ -25,21 +25,20 @@ _RULE = re.compile(r"^\s*(\w+)\s*(?:\(([^()]*)\))?\s*:=", re.ASCII | re.MULTILIN
 _EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
-def with_rules_for_tags(texts: Iterable[str]) -> tuple[list[str], Tagged]:
-    """*texts* with rules in place of tagged rules and elements. Assigned names keep their tags; others have no meaning.
+def with_rules_for_tags(lines: Sequence[str]) -> tuple[list[str], Tagged]:
+    """*lines* with rules in place of tagged rules and elements. Assigned names keep their tags; others have no meaning.
 
-    >>> texts, tagged = with_rules_for_tags(["y$out[i] = a$in[i, 0] + b"])
-    >>> print("\\n".join(texts), tagged)
+    >>> lines, tagged = with_rules_for_tags(["y$out[i] = a$in[i, 0] + b"])
+    >>> print("\\n".join(lines), tagged)
     a_in(place_0, place_1) := a[place_0, place_1]
     y$out[i] = a_in(i, 0) + b {'a_in': ('a', 'in')}
     """
-    texts = list(texts)
-    text = "\n".join(texts)
+    text = "\n".join(lines)
     if _TAGGED.search(text) is None:
-        return texts, {}
+        return [*lines], {}
     rules = {name: [x.strip() for x in args.split(",") if x.strip()] for name, args in _RULE.findall(text)}
     found = _Rules(rules, {*re.findall(r"\w+", text, re.ASCII)})
-    changed = ["\n".join(map(found.line, logical_lines(part))) for part in texts]
+    changed = [*map(found.line, lines)]
     return [*found.lines, *changed], {own: key for key, own in found.own.items()}
 
 
@@ -63,12 +62,12 @@ class _Rules:
         assigned, rest = line[:start], line[start:]
         while (found := _TAGGED.search(rest)) is not None:
             name, bracket = found["name"], found["open"].strip()
-            count, end = values_in(rest, found.end()) if bracket else (0, found.end())
+            values, end = values_in(rest, found.end()) if bracket else ([], found.end())
             inside, after = rest[found.end():end], rest[end:]
             if bracket == "[":
-                name, inside, after = self.rule(name, found["tag"], count, "[]"), f"({inside})", after[1:]
+                name, inside, after = self.rule(name, found["tag"], len(values), "[]"), f"({inside})", after[1:]
             else:
-                name = self.rule(name, found["tag"], count, "()"[:2*len(bracket)]) if name in self.known else name
+                name = self.rule(name, found["tag"], len(values), "()"[:2*len(bracket)]) if name in self.known else name
                 inside = found["open"] + inside
             rest = rest[:found.start()] + name + inside + after
         return assigned + rest

@@ -13,7 +13,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.order import Order
-from loopkit.compat.loopy.spelling import VariableTags
+from loopkit.compat.loopy.spelling import VariableTags, names_in
 from loopkit.errors import LoopkitError
 
 #: The functions that statements call: those of numbers, those without results, and kernels.
@@ -107,13 +107,13 @@ class Definition:
         """The assumptions of the steps, which the checks of calls need from the start; other names may come later."""
         yield from _values(self.text.fixed)
         for step in self.steps:
-            match step.apply.__name__:
-                case "rename_argument":
-                    return
-                case "_assumed":
-                    yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
-                case "fix_parameters":
-                    yield from _values(step.kwargs)
+            name = step.apply.__name__
+            if name == "rename_argument":
+                return
+            if name == "_assumed":
+                yield condition_of(step.args[0] if step.args else step.kwargs["assumptions"])
+            if name == "fix_parameters":
+                yield from _values(step.kwargs)
 
 
 def _values(fixed: Mapping[str, Any]) -> Iterator[str]:
@@ -134,6 +134,11 @@ def condition_of(assumptions: Any) -> str:
     text = str(assumptions).strip()
     whole = _PARAMETERS.fullmatch(text)
     return text if whole is None else whole["condition"].strip()
+
+
+def condition_names(assumptions: Any) -> set[str]:
+    """The names in *assumptions*, without the words of isl's notation."""
+    return names_in(condition_of(assumptions)) - {"and", "or", "not", "mod", "exists", "true", "false"}
 
 
 @dataclass(frozen=True)

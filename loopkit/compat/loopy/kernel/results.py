@@ -5,14 +5,14 @@ In loopy's texts, such a function returns its first result, and writes the other
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 import loopkit as lk
-from loopkit.compat.loopy.spelling import logical_lines, options_of
+from loopkit.compat.loopy.spelling import merged, parted, with_options
 from loopkit.errors import PreconditionError
 from loopkit.expr.tuples import place_names, tuple_dtype
 from loopkit.kernel.c_instruction import top_level
@@ -122,36 +122,33 @@ class _Wrappers:
         return f"r{k}" if prefix is None else f"({DIALECTS[self.language].type_name(dtype)})(r{k}.real, r{k}.imag)"
 
 
-#: ``a, b = f(x) {options}``
-_CALL = re.compile(r"(?P<targets>[^=]*,[^=]*?)\s*=\s*(?P<call>(?P<name>[A-Za-z_]\w*)\s*\((?P<arguments>[^{}]*)\))\s*"
-                   r"(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?", re.DOTALL)
+#: ``a, b = f(x)``
+_CALL = re.compile(r"(?P<targets>[^=]*,[^=]*?)\s*=\s*(?P<call>(?P<name>[A-Za-z_]\w*)\s*\([^{}]*\))", re.DOTALL)
 
 
-def with_tuples_of_results(text: str, functions: Mapping[str, lk.ScalarFunction], groups: dict[str, frozenset[str]]
-                           ) -> Iterator[str]:
-    """The lines of *text*, in which ``a, b = f(x)`` stores the tuple of the results, and then each of its fields.
+def with_tuples_of_results(lines: Iterable[str], functions: Mapping[str, lk.ScalarFunction],
+                           groups: dict[str, frozenset[str]]) -> Iterator[str]:
+    """*lines*, in which ``a, b = f(x)`` stores the tuple of the results, and then each of its fields.
 
     :arg groups: gets the statements of each call, by its id.
     :raises PreconditionError: a function has another number of results.
     """
-    for line in logical_lines(text):
-        found = _CALL.fullmatch(line)
+    for line in lines:
+        code, options = parted(line)
+        found = _CALL.fullmatch(code)
         function = functions.get(found["name"]) if found is not None else None
         if found is None or not isinstance(function, SeveralResults):
             yield line
             continue
-        targets, options = [*top_level(found["targets"], ",")], list(options_of(found["options"] or ""))
+        targets = [*top_level(found["targets"], ",")]
         if len(targets) != function.count:
             raise PreconditionError(f"'{function.name}' has {function.count} results, and '{line.strip()}' has "
                                     f"{len(targets)} targets.", subject=function.name)
         held = f"{function.name}_results_{len(groups)}"
-        named = {key: value for key, _, value in (x.partition("=") for x in options)}
-        own = named.get("id") or f"{named.get('id_prefix', '')}{held}"
-        others = [x for x in options if not x.startswith(("id=", "id_prefix=", "dep="))]
-        after = [x.removeprefix("dep=") for x in options if x.startswith("dep=")]
+        prefix = options.pop("id_prefix", None) or ""
+        own = options.pop("id", None) or f"{prefix}{held}"
         first = f"{own}_tuple"
         groups[own] = frozenset((first, *(f"{own}_{k}" for k in range(len(targets)))))
-        yield f"<> {held} = {found['call']} {{{', '.join((f'id={first}', *(f'dep={x}' for x in after), *others))}}}"
+        yield with_options(f"<> {held} = {found['call']}", {"id": first, **options})
         for k, (target, part) in enumerate(zip(targets, place_names(len(targets)), strict=True)):
-            every = (f"id={own}_{k}", f"dep={':'.join((first, *after))}", *others)
-            yield f"{target.strip()} = {held}.{part} {{{', '.join(every)}}}"
+            yield with_options(f"{target.strip()} = {held}.{part}", merged({"id": f"{own}_{k}", "dep": first}, options))

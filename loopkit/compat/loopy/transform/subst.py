@@ -6,10 +6,11 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import loopkit as lk
-from loopkit.compat.loopy.kernel.definition import condition_of
+from loopkit.compat.loopy.kernel.definition import condition_names, condition_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.precedence import with_parentheses
+from loopkit.compat.loopy.spelling import names_in
 from loopkit.compat.loopy.tagged import rules_matching, rules_of_tags
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
@@ -64,7 +65,7 @@ def expand_subst(kernel: LoopKernel, within: Any = None) -> LoopKernel:
 @for_each_kernel
 def _assumed(kernel: LoopKernel, assumptions: Any) -> LoopKernel:
     own = about_arguments(assumptions, kernel.core.written_names)
-    if own is None or _assumption_names(own).isdisjoint(kernel.core.value_params):
+    if own is None or condition_names(own).isdisjoint(kernel.core.value_params):
         return kernel
     return kernel.with_core(lk.assume(kernel.core, own))
 
@@ -80,10 +81,10 @@ def about_arguments(given: Any, written: AbstractSet[str]) -> Any:
     'n > 3'
     """
     text = condition_of(given)
-    if given is None or written.isdisjoint(re.findall(r"[A-Za-z_]\w*", text)):
+    if given is None or written.isdisjoint(names_in(text)):
         return given
     parts = [] if _NO_LIST.search(text) else re.split(r"\band\b|&&", text)
-    return " and ".join(x.strip() for x in parts if written.isdisjoint(re.findall(r"[A-Za-z_]\w*", x))) or None
+    return " and ".join(x.strip() for x in parts if written.isdisjoint(names_in(x))) or None
 
 
 def assume(program: Any, assumptions: Any) -> Any:
@@ -94,13 +95,9 @@ def assume(program: Any, assumptions: Any) -> Any:
     kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
     if all(k.made is not None for k in kernels):
         known = {x for k in kernels for x in (*k.core.value_params, *k.core.written_names)}
-        if known.isdisjoint(names := _assumption_names(assumptions)):
+        if known.isdisjoint(names := condition_names(assumptions)):
             require_known("parameter", sorted(names), sorted(known))
     return _assumed(program, assumptions)
-
-
-def _assumption_names(assumptions: Any) -> set[str]:
-    return {*re.findall(r"[A-Za-z_]\w*", condition_of(assumptions))} - {"and", "or", "not", "mod", "exists"}
 
 
 @for_each_kernel
