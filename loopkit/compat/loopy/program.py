@@ -16,7 +16,7 @@ from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import VariableTags, respelled, without_tags
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import array_of, called, subexpressions, update_of, variables
+from loopkit.expr.mappers import array_of, called, conjunction, subexpressions, update_of, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
@@ -157,8 +157,7 @@ class LoopyProgram:
                 named |= {found[0].id for name in s.reads if len(found := writers.get(name, [])) == 1}
             own = whole.get(s.id, (s.id,))
             after = {x for name in named for x in whole.get(name, (name,)) if x not in own}
-            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(
-                s, s.node, self.tags)
+            line = _marker_line(s.node) if isinstance(s.node, Marker) else _line(s, s.node, self.tags)
             yield Item(s.id, s.node.start, s.inames, frozenset({*after, own[0]} - {s.id}), line)
 
     @cached_property
@@ -422,7 +421,7 @@ def _options(statement: LoopyStatement, hidden: Collection[str]) -> Iterator[str
     yield f"id={statement.id}"
     yield "inames="                 # all loops are in the text
     if statement.conditions:
-        yield f"if={to_text(_all_of(statement.conditions))}"
+        yield f"if={to_text(conjunction(statement.conditions))}"
     if labels := sorted(map(str, options.tags - {*hidden})):
         yield f"tags={':'.join(labels)}"
     node = statement.node
@@ -431,7 +430,3 @@ def _options(statement: LoopyStatement, hidden: Collection[str]) -> Iterator[str
     plain = {"atomic"} if no_update else set[str]()
     yield from (name for name, instruction in STATEMENT_INSTRUCTIONS.items()
                 if instruction in options.instructions and name not in plain)
-
-
-def _all_of(conditions: Sequence[Expression]) -> Expression:
-    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(tuple(conditions))

@@ -228,6 +228,11 @@ def single_kernel(program: Any) -> LoopKernel:
     return program.default_entrypoint if isinstance(program, TranslationUnit) else program
 
 
+def kernels_of(program: Any) -> Sequence[LoopKernel]:
+    """All kernels of *program*; *program* itself if it is a kernel."""
+    return list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
+
+
 def entered(program: Any) -> Sequence[LoopKernel]:
     """The kernels of *program* that a call may enter; *program* itself if it is a kernel."""
     if isinstance(program, TranslationUnit):
@@ -247,8 +252,7 @@ def make_program(kernel: LoopKernel) -> TranslationUnit:
 
 def runnable(program: Any, entrypoint: str | None = None) -> LoopKernel:
     """The kernel that a call of *program* enters, after :func:`check_kernel` of all of its kernels."""
-    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
-    made = [kernel for kernel in kernels if kernel.made is not None]
+    made = [kernel for kernel in kernels_of(program) if kernel.made is not None]
     check_index_dtypes(made)
     for kernel in made:
         check_kernel(kernel)

@@ -47,20 +47,24 @@ def address_space_of(core: lk.AddressSpace | None) -> Any:
         core.value, AddressSpace.LOCAL)
 
 
+class HasTags:
+    """Base of objects with user tags."""
+
+    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
+        """Its tags of a class."""
+        return frozenset(tag for tag in getattr(self, "tags", ()) if isinstance(tag, tag_type))
+
+
 @dataclass(frozen=True)
-class Iname:
+class Iname(HasTags):
     """An iname and its tags."""
 
     name: str
     tags: frozenset[Any] = frozenset()
 
-    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
-        """Its tags of a class."""
-        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
-
 
 @dataclass(frozen=True)
-class KernelArgument:
+class KernelArgument(HasTags):
     """Base of the arguments of a kernel."""
 
     name: str
@@ -71,10 +75,6 @@ class KernelArgument:
 
     def copy(self, **changes: Any) -> Self:
         return replace(self, **changes)
-
-    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
-        """The user tags of a class."""
-        return frozenset(tag for tag in getattr(self, "tags", ()) if isinstance(tag, tag_type))
 
     @property
     def is_integral(self) -> bool:

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 import loopkit as lk
 from loopkit.analysis.accesses import expand_rules
+from loopkit.compat.loopy.kernel.data import HasTags
 from loopkit.compat.loopy.order import Order
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.symbolic import SubArrayRef, parse
@@ -22,8 +22,9 @@ from loopkit.compat.loopy.tools import Optional
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import array_of, map_children, subscripts_of, variables
-from loopkit.expr.nodes import TypeCast, to_text
+from loopkit.expr.mappers import array_of, map_children, subexpressions, subscripts_of, variables
+from loopkit.expr.nodes import Reduction, TypeCast, to_text
+from loopkit.kernel.c_instruction import top_level
 from loopkit.kernel.statement import owner
 
 
@@ -69,7 +70,7 @@ class _Given(dict[str, HappensAfter]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstructionBase:
+class InstructionBase(HasTags):
     """A statement of a kernel.
 
     :ivar depends_on: ids, or patterns of ids, of the statements that run before it.
@@ -107,10 +108,6 @@ class InstructionBase:
     def copy(self, **changes: Any) -> Self:
         old = {"depends_on": ()} if "happens_after" in changes else {}
         return replace(self, **{**old, **changes})
-
-    def tags_of_type(self, tag_type: type) -> frozenset[Any]:
-        """Its tags of a class."""
-        return frozenset(tag for tag in self.tags if isinstance(tag, tag_type))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +160,8 @@ class Assignment(MultiAssignmentBase):
 
     def reduction_inames(self) -> frozenset[str]:
         """The inames of its reductions."""
-        return self.reduced.union(x for e in _nodes(self.expression) for x in getattr(e, "inames", ()))
+        return self.reduced.union(
+            x for e in subexpressions(self.expression) if isinstance(e, Reduction) for x in e.inames)
 
     def __str__(self) -> str:
         return line_of(self)
@@ -189,7 +187,7 @@ class CallInstruction(MultiAssignmentBase):
         if isinstance(self.assignees, str):
             written = self.assignees.strip()
             listed = written[1:-1] if written[:1] == "(" else written
-            object.__setattr__(self, "assignees", tuple(filter(None, (x.strip() for x in _SEPARATOR.split(listed)))))
+            object.__setattr__(self, "assignees", tuple(filter(None, top_level(listed, ","))))
         given = (Optional(),)*len(self.assignees) if self.temp_var_types is None else self.temp_var_types
         if len(given) != len(self.assignees):
             raise PreconditionError(f"A call has {len(self.assignees)} assignees and {len(given)} temp_var_types.",
@@ -210,10 +208,6 @@ def make_assignment(assignees: tuple[Any, ...], expression: Any, temp_var_types:
     if len(assignees) == 1 and not isinstance(assignees[0], SubArrayRef):
         return Assignment(*assignees, expression, temp_var_type=(temp_var_types or [Optional()])[0], **kwargs)
     return CallInstruction(assignees, expression, temp_var_types=temp_var_types, **kwargs)
-
-
-#: A comma outside of brackets.
-_SEPARATOR = re.compile(r",(?![^\[]*\])")
 
 
 def _declared(given: Any) -> Optional:
@@ -349,14 +343,6 @@ def _sized(expr: Any) -> Any:
     if isinstance(expr, p.NaN):
         return math.nan if expr.data_type is None else TypeCast(as_numpy(expr.data_type).name, math.nan)
     return map_children(expr, _sized)
-
-
-def _nodes(expr: Expression) -> Iterator[Any]:
-    yield expr
-    for value in vars(expr).values() if hasattr(expr, "__dict__") else ():
-        for part in value if isinstance(value, tuple) else (value,):
-            if hasattr(part, "__dict__"):
-                yield from _nodes(part)
 
 
 def shown_id(statement: str, realized: frozenset[str]) -> str:

@@ -21,7 +21,7 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.tagged import rules_matching
 from loopkit.compat.loopy.transform.edits import ordered_names
-from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
+from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, kernels_of, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import PreconditionError, ScheduleError, TypeInferenceError
@@ -342,8 +342,7 @@ def add_and_infer_dtypes(prog: Any, dtype_dict: Mapping[str, Any], expect_comple
 def _with_dtypes_of(program: Any, dtype_dict: Mapping[str, Any], kernel_name: str | None) -> Any:
     wanted = {name: as_numpy(dtype) for names, dtype in dtype_dict.items() for name in name_list(names)
               if dtype is not None and dtype is not auto}
-    own = list(program.kernels.values()) if isinstance(program, TranslationUnit) else [program]
-    known = {name for k in own if k.made is not None
+    known = {name for k in kernels_of(program) if k.made is not None
              for name in (*k.core.argument_by_name, *k.core.temporaries, *k.declared)}
     for name in wanted if known else ():
         if name not in known:

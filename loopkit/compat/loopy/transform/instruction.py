@@ -16,7 +16,7 @@ from loopkit.compat.loopy.kernel.instruction import Assignment, core_instruction
 from loopkit.compat.loopy.kernel.kernel import KernelState, LoopKernel
 from loopkit.compat.loopy.match import as_within
 from loopkit.compat.loopy.transform.data import infer_unknown_types
-from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, same_step
+from loopkit.compat.loopy.translation_unit import entered, for_each_kernel, kernels_of, same_step
 from loopkit.errors import IllegalTransformError, PreconditionError, StorageError, UnknownNameError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.tags import IlpTag
@@ -24,8 +24,8 @@ from loopkit.kernel.tags import IlpTag
 
 def find_instructions(program: Any, insn_match: Any) -> Sequence[Assignment]:
     """The statements that a match expression selects, of all kernels of *program*."""
-    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
-    return [i for kernel in kernels for i in kernel.instructions if i.id in _selected(kernel, insn_match, shown=True)]
+    return [i for kernel in kernels_of(program) for i in kernel.instructions
+            if i.id in _selected(kernel, insn_match, shown=True)]
 
 
 _ACCUMULATOR = re.compile(r"writes:acc_(\w+)")

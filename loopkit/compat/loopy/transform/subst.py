@@ -13,7 +13,7 @@ from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.spelling import names_in
 from loopkit.compat.loopy.tagged import rules_matching, rules_of_tags
 from loopkit.compat.loopy.transform.data import separated
-from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel
+from loopkit.compat.loopy.translation_unit import for_each_kernel, kernels_of
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import to_text
 
@@ -92,7 +92,7 @@ def assume(program: Any, assumptions: Any) -> Any:
 
     :raises UnknownNameError: no kernel has one of them.
     """
-    kernels = program.kernels.values() if isinstance(program, TranslationUnit) else [program]
+    kernels = kernels_of(program)
     if all(k.made is not None for k in kernels):
         known = {x for k in kernels for x in (*k.core.value_params, *k.core.written_names)}
         if known.isdisjoint(names := condition_names(assumptions)):
