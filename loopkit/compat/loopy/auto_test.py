@@ -8,7 +8,7 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes
-from loopkit.compat.loopy.bounds import ready, without_divisibility
+from loopkit.compat.loopy.bounds import as_compiled, without_divisibility
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import runnable
@@ -36,7 +36,7 @@ def auto_test_vs_ref(ref_prog: Any, ctx: Any, test_prog: Any = None, op_count: A
     tested = reference if test_prog is None else runnable(test_prog, test_entrypoint)
     if do_check:
         values = _values(reference, parameters or {})
-        right, knl = (ready(_for(k.core, values)) for k in (reference, tested))
+        right, knl = (as_compiled(_for(k.core, values)) for k in (reference, tested))
         with bounded(f"inferring shapes of kernel '{knl.name}'"):
             split = {name: shape for name, shape in array_shapes(right).items()
                      if name in knl.array_args and len(array_shapes(knl)[name]) > len(shape)}

@@ -21,7 +21,7 @@ from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.sets import Set
 
 
-def ready(core: lk.LoopKernel) -> lk.LoopKernel:
+def as_compiled(core: lk.LoopKernel) -> lk.LoopKernel:
     """*core* as it is compiled: with loopy's dtypes, its shapes, and the assumptions that loopy leaves to the caller.
 
     An array whose shape is not declared has the extents that its affine subscripts need: those that come from memory
@@ -31,7 +31,7 @@ def ready(core: lk.LoopKernel) -> lk.LoopKernel:
     statement do not mention. Such an access then may be outside of its array for some arguments; each call is checked.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i + s] = 1.0", [lk.GlobalArg("y", np.float64, ("m",)), "..."])
-    >>> print(ready(knl).assumptions.is_subset(lk.assume(knl, "n <= 0 or (s >= 0 and s + n <= m)").assumptions))
+    >>> print(as_compiled(knl).assumptions.is_subset(lk.assume(knl, "n <= 0 or (s >= 0 and s + n <= m)").assumptions))
     True
     """
     with bounded(f"looking at the bounds of kernel '{core.name}'"):

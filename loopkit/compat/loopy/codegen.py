@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopkit.compat.loopy.bounds import ready
+from loopkit.compat.loopy.bounds import as_compiled
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.translation_unit import TranslationUnit, runnable, single_kernel
 from loopkit.target.code import GeneratedCode
@@ -70,7 +70,7 @@ def generate_code_v2(t_unit: Any) -> CodeGenerationResult:
     kernel = runnable(t_unit)
     target = t_unit.target if isinstance(t_unit, TranslationUnit) else kernel.target
     core = separated(kernel, finally_=True).core
-    return CodeGenerationResult(generate(ready(core), target=target.core_target()))
+    return CodeGenerationResult(generate(as_compiled(core), target=target.core_target()))
 
 
 def generate_code(kernel: Any, device: Any = None) -> tuple[str, Any]:

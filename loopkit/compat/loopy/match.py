@@ -6,6 +6,8 @@ from typing import Any
 
 from pytools.tag import Tag
 
+from loopkit.language.names import name_list
+
 
 def as_within(match: Any) -> str | Tag | None:
     """loopkit's match expression for *match*, a text or a result of this module; ``None`` selects everything."""
@@ -13,6 +15,13 @@ def as_within(match: Any) -> str | Tag | None:
         return match
     text = None if match is None else str(match).strip()
     return text or None
+
+
+def ordered_names(names: Any) -> tuple[str, ...]:
+    """*names* of a text, a sequence, or a set, which gets the order of the alphabet."""
+    if isinstance(names, str):
+        return name_list(names)
+    return tuple(sorted(names)) if isinstance(names, set | frozenset) else tuple(names)
 
 
 def parse_match(expr: Any) -> str:

@@ -14,7 +14,7 @@ _BY_MODULE = {
     "auto_test": "auto_test_vs_ref",
     "codegen": ("CodeGenerationResult GeneratedProgram PreambleInfo generate_body generate_code generate_code_v2"),
     "diagnostic": "LoopyError LoopyWarning",
-    "kernel.creation": "make_function make_kernel",
+    "kernel.creation": "make_copy_kernel make_einsum make_function make_kernel",
     "kernel.data": ("AddressSpace ArrayArg ConstantArg GlobalArg ImageArg KernelArgument SubstitutionRule "
                     "TemporaryVariable ValueArg"),
     "kernel.function_interface": "ScalarCallable",
@@ -32,37 +32,34 @@ _BY_MODULE = {
     "target.opencl": "OpenCLTarget",
     "target.pyopencl": "PyOpenCLTarget",
     "python_text": "t_unit_to_python",
-    "ready": "make_copy_kernel make_einsum",
     "statistics": ("CountGranularity MemAccess Op Sync ToCountMap ToCountPolynomialMap gather_access_footprint_bytes "
                    "gather_access_footprints get_mem_access_map get_op_map get_synchronization_map"),
     "symbolic": "Reduction TypeCast",
-    "transform.edits": ("fuse_kernels remove_inames_from_insn remove_predicates_from_insn "
-                        "to_batched"),
     "transform.layouts": ("add_padding alias_temporaries allocate_temporaries_for_base_storage concatenate_arrays "
-                          "find_padding_multiple split_arg_axis split_array_axis split_array_dim"),
+                          "find_padding_multiple split_arg_axis split_array_axis split_array_dim to_batched"),
     "transform.callable": ("inline_callable_kernel merge pack_and_unpack_args_for_call register_callable "
                            "register_preamble_generators register_symbol_manglers rename_callable"),
-    "transform.fusion": "get_kennedy_unweighted_fusion_candidates rename_inames_in_batch",
-    "transform.reduction": "realize_reduction",
+    "transform.fusion": "fuse_kernels get_kennedy_unweighted_fusion_candidates rename_inames_in_batch",
+    "transform.reduction": "realize_reduction split_reduction_inward split_reduction_outward",
     "transform.save": "save_and_reload_temporaries",
-    "transform.steps": ("assignment_to_subst collect_common_factors_on_increment find_one_rule_matching "
-                        "find_rules_matching find_unused_axis_tag fold_constants "
-                        "map_domain simplify_indices split_reduction_inward split_reduction_outward "
-                        "unprivatize_temporaries_with_inames"),
-    "transform.data": ("add_and_infer_dtypes add_dtypes add_prefetch buffer_array infer_unknown_types "
-                       "precompute privatize_temporaries_with_inames remove_unused_arguments rename_argument "
-                       "set_argument_order set_array_axis_names set_array_dim_names set_temporary_address_space "
-                       "set_temporary_scope tag_array_axes tag_data_axes"),
+    "transform.data": ("add_and_infer_dtypes add_dtypes add_prefetch buffer_array infer_unknown_types precompute "
+                       "privatize_temporaries_with_inames remove_unused_arguments rename_argument set_argument_order "
+                       "set_array_axis_names set_array_dim_names set_temporary_address_space set_temporary_scope "
+                       "tag_array_axes tag_data_axes unprivatize_temporaries_with_inames"),
     "tools": "CACHING_ENABLED CacheMode Optional clear_in_mem_caches memoize_on_disk set_caching_enabled",
     "transform.iname": ("add_inames_for_unused_hw_axes add_inames_to_insn affine_map_inames chunk_iname "
-                        "duplicate_inames get_iname_duplication_options has_schedulable_iname_nesting join_inames "
-                        "make_reduction_inames_unique prioritize_loops remove_unused_inames rename_iname rename_inames "
-                        "set_loop_priority split_iname tag_inames untag_inames"),
+                        "duplicate_inames find_unused_axis_tag get_iname_duplication_options "
+                        "has_schedulable_iname_nesting join_inames make_reduction_inames_unique map_domain "
+                        "prioritize_loops remove_unused_inames rename_iname rename_inames set_loop_priority "
+                        "split_iname tag_inames untag_inames"),
     "transform.instruction": ("add_dependency add_nosync find_instructions get_one_linearized_kernel "
                               "get_one_scheduled_kernel infer_arg_descr linearize map_instructions preprocess_kernel "
-                              "preprocess_program remove_instructions replace_instruction_ids set_instruction_priority "
+                              "preprocess_program remove_inames_from_insn remove_instructions "
+                              "remove_predicates_from_insn replace_instruction_ids set_instruction_priority "
                               "tag_instructions"),
-    "transform.subst": "add_barrier assume expand_subst extract_subst fix_parameters set_options",
+    "transform.subst": ("add_barrier assignment_to_subst assume collect_common_factors_on_increment expand_subst "
+                        "extract_subst find_one_rule_matching find_rules_matching fix_parameters fold_constants "
+                        "set_options simplify_indices"),
     "translation_unit": "CallableKernel TranslationUnit for_each_kernel make_program",
     "types": "LoopyType NumpyType ToLoopyTypeConvertible to_loopy_type",
     "typing": "auto",

@@ -11,9 +11,9 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
-from loopkit.compat.loopy.outside import Outside, with_loops_of_copies
 from loopkit.compat.loopy.packing import Packing, packed_signature
 from loopkit.compat.loopy.spelling import VariableTags, respelled, without_tags
+from loopkit.compat.loopy.statements_after_loops import StatementsAfterLoops, with_loops_of_copies
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
 from loopkit.expr.mappers import array_of, called, conjunction, subexpressions, update_of, variables
@@ -232,9 +232,10 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     ids = number_statements(parsed, groups or ())
-    outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
-    kept = with_loops_of_copies(outside.inside(parsed.body))
-    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
+    after = StatementsAfterLoops(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)},
+                                 {*ids.places})
+    kept = with_loops_of_copies(after.rest_of(parsed.body))
+    parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *after.moved)), rules)
     places = {name: start for start, name in ids.of.items()}
     inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules), [
         [places[x] for x in names if x in places] for names in (groups or {}).values()])
@@ -257,9 +258,9 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
         if isinstance(node, Marker):
-            statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
+            statements.append(LoopyStatement(_marker_id(node, after.ids), node, domains.ancestors(around)))
             continue
-        for name, part, more in outside.parts(node, ids.of[node.start], is_shared):
+        for name, part, more in after.parts(node, ids.of[node.start], is_shared):
             own = domains.ancestors(inames[node.start] | more)
             statements.append(LoopyStatement(
                 name, part if not isinstance(part, FunctionCall) else packing.with_slices(

@@ -10,7 +10,7 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes
-from loopkit.compat.loopy.bounds import ready, without_divisibility
+from loopkit.compat.loopy.bounds import as_compiled, without_divisibility
 from loopkit.compat.loopy.diagnostic import NoExecutable, StridesMismatchError
 from loopkit.compat.loopy.kernel.data import ArrayArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
@@ -62,7 +62,7 @@ class ExecutorBase:
                       and core.argument_by_name[name].dtype is None)
         key = known, device
         if key not in self._compiled:
-            typed = ready(lk.add_dtypes(core, dict(known)) if known else core)
+            typed = as_compiled(lk.add_dtypes(core, dict(known)) if known else core)
             try:
                 self._compiled[key] = lk.compile(typed, target=self._core_target, device=device)
             except CompilerError as err:

@@ -18,9 +18,8 @@ from loopkit.compat.loopy.dtypes import dtype_of, with_inferred, with_loopy_dtyp
 from loopkit.compat.loopy.index_of import places_in
 from loopkit.compat.loopy.kernel.data import AddressSpace, ArrayArg, GlobalArg, as_address_space, tags_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
-from loopkit.compat.loopy.match import as_within
+from loopkit.compat.loopy.match import as_within, ordered_names
 from loopkit.compat.loopy.tagged import rules_matching
-from loopkit.compat.loopy.transform.edits import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, entered, for_each_kernel, kernels_of, same_step
 from loopkit.compat.loopy.types import as_numpy
 from loopkit.compat.loopy.typing import auto
@@ -323,6 +322,21 @@ def privatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: An
                                       ) -> LoopKernel:
     """:func:`loopkit.privatize`."""
     return kernel.with_core(lk.privatize(kernel.core, _listed(privatizing_inames) or (), _listed(only_var_names)))
+
+
+@for_each_kernel
+def unprivatize_temporaries_with_inames(kernel: LoopKernel, privatizing_inames: Any, only_var_names: Any = None
+                                        ) -> LoopKernel:
+    """:func:`loopkit.contract` of each temporary."""
+    names = kernel.core.temporaries if only_var_names is None else ordered_names(only_var_names)
+    core = kernel.core
+    for name in sorted(names):
+        try:
+            core = lk.contract(core, name, ordered_names(privatizing_inames))
+        except PreconditionError:
+            if only_var_names is not None:
+                raise
+    return kernel.with_core(core)
 
 
 def add_dtypes(program: Any, dtype_dict: Mapping[str, Any]) -> Any:

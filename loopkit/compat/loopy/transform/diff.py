@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 import loopkit as lk
-from loopkit.compat.loopy.transform.edits import ordered_names
+from loopkit.compat.loopy.match import ordered_names
 from loopkit.compat.loopy.translation_unit import TranslationUnit, single_kernel
 
 

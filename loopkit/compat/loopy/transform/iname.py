@@ -21,8 +21,9 @@ from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.lockstep import in_lockstep
 from loopkit.compat.loopy.match import Id, Or, as_within
 from loopkit.compat.loopy.nesting import in_new_order
+from loopkit.compat.loopy.spelling import INAMES
 from loopkit.compat.loopy.transform.data import value_dtype
-from loopkit.compat.loopy.translation_unit import for_each_kernel, single_kernel
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, single_kernel
 from loopkit.errors import (
     IllegalTransformError,
     LoopkitError,
@@ -377,11 +378,25 @@ def _given(**arguments: Any) -> dict[str, Any]:
 def affine_map_inames(kernel: LoopKernel, old_inames: Any, new_inames: Any, equations: Any) -> LoopKernel:
     """:func:`loopkit.affine_map_inames`; where the text leaves the order of loops open, the new ones may need one."""
     old = name_list(old_inames)
-    return with_new_loops(kernel, old, lambda core, **how: lk.affine_map_inames(
+    return _with_new_loops(kernel, old, lambda core, **how: lk.affine_map_inames(
         core, old, name_list(new_inames), equations, **how))
 
 
-def with_new_loops(kernel: LoopKernel, mapped: Sequence[str], step: Callable[..., lk.LoopKernel]) -> LoopKernel:
+@for_each_kernel
+def map_domain(kernel: LoopKernel, transform_map: Any) -> LoopKernel:
+    """:func:`loopkit.map_domain`; where the text leaves the order of loops open, the new ones may need one."""
+    text = str(transform_map)
+    mapped = INAMES.search(text)
+    return _with_new_loops(kernel, () if mapped is None else name_list(mapped[1]),
+                           lambda core, **how: lk.map_domain(core, text, **how))
+
+
+def find_unused_axis_tag(kernel: Any, kind: Any, insn_match: Any = None) -> Any:
+    """:func:`loopkit.find_unused_axis_tag`."""
+    return lk.find_unused_axis_tag(core_of(kernel), kind, as_within(insn_match))
+
+
+def _with_new_loops(kernel: LoopKernel, mapped: Sequence[str], step: Callable[..., lk.LoopKernel]) -> LoopKernel:
     """*kernel* after *step*, which puts new loops in place of those over *mapped*; a later step may give their order.
 
     If the text leaves the order of loops open, those over *mapped* need not be next to each other.

@@ -187,5 +187,7 @@ def get_one_linearized_kernel(kernel: LoopKernel, callables_table: Any = None) -
 
 get_one_scheduled_kernel = get_one_linearized_kernel
 
+remove_inames_from_insn = same_step(lk.remove_inames_from_insn)
+remove_predicates_from_insn = same_step(lk.remove_predicates_from_insn)
 replace_instruction_ids = same_step(lk.replace_instruction_ids)
 tag_instructions = same_step(lk.tag_instructions)

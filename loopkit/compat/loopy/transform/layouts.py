@@ -14,7 +14,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_inferred
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.live_ranges import with_uses_apart
-from loopkit.compat.loopy.transform.edits import ordered_names
+from loopkit.compat.loopy.match import ordered_names
 from loopkit.compat.loopy.transform.iname import split_iname
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, same_step
 from loopkit.errors import IllegalTransformError, PreconditionError, require_known
@@ -22,6 +22,7 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.data import GlobalArg
 
 concatenate_arrays = same_step(lk.concatenate_arrays)
+to_batched = same_step(lk.to_batched)
 
 
 @for_each_kernel

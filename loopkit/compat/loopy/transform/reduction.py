@@ -1,4 +1,4 @@
-"""loopy's step for reductions and scans."""
+"""loopy's steps for reductions and scans."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.match import as_within, ordered_names
 from loopkit.compat.loopy.translation_unit import for_each_kernel
 from loopkit.kernel.statement import owner
 
@@ -36,3 +37,22 @@ def realize_reduction(kernel: LoopKernel, insn_id_filter: Any = None, unknown_ty
         if ids is None or node.final.partition(".")[0] in ids:
             core = lk.realize_scan(core, node.inames[0], force_outer_iname_for_scan, within=node.final)
     return kernel.with_core(core)
+
+
+@for_each_kernel
+def split_reduction_inward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.split_reduction_inward` of the reductions that also have other inames."""
+    return _in_levels(kernel, lk.split_reduction_inward, inames, within)
+
+
+@for_each_kernel
+def split_reduction_outward(kernel: LoopKernel, inames: Any, within: Any = None) -> LoopKernel:
+    """:func:`loopkit.split_reduction_outward` of the reductions that also have other inames."""
+    return _in_levels(kernel, lk.split_reduction_outward, inames, within)
+
+
+def _in_levels(kernel: LoopKernel, step: Any, inames: Any, within: Any) -> LoopKernel:
+    own = ordered_names(inames)
+    if any({*own} < {*node.inames} for node in kernel.core.reductions.values()):
+        return kernel.with_core(step(kernel.core, own, as_within(within)))
+    return kernel

@@ -1,4 +1,4 @@
-"""loopy's steps for substitution rules, parameters and assumptions."""
+"""loopy's steps for substitution rules, expressions, parameters and assumptions."""
 from __future__ import annotations
 
 import re
@@ -13,7 +13,7 @@ from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.spelling import names_in
 from loopkit.compat.loopy.tagged import rules_matching, rules_of_tags
 from loopkit.compat.loopy.transform.data import separated
-from loopkit.compat.loopy.translation_unit import for_each_kernel, kernels_of
+from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, kernels_of, same_step
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.nodes import to_text
 
@@ -135,3 +135,25 @@ def set_options(kernel: LoopKernel, /, *args: Any, **options: Any) -> LoopKernel
 
 def _id(match: Any) -> str:
     return str(match).removeprefix("id:")
+
+
+@for_each_kernel
+def assignment_to_subst(kernel: LoopKernel, lhs_name: str, extra_arguments: Any = (), within: Any = None,
+                        force_retain_argument: bool = False) -> LoopKernel:
+    """:func:`loopkit.assignment_to_subst`; an argument keeps its assignment, because a call returns its values."""
+    return kernel.with_core(lk.assignment_to_subst(kernel.core, lhs_name, extra_arguments, as_within(within)))
+
+
+def find_rules_matching(kernel: Any, pattern: str) -> list[str]:
+    """:func:`loopkit.find_rules_matching`."""
+    return lk.find_rules_matching(core_of(kernel), pattern)
+
+
+def find_one_rule_matching(program: Any, pattern: str) -> str:
+    """:func:`loopkit.find_one_rule_matching`."""
+    return lk.find_one_rule_matching(core_of(program), pattern)
+
+
+collect_common_factors_on_increment = same_step(lk.collect_common_factors_on_increment)
+fold_constants = same_step(lk.fold_constants)
+simplify_indices = same_step(lk.simplify_indices)

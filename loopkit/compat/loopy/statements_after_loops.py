@@ -59,8 +59,8 @@ def _apart(nodes: Iterable[ProgramNode]) -> Iterator[tuple[ProgramNode, frozense
 
 
 @dataclass
-class Outside:
-    """Takes statements out of blocks.
+class StatementsAfterLoops:
+    """Takes statements out of the blocks whose inames their ``{inames=}`` leaves out.
 
     :ivar generated: the ids of statements that the layer adds, which have the inames of their blocks.
     :ivar names: all names of the text, and *ids* those of its statements; new ones are added.
@@ -74,7 +74,7 @@ class Outside:
     moved: list[ParsedAssignment | FunctionCall] = field(default_factory=list)
     left: dict[int, frozenset[str]] = field(default_factory=dict)
 
-    def inside(self, nodes: Iterable[ProgramNode], around: frozenset[str] = _NONE,
+    def rest_of(self, nodes: Iterable[ProgramNode], around: frozenset[str] = _NONE,
                conditions: tuple[Expression, ...] = ()) -> tuple[ProgramNode, ...]:
         """The rest of *nodes*, which have blocks over the inames *around*, and *conditions*."""
         return tuple(node for given in nodes for node in self._node(given, around, conditions))
@@ -83,10 +83,10 @@ class Outside:
               ) -> Iterator[ProgramNode]:
         match node:
             case ForBlock():
-                yield replace(node, body=self.inside(node.body, around.union(t.text for t in node.inames), conditions))
+                yield replace(node, body=self.rest_of(node.body, around.union(t.text for t in node.inames), conditions))
             case IfBlock():
-                yield replace(node, then=self.inside(node.then, around, (*conditions, node.condition)),
-                              otherwise=self.inside(node.otherwise, around,
+                yield replace(node, then=self.rest_of(node.then, around, (*conditions, node.condition)),
+                              otherwise=self.rest_of(node.otherwise, around,
                                                     (*conditions, p.LogicalNot(node.condition))))
             case ParsedAssignment() | FunctionCall() if self._leaves(node.options, around):
                 given = node.options.condition
