@@ -27,6 +27,10 @@ EFFECTS = "c_effects"
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
+#: The way out if code names memory of its kernel, with a place for the name.
+_DECLARE = ("write ${0} and declare read_variables={{'{0}': '{0}[...]'}}; for a name of the code itself, choose "
+            "another one, or pass assume='...' with the reason")
+
 
 @dataclass(frozen=True, repr=False)
 class CInstruction(Declared):
@@ -171,7 +175,7 @@ class CInstruction(Declared):
                   for low, *ends in [list(top_level(part, ":"))] for high in ends[:1]}
         return parts, ranges
 
-    def require_undeclared(self, names: Collection[str]) -> None:
+    def require_undeclared(self, names: Collection[str], hint: str = _DECLARE) -> None:
         """:raises UndecidedError: the code names one of *names*, memory of its kernel, and not as an operand."""
         words = {word for code in self.codes.values()
                  for word in re.findall(r"[A-Za-z_]\w*", PLACEHOLDER.sub(" ", without_literals(code)))}
@@ -179,8 +183,7 @@ class CInstruction(Declared):
             raise UndecidedError(
                 f"The C instruction '{self.id}' names '{found[0]}' in its code, which may be an undeclared access.",
                 reason=f"the elements of '{found[0]}' that the code accesses are unknown",
-                hint=f"write ${found[0]} and declare read_variables={{'{found[0]}': '{found[0]}[...]'}}; for a name of "
-                     "the code itself, choose another one, or pass assume='...' with the reason")
+                hint=hint.format(found[0]))
 
     def _require_operand(self, name: str, text: str, *, is_written: bool) -> None:
         parts, ranges = self.region(text.strip())

@@ -38,7 +38,11 @@ def test_instructions_keep_their_user_tags_and_steps_find_them() -> None:
     assert tags == {"x": {"Scaling"}, "y": {Scaling(), "main"}, "z": {Scaling("other")}}
     found = lp.find_instructions(unit, lp.match.ObjTagged(Scaling("other"))) if hasattr(lp, "match") else None
     assert found is None or [insn.id for insn in found] == ["z"]
-    assert pickle.loads(pickle.dumps(unit)).default_entrypoint.instructions[1].tags == {Scaling(), "main"}
+    typed = lp.split_iname(lp.add_dtypes(unit, {"x": "float32"}).copy(target=lp.CTarget()), "i", 4)
+    for program in (unit, typed):                       # each keeps the calls of its steps
+        found = pickle.loads(pickle.dumps(program)).default_entrypoint
+        assert found.instructions[1].tags == {Scaling(), "main"}
+        assert found.definition.steps == program.default_entrypoint.definition.steps
 
 
 # happens_after

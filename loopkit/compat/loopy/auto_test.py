@@ -12,7 +12,7 @@ from loopkit.compat.loopy.bounds import as_compiled, without_divisibility
 from loopkit.compat.loopy.kernel.data import ValueArg
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.translation_unit import runnable
-from loopkit.errors import EquivalenceError, LoopkitError, PreconditionError
+from loopkit.errors import EquivalenceError, PreconditionError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import is_tuple
 from loopkit.language.names import name_list
@@ -52,7 +52,7 @@ def _for(core: lk.LoopKernel, values: Mapping[str, Any]) -> lk.LoopKernel:
     sizes = {name: int(values[name]) for name in core.value_params if name in values}
     try:
         lk.fix_parameters(core, **sizes)
-    except LoopkitError:
+    except PreconditionError:                              # they exclude the values
         return without_divisibility(core) or core
     return core
 

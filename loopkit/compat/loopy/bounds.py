@@ -13,7 +13,7 @@ from loopkit.analysis.shapes import Shape, array_shapes, with_shapes_of_affine_a
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.index_of import with_indices
 from loopkit.compat.loopy.kernel.definition import condition_of
-from loopkit.errors import LoopkitError
+from loopkit.errors import PreconditionError, ReplayError, UndecidedError, VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.poly.elements import outside
 from loopkit.poly.limits import bounded
@@ -68,7 +68,7 @@ def without_divisibility(core: lk.LoopKernel) -> lk.LoopKernel | None:
             left = _left(step.args[0]) if step.name == "assume" else None
             new = step if left is None else replace(step, args=(left, *step.args[1:]))
             knl = knl if left == "" else replace(core.history, steps=(new,)).replay(knl)
-    except LoopkitError:
+    except (PreconditionError, ReplayError, UndecidedError, VerificationError):
         return None
     return knl
 

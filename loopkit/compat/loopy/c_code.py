@@ -54,13 +54,9 @@ class CStatements:
     def require_declared(self, kernel: lk.LoopKernel) -> None:
         """:raises UndecidedError: the code of a C instruction names memory of *kernel* that it does not declare."""
         for given in self.own.instructions:
-            try:
-                given.require_undeclared({*kernel.argument_by_name, *kernel.temporaries, *kernel.inames})
-            except UndecidedError as err:
-                name = str(err).split("'")[3]
-                raise UndecidedError(str(err).partition("\n")[0], err.reason, hint=(
-                    f"name '{name}' in read_variables=, assignees= or iname_exprs=; for a name of the code itself, "
-                    "CInstruction(..., assume='...') with the reason")) from None
+            given.require_undeclared({*kernel.argument_by_name, *kernel.temporaries, *kernel.inames}, hint=(
+                "name '{0}' in read_variables=, assignees= or iname_exprs=; for a name of the code itself, "
+                "CInstruction(..., assume='...') with the reason"))
 
     # The end of a loop
 

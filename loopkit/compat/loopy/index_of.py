@@ -107,7 +107,8 @@ def with_indices(core: lk.LoopKernel) -> lk.LoopKernel:
     with bounded(f"finding places in memory in kernel '{core.name}'"):
         known = array_shapes(core)
         shapes = {name: _shape(core, name, known.get(name, (None,))) for name in names}
-        strides = {name: _strides(core.array_args[name], own) for name, own in shapes.items()}
+        strides = {name: [e for e in strides_of(core.array_args[name], own) if e is not None]
+                   for name, own in shapes.items()}
 
         def replaced(expr: Expression) -> Expression:
             place, new = place_in(function_of(expr)), map_children(expr, replaced)
@@ -138,14 +139,19 @@ def _shape(core: lk.LoopKernel, name: str, shape: Sequence[Expression | None]) -
     return extents
 
 
-def _strides(a: lk.GlobalArg, shape: tuple[Expression, ...]) -> Sequence[Expression]:
-    """The distances in memory of neighbouring elements of an argument along each of its axes."""
-    if a.strides is not None:
-        return [e for e in a.strides if e is not None]
+def strides_of(data: lk.GlobalArg | lk.TemporaryVariable, shape: Sequence[Expression | None]
+               ) -> Sequence[Expression | None]:
+    """The distances in memory of neighbouring elements of an array of this *shape* along each of its axes.
+
+    They are declared, or those of its order; ``None``: not known.
+    """
+    if isinstance(data, lk.GlobalArg) and data.strides is not None:
+        return data.strides
+    order = data.order if isinstance(data, lk.GlobalArg) else data.layout.order
     axes = tuple(range(len(shape)))
-    order = axes if a.order in ("C", None) else axes[::-1] if a.order == "F" else a.order
-    assert isinstance(order, tuple)
-    found, step = dict[int, Expression](), cast(Expression, 1)
-    for axis in reversed(order):
-        found[axis], step = step, multiply(step, shape[axis])
+    from_outer = axes if order in ("C", None, ()) else axes[::-1] if order == "F" else map(int, order)
+    found, step = dict[int, Expression | None](), cast("Expression | None", 1)
+    for axis in reversed([*from_outer]):
+        found[axis], extent = step, shape[axis]
+        step = None if step is None or extent is None else multiply(step, extent)
     return [found[axis] for axis in axes]

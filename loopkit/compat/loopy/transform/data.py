@@ -275,13 +275,13 @@ def _axes_tagged(kernel: LoopKernel, ary_names: Any, dim_tags: Any) -> LoopKerne
         raise PreconditionError(f"'{name}' has elements of vectors, and 'indexof' is the number of a vector then.",
                                 subject=name, hint=f"indexof_vec({name}[...]) is the number of an element")
     if "sep" not in tags:
-        return kernel.with_core(_tagged(kernel.core, name_list(ary_names), tags))
+        return kernel.with_core(_with_axis_tags(kernel.core, name_list(ary_names), tags))
     own = {name: given.copy(dim_tags=tags) if isinstance(given := kernel.declared.get(name), ArrayArg) else
            GlobalArg(name, dim_tags=tags) for name in name_list(ary_names)}
     return separated(replace(kernel.with_core(kernel.core), declared={**kernel.declared, **own}))
 
 
-def _tagged(core: lk.LoopKernel, names: Sequence[str], tags: Sequence[str]) -> lk.LoopKernel:
+def _with_axis_tags(core: lk.LoopKernel, names: Sequence[str], tags: Sequence[str]) -> lk.LoopKernel:
     own = [tag.upper() if tag in ("c", "f") else tag for tag in tags]
     if len(own) > 1 and len({*own}) == 1 and own[0] in ("C", "F"):
         own = own[:1]
@@ -301,7 +301,7 @@ def separated(kernel: LoopKernel, *, finally_: bool = False) -> LoopKernel:
             shape: Any = shown.shape if isinstance(shown, ArrayArg) else auto
             if finally_ or shape is auto or len(shape) != len(tags) or all(
                     isinstance(extent, int) for extent, tag in zip(shape, tags, strict=True) if tag == "sep"):
-                core = _tagged(core, [name], tags)
+                core = _with_axis_tags(core, [name], tags)
     return kernel if core is kernel.core else replace(kernel, made=core)
 
 

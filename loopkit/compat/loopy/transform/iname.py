@@ -26,7 +26,6 @@ from loopkit.compat.loopy.transform.data import value_dtype
 from loopkit.compat.loopy.translation_unit import core_of, for_each_kernel, single_kernel
 from loopkit.errors import (
     IllegalTransformError,
-    LoopkitError,
     PreconditionError,
     ScheduleError,
     UndecidedError,
@@ -222,7 +221,7 @@ def _with_inames(kernel: LoopKernel, core: lk.LoopKernel, inames: Sequence[str],
         every = {*s.inames, *inames}
         readers = [r for r in core.statements if s.written in variables(r.expression) and r.id != s.id]
         # else each thread computes the number anyway
-        with suppress(LoopkitError):
+        with suppress(IllegalTransformError, PreconditionError, UndecidedError):
             core = _with_number_at(core, s, every) if all({*r.inames} == every for r in readers) else core
     return core
 

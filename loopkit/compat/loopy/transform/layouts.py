@@ -12,6 +12,7 @@ import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.dtypes import with_inferred
+from loopkit.compat.loopy.index_of import strides_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.live_ranges import with_uses_apart
 from loopkit.compat.loopy.match import ordered_names
@@ -188,15 +189,4 @@ def _constant_stride(core: lk.LoopKernel, variable: str, axis: int) -> int:
 
 
 def _strides(core: lk.LoopKernel, name: str) -> Sequence[Expression | None]:
-    """The strides of an array, declared or those of its order; ``None``: not a constant."""
-    data, shape = core.data[name], array_shapes(core).get(name, ())
-    if isinstance(data, GlobalArg) and data.strides is not None:
-        return data.strides
-    order = data.order if isinstance(data, GlobalArg) else data.layout.order
-    axes = range(len(shape)) if order in (None, "C", ()) else range(len(shape))[::-1] if order == "F" else order
-    found, stride = dict[int, int | None](), 1
-    known: int | None = stride
-    for axis in reversed([int(x) for x in axes]):
-        found[axis], extent = known, shape[axis]
-        known = known*int(extent) if known is not None and isinstance(extent, int | np.integer) else None
-    return [found[axis] for axis in range(len(shape))]
+    return strides_of(core.data[name], array_shapes(core).get(name, ()))
