@@ -2,13 +2,20 @@
 from __future__ import annotations
 
 from loopkit.compat.loopy.target.c.target import (
-    CFamilyTarget,
-    CTarget,
-    CWithGNULibcTarget,
-    ExecutableCTarget,
-    ExecutableCWithGNULibcTarget,
-    generate_header,
+    CFamilyTarget as CFamilyTarget,
 )
-
-__all__ = ["CFamilyTarget", "CTarget", "CWithGNULibcTarget", "ExecutableCTarget", "ExecutableCWithGNULibcTarget",
-           "generate_header"]
+from loopkit.compat.loopy.target.c.target import (
+    CTarget as CTarget,
+)
+from loopkit.compat.loopy.target.c.target import (
+    CWithGNULibcTarget as CWithGNULibcTarget,
+)
+from loopkit.compat.loopy.target.c.target import (
+    ExecutableCTarget as ExecutableCTarget,
+)
+from loopkit.compat.loopy.target.c.target import (
+    ExecutableCWithGNULibcTarget as ExecutableCWithGNULibcTarget,
+)
+from loopkit.compat.loopy.target.c.target import (
+    generate_header as generate_header,
+)
