@@ -90,6 +90,7 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
     A statement with ``dep=`` on a removed one depends on the statements on which that one depends.
 
     :arg insn_ids: ids, or match expressions as in ``within=``; ``None``: all.
+    :raises PreconditionError: a statement that stays reads a temporary that only removed ones write.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\\nz[i] = y[i] {id=copy}")
     >>> print(lk.remove_instructions(knl, "copy").statements_text)
@@ -98,6 +99,13 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
     end
     """
     gone = frozenset(map(owner, matching_statements(kernel, insn_ids)))
+    left_over = [s for s in kernel.statements if owner(s.id) not in gone]
+    lost = kernel.temporaries.keys() & kernel.written_names - {s.written for s in left_over}
+    for s in left_over:
+        if own := [a.array for a in accesses_of(kernel, s) if a.array in lost]:
+            raise PreconditionError(
+                f"'{owner(s.id)}' reads the temporary '{own[0]}', which no statement would write.", subject=own[0],
+                hint=f"remove '{owner(s.id)}' too, or give all statements of the new kernel to with_statements")
     above: dict[str, frozenset[str]] = {}
 
     def left(ids: Collection[str]) -> frozenset[str]:
@@ -109,7 +117,7 @@ def remove_instructions(kernel: LoopKernel, insn_ids: Within) -> LoopKernel:
             above[str(insn.id)] = new.depends_on
         else:
             kept.append(new)
-    return defined(kernel, kept)
+    return defined(kernel, kept, [d for d in kernel.domains if lost.isdisjoint(d.params)])
 
 
 def defined(kernel: LoopKernel, instructions: Program,

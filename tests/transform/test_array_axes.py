@@ -106,6 +106,16 @@ def test_an_axis_becomes_arguments() -> None:
     assert "a_s0: s_s0 writes, s_s1 reads" in str(report)
 
 
+@pytest.mark.parametrize("tag", ["unr", "ilp"])
+def test_unrolled_separate_elements_are_lines(tag: str) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<3}", "y[i, j] = j*x[i, j]", [
+        lk.GlobalArg("x,y", np.float32, shape="n, 3"), "..."])
+    knl = lk.tag_inames(lk.tag_array_axes(knl, "x, y", "N0, sep"), {"j": tag})
+    lines = [x.strip() for x in lk.generate_code(knl, target="cuda").source.splitlines()]
+    assert not any("j" in x for x in lines if "for" in x or "if" in x)
+    assert [x for x in lines if x.startswith("y_")] == [f"y_s{k}[i] = {float(k)}f*x_s{k}[i];" for k in range(3)]
+
+
 def test_wrong_separations_are_refused() -> None:
     def tagged(tags: str, text: str = "y[i] = x[k, i]", shape: Any = (3, "n")) -> lk.LoopKernel:
         knl = lk.make_kernel("{[k, i, j]: 0<=k,j<3 and 0<=i<n}", text, [lk.GlobalArg("x", shape=shape), "..."])

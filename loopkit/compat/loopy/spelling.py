@@ -61,8 +61,8 @@ _TAGGED = re.compile(r"([A-Za-z_]\w*)((?:\$[A-Za-z_]\w*)+)", re.ASCII)
 def without_tags(text: str) -> tuple[str, Mapping[int, frozenset[str]]]:
     """*text* without the tags of its variables, and these by the places of the variables.
 
-    >>> without_tags("c$sum[i] = a$load$row[i] + 1")
-    ('c[i] = a[i] + 1', {0: frozenset({'sum'}), 7: frozenset({'load', 'row'})})
+    >>> without_tags("c$sum[i] = a$load[i] + 1")
+    ('c[i] = a[i] + 1', {0: frozenset({'sum'}), 7: frozenset({'load'})})
     """
     found: dict[int, frozenset[str]] = {}
     plain, end = "", 0

@@ -121,7 +121,7 @@ class ExecutorBase:
             undefined = name in self._undefined
             plain = a.order in (None, "C") and a.strides is None and a.shape_like is None
             if given.get(name) is None and (undefined or (new is not None and plain and name in only_written)):
-                shape = [None if e is None else known_value(e, values) for e in shapes.get(name, ())]
+                shape = [None if e is None else known_value(e, values) for e in shapes.get(name, (None,))]
                 if None not in shape and a.dtype is not None:
                     made[name] = (np.zeros if new is None else new)(tuple(shape), a.dtype)
                 elif undefined:
