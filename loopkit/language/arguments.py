@@ -291,8 +291,10 @@ class _Uses:
         rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
         for name in rest if _REST not in known else ():
             if name not in self.sizes:
-                raise self.source.unknown(self.ranks[name].start, "argument", name, known,
-                                          hint="end kernel_data with '...' to add the arguments of the text")
+                temporary = f"; temporary_variables=[TemporaryVariable('{name}', ...)] declares a temporary"
+                raise self.source.unknown(
+                    self.ranks[name].start, "argument", name, known, hint="end kernel_data with '...' to add the "
+                    f"arguments of the text{temporary if name in self.written else ''}")
         found: list[Argument] = []
         for d in {**self.declared, _REST: _REST}.values():
             if isinstance(d, str):
