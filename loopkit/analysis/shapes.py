@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 import pymbolic.primitives as p
@@ -140,12 +140,17 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
                      and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
                      and holds(other, by_array[arg.name])), None)
 
+    @cache
     def elements(name: str) -> set[object]:
         return {a.subscripts for a in by_array.get(name, ())}
 
+    @cache
+    def inside(name: str) -> set[object]:
+        return {(a.domain, a.subscripts) for a in by_array[name]}
+
     def holds(other: str, accesses: Sequence[Access]) -> bool:
-        shape, inside = array_shapes(knl)[other], {(a.domain, a.subscripts) for a in by_array[other]}
-        return all(a.affine and ((a.domain, a.subscripts) in inside
+        shape = array_shapes(knl)[other]
+        return all(a.affine and ((a.domain, a.subscripts) in inside(other)
                                  or outside(a.relation, shape, knl.assumptions) is None) for a in accesses)
     return with_accesses_of(knl, specialized(knl, arguments=tuple(
         replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments)))
