@@ -75,6 +75,12 @@ def offsets_of(declared: Declared) -> Mapping[str, int | str]:
     return {name: d.offset for name, d in declared.items() if isinstance(d, GlobalArg) and d.offset not in (None, 0)}
 
 
+def shapes_of(declared: Declared) -> Mapping[str, tuple[Expression, ...]]:
+    """The declared shapes of arrays without an offset."""
+    return {name: d.shape for name, d in declared.items() if isinstance(d, GlobalArg | TemporaryVariable)
+            and d.shape is not None and name not in offsets_of(declared)}
+
+
 def _subscripts_in_fortran_order(place: Expression, shape: tuple[Expression, ...]) -> tuple[Expression, ...]:
     return subscripts_at(place, shape[::-1])[::-1]
 
