@@ -100,7 +100,6 @@ class KnownNames:
     :ivar read_domain: reads an inline domain (source, text, place), returns its inames; ``None``: none is allowed.
     :ivar at_place: the subscripts of the element at a place, for arrays with a declared shape of several axes.
     :ivar offsets: the numbers or names that are added to the subscripts of arrays.
-    :ivar shapes: the declared shapes of arrays.
     """
 
     inames: Collection[str] = ()
@@ -110,7 +109,6 @@ class KnownNames:
     read_domain: Callable[[Source, str, int], tuple[str, ...]] | None = None
     at_place: Mapping[str, Callable[[Expression], tuple[Expression, ...]]] = field(default_factory=dict)
     offsets: Mapping[str, int | str] = field(default_factory=dict)
-    shapes: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
 
 
 @dataclass

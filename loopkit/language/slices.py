@@ -45,9 +45,10 @@ class Signature:
 
 @dataclass
 class SliceParser(ExpressionParser):
-    """A position in tokens, with the *kernels* that statements may call, by name."""
+    """A position in tokens, with the *kernels* that statements may call, and the declared *shapes* of arrays."""
 
     kernels: Mapping[str, Signature] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
 
     def function_at(self) -> int | None:
         """The place of the function's name if the current line is a call, else ``None``.
@@ -186,7 +187,7 @@ class SliceParser(ExpressionParser):
             self.at += 2
             self.take("]", "']'")
             return ()
-        sizes = iter(self.known.shapes.get(array, ()))
+        sizes = iter(self.shapes.get(array, ()))
         found = self.separated(lambda: self._part(array, next(sizes, None), extents))
         self.take("]", "',' or ']'")
         return tuple(found)

@@ -92,9 +92,9 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
-    parser = _StatementParser(source, tokenize(source), kernels=kernels)
+    parser = _StatementParser(source, tokenize(source), kernels=kernels, shapes=shapes)
     parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain,
-                              at_place, offsets, shapes)
+                              at_place, offsets)
     body = parser.block(None)
     parser.require_groups_apart()
     return ParsedProgram(source, body, tuple(parser.rules))

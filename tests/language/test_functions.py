@@ -166,10 +166,10 @@ def test_slices_run_backwards() -> None:
         w[r, :] = twice(x[r, 3::-1], 4)
         """, [lk.GlobalArg("x", np.int32, shape="m, q"), "..."], functions=[twice], assumptions="q>=4")
     x = np.arange(14, dtype=np.int32).reshape(2, 7)
-    y, z, w = knl(x=x)
-    np.testing.assert_array_equal(y, 2*x[:, ::-1])
-    np.testing.assert_array_equal(z, 2*x[:, 6:1:-2])
-    np.testing.assert_array_equal(w, 2*x[:, 3::-1])
+    out = knl(x=x)
+    np.testing.assert_array_equal(out.y, 2*x[:, ::-1])
+    np.testing.assert_array_equal(out.z, 2*x[:, 6:1:-2])
+    np.testing.assert_array_equal(out.w, 2*x[:, 3::-1])
 
 
 def test_an_output_of_a_strided_slice_ends_with_the_slice() -> None:
