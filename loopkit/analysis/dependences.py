@@ -219,18 +219,28 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
     assert not node.others                  # only in a kernel whose dependences are computed anew
     for source, sink in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
         yield Dependence("flow", node.accumulator, source, sink, identity_pairs(knl, source, sink), of_value=True)
+    yield among_updates(knl, node)
+
+
+def among_updates(knl: LoopKernel, node: ReductionNode) -> Dependence:
+    """The flow of the accumulator of *node* from update to update."""
     among = identity_pairs(knl, node.update, node.update, but=node.inames)
     if not knl.operation(node.operation).reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
-    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True)
+    return Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True)
 
 
 def is_reorderable(knl: LoopKernel, d: Dependence) -> bool:
     """May the pairs of *d* run in any order, but not concurrently? They are updates of one reduction."""
+    node = reduction_within(knl, d)
+    return node is not None and knl.operation(node.operation).reorderable
+
+
+def reduction_within(knl: LoopKernel, d: Dependence) -> ReductionNode | None:
+    """The reduction whose updates *d* orders, by its accumulator; ``None``: *d* is another dependence."""
     node = knl.reduction_of.get(d.source)
-    return node is not None and d.array == node.accumulator and {d.source, d.sink} <= {*node.updates} \
-        and knl.operation(node.operation).reorderable
+    return node if node is not None and d.array == node.accumulator and {d.source, d.sink} <= {*node.updates} else None
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 
 from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.match import matching_names
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import iname_span
 from loopkit.errors import PreconditionError, ScheduleError, require_known
@@ -24,7 +25,7 @@ Pair = tuple[str, str]
 
 @checked
 def get_kennedy_unweighted_fusion_candidates(
-        kernel: LoopKernel, candidates: Iterable[str], *,
+        kernel: LoopKernel, candidates: str | Iterable[str], *,
         force_infusible: Iterable[Pair] = frozenset(), prefix: str = "ifused") -> dict[str, tuple[str, ...]]:
     """Groups of loops that can be fused, as few as possible if all loops have the same values and tag.
 
@@ -53,7 +54,7 @@ def get_kennedy_unweighted_fusion_candidates(
     >>> lk.get_kennedy_unweighted_fusion_candidates(knl, ["i", "j", "k"])
     {'ifused': ('i', 'j'), 'ifused_0': ('k',)}
     """
-    chosen = tuple(dict.fromkeys(candidates))
+    chosen = tuple(dict.fromkeys(matching_names(candidates, kernel.inames)))
     if not prefix.isidentifier():
         raise PreconditionError(f"prefix={prefix!r} cannot be the start of a name.", subject="prefix",
                                 hint="a name has letters, digits and underscores, and does not begin with a digit")

@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, why_undecided
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
+from loopkit.analysis.dependences import dependences, is_reorderable, reduction_within, shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.values_preserved import clobbered_flows
@@ -44,9 +44,11 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-        key = (id(d.relation), a.inames, b.inames, where, is_reorderable(knl, d), d.of_value, is_between_blocks(knl, d))
+        loops = (*_threads_in_order(knl, d), *where.loops)
+        key = (id(d.relation), a.inames, b.inames, loops, where.before, is_reorderable(knl, d), d.of_value,
+               is_between_blocks(knl, d))
         if key not in cache:
-            cache[key] = list(_broken(knl, d, where.loops, where.before))
+            cache[key] = list(_broken(knl, d, loops, where.before))
         for pairs, reason in cache[key]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
@@ -62,6 +64,20 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
             yield late, "order"
     if (loops or not before) and (apart := across_blocks(knl, d)) is not None:
         yield apart, "blocks"
+
+
+def _threads_in_order(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
+    """The inames of threads that share the updates of *d*, if they combine their parts in the order of the threads."""
+    node = reduction_within(knl, d)
+    if node is None or not knl.operation(node.operation).associative:
+        return ()
+    return in_order_of_threads(knl, [x for x in node.inames if isinstance(knl.tags.get(x), LocalTag)])
+
+
+def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
+    """*lanes* with those outermost whose axis varies slowest among the threads of a block."""
+    axes = axis_inames(knl, lanes, LocalTag)
+    return tuple(x for axis in sorted(axes, reverse=True) for x in axes[axis])
 
 
 def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> Map | None:

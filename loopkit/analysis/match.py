@@ -25,7 +25,7 @@ text is itself::
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -52,6 +52,22 @@ _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
 _PATTERN = "a pattern: an id, id:, writes:, reads:, iname:, tag:, in_kernel: or call: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
 _MOST_DEPTH = 100
+
+
+def matching_names(names: str | Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
+    """``"i, j"`` or an iterable of names as a tuple, with each pattern replaced by those *known* that match it.
+
+    A pattern stays if it matches none, and gives no name that is there already.
+
+    >>> matching_names("k, j_*", ["j_outer", "k", "j_inner"])
+    ('k', 'j_outer', 'j_inner')
+    """
+    found: list[str] = []
+    for name in [x.strip() for x in names.split(",") if x.strip()] if isinstance(names, str) else names:
+        is_pattern = bool(known) and not {"*", "?", "["}.isdisjoint(name)
+        matches = [x for x in known if fnmatchcase(x, name)] if is_pattern else []
+        found += [x for x in matches if x not in found] if matches else [name]
+    return tuple(found)
 
 
 def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag | type]) -> Ids:

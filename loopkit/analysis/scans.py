@@ -12,10 +12,11 @@ from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import BrokenPairs, parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, require_known, values_text
 from loopkit.expr.mappers import variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, leaves, loops_in
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, multiply, remainder
 from loopkit.poly.relations import apart_along, identity_on, only_dims, subscript_relation
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
@@ -71,7 +72,7 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
     several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
     if not several.is_empty():
         raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
-                       first.named(several.range()))
+                       first.named(several.range()), _hint_for_gaps(knl, sums, first.named(several.range()), sweep))
     newest = _newest(knl, node, sums, terms, sweep)
     _require_same_values(knl, update, sweep)
     return Scan(node, sweep, iname, _shift(newest, iname, sweep), newest, rows)
@@ -85,7 +86,21 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
 
 
-def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
+def _hint_for_gaps(knl: LoopKernel, sums: InstanceSet, starts: InstanceSet, sweep: str) -> str | None:
+    """If *sweep* has a stride: the step that gives it the stride 1. *starts*: instances of *sums* after a gap."""
+    ends = [lexmin_point(points.set, (sweep,), parameters_of(knl)) for points in (sums.onto((sweep,)),
+                                                                                  starts.onto((sweep,)))]
+    first, second = (end[1][sweep] if end is not None else 0 for end in ends)
+    if not sums.is_subset(sums.where(("==", remainder(add(p.Variable(sweep), -first), second - first)))):
+        return None
+    new = knl.fresh_name(f"{sweep}_new")
+    old = to_text(add(multiply(second - first, p.Variable(new)), first))
+    return (f"a sweep takes each integer from its first to its last: affine_map_inames(knl, '{sweep}', '{new}', "
+            f"'{sweep} = {old}') before the scan")
+
+
+def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet,
+             hint: str | None = None) -> PreconditionError:
     """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is replaced by the
     instance.
     """
@@ -97,7 +112,7 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
     return PreconditionError(
         f"The reduction of '{node.final}' is not a scan along '{sweep}': {values_text(sizes, 'with {}, ')}{what}.",
         subject=node.name,
-        hint=f"in a scan only the upper bound moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
+        hint=hint or f"in a scan only the upper bound moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
 
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:

@@ -320,6 +320,26 @@ def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str]
             return node
 
 
+def with_separate_iterations(loop: For) -> Node:
+    """*loop*, if it has an unroll directive and each part of its body belongs to one iteration, without the loop."""
+    if not loop.unroll or loop.instruction is not None or not isinstance(loop.start, int) \
+            or not isinstance(loop.stop, int):
+        return loop
+    iterations = range(loop.start, loop.stop, loop.step)
+    parts: list[tuple[int, Block]] = []
+    for node in loop.body.children if len(iterations) > 1 else ():
+        match node:
+            case If(p.Comparison(left=p.Variable(name=loop.iname), operator="==", right=int() as at), then, None, ""):
+                parts.append((at, then))
+            case _:
+                return loop
+    if len(iterations) == 1:
+        parts = [(loop.start, loop.body)]
+    inner = frozenset(node.iname for node in nodes_in(loop.body) if isinstance(node, For))
+    return Block(tuple(unrolled_loops(part, {loop.iname: at}, inner)
+                       for at, part in sorted(parts, key=lambda x: x[0]) if at in iterations))
+
+
 def _put(expr: Expression, values: Names) -> Expression:
     """*expr* with loop variables replaced and sums of integers folded."""
     if isinstance(expr, p.Variable):

@@ -53,7 +53,7 @@ class ScalarFunction(Declared):
         the same, but float64 for integers. ``"real"``: the dtype of the parts of ``"promoted"``. ``"predicate"``: bool.
         These rules convert all arguments to one dtype. A mapping, ``{("float32", "int32"): "float32"}``, lists the
         dtypes of the arguments, which are not converted, with the dtype of the result. A Python function gets the
-        dtypes of the arguments and returns that of the result.
+        dtypes of the arguments and returns that of the result, which may be a tuple: its text returns the struct.
     :arg text: for each language of the targets (``"c"``, ``"cuda"``, ...) the name of a function in it, or an
         expression with the placeholders ``{0}``, ``{1}``, ... for the arguments, or a mapping from the dtype of the
         arguments, or from their dtypes (``"int32, float64"``), to such texts. Numbers of 16 bits are passed and

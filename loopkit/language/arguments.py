@@ -344,7 +344,8 @@ class _Uses:
         if temporary.initializer is not None and name in self.written:
             raise self.source.error(self.written[name], f"The constant '{name}' is written.", "an array")
         if name not in self.written and (name in self.ranks or is_bound) and temporary.initializer is None:
-            raise StorageError(f"The temporary '{name}' is read but never written.", subject=name)
+            raise StorageError(f"The temporary '{name}' is read but never written.", subject=name,
+                               hint=f"write it before its readers, or declare an argument: GlobalArg({name!r})")
         shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):
             raise PreconditionError(f"The temporary '{name}' bounds a domain, but is not an integer scalar.",

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count
 
+from loopkit.analysis.match import matching_names
 from loopkit.errors import NameConflictError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import DTYPE_NAMES
@@ -129,12 +130,12 @@ def is_id(name: str) -> bool:
 
 
 def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names, as a tuple; every public function that takes names uses this.
+    """``"i, j"`` or an iterable of names, as a tuple; every public function that takes new names uses this.
 
     >>> name_list("i, j"), name_list(["i"])
     (('i', 'j'), ('i',))
     """
-    return tuple(x.strip() for x in names.split(",") if x.strip()) if isinstance(names, str) else tuple(names)
+    return matching_names(names)
 
 
 def require_free(name: str, taken: Collection[str], what: str, *, called: bool = False) -> None:

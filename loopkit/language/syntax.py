@@ -45,7 +45,7 @@ from functools import cached_property
 from pymbolic.typing import Expression
 
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.nodes import Operation
+from loopkit.expr.nodes import Operation, to_text
 from loopkit.expr.parsing import BINARY, KnownNames, NameUse
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.expr.tuple_operations import BUILT_IN
@@ -302,7 +302,8 @@ class _StatementParser(ObjectParser, SliceParser):
             expression = _UPDATES[operator](target.assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            raise self.error("'='", hint=_assignment_hint(target.written, operator))
+            after = self.tokens[self.at + 1].text if operator else ""
+            raise self.error("'='", hint=_assignment_hint(target.written, to_text(target.assignee), operator, after))
         options = self._ending()
         return (ParsedAssignment(target.start, target.assignee, target.written, expression, target.temporary, options,
                            (*self.uses, *self.default_uses)),)
@@ -367,13 +368,14 @@ class _StatementParser(ObjectParser, SliceParser):
 
 
 
-def _assignment_hint(name: str, operator: str) -> str | None:
+def _assignment_hint(name: str, assignee: str, operator: str, after: str) -> str | None:
     if operator == "==":
         return "'==' compares; '=' assigns"
     if operator in _UPDATES:
         return "a temporary is declared with '='"
     if operator == ".":
-        return f"a tuple is written as a whole: {name} = make_tuple(...)"
+        return (f"a tuple is written as a whole, with the fields that stay: "
+                f"{assignee} = make_tuple({after}=..., other={assignee}.other)")
     if operator == "(":
         return f"write a substitution rule as {name}(x) := ..., and subscripts in [ ]"
     return None

@@ -9,8 +9,8 @@ from itertools import chain
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import Array, Block, Call, Function, Node
-from loopkit.ast.walk import as_block, simplified, unrolled_loops
+from loopkit.ast.nodes import Array, Block, Call, For, Function, Node
+from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -63,11 +63,18 @@ def _require_uniform_bounds(launch: Launch, function: Function) -> None:
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
-    """*body*, as an option of *knl* with unrolled loops written out, except those that instructions replace."""
-    if not knl.options.textual_unroll:
-        return body
+    """*body* with unrolled loops written out, except those that instructions replace.
+
+    Without the option of *knl*, these are only loops whose iterations have no statement in common.
+    """
     kept = frozenset(x for x, tag in knl.tags.items() if is_at_once(tag) or is_collective(tag))
-    return simplified(Block((unrolled_loops(body, kept=kept),)))
+    if knl.options.textual_unroll:
+        return simplified(Block((unrolled_loops(body, kept=kept),)))
+
+    def separate(node: Node) -> Node:
+        return with_separate_iterations(node) if isinstance(node, For) and node.iname not in kept else node
+    new = rewritten(body, separate)
+    return body if new is body else simplified(new)
 
 
 def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:

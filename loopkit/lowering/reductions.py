@@ -22,6 +22,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
+from loopkit.analysis.legality import in_order_of_threads
 from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.scans import Scan, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -31,13 +32,12 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Tree, leaves, nest, rewrite, rewrite_over, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, parts_of, rewrite, rewrite_over, seq
 from loopkit.lowering.shuffles import (
     OverThreads,
     Part,
     Written,
     combined,
-    in_order_of_threads,
     no_shuffles,
     written_out,
 )
@@ -146,6 +146,7 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
     offset = 0 if scan.shift == -1 else scan.shift
     moved, combined = moved_operands(knl, scan, offset)
+    tree = _with_threads_innermost(knl, init.id)
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
     owners = init.domain if offset is None else init.domain.union(combined.domain)
@@ -158,8 +159,8 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
         # each operand now flows to the thread that combines it
         knl, lambda found, _: between_images((d for d in found if d.array != node.accumulator),
                                              {update.id: [Image(update.id, moved)]}),
-        tree=knl.tree if offset is None else rewrite_over(
-            knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
+        tree=tree if offset is None else rewrite_over(
+            tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
         statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
     written = _scanned(threads, init.expression, exclusive=scan.shift == -1)
@@ -168,6 +169,23 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     tree = rewrite(base.tree, lambda t: seq(t, *trees) if t == Leaf(update.id) else t) if offset is not None else \
         rewrite_over(base.tree, scan.iname, lambda loop: seq(loop, *trees) if update.id in leaves(loop) else loop)
     return _operand_in_register(written_out(threads, written, new, tree), combined, scan.sweep)
+
+
+def _with_threads_innermost(knl: LoopKernel, statement: str) -> Tree:
+    """The order of *knl* with the loops over threads inside all others around *statement*, in their order.
+
+    Each iteration of the others has a separate scan, which its threads finish before the next one.
+    """
+    def is_other(tree: Tree) -> bool:
+        return isinstance(tree, Loop) and not isinstance(knl.tags.get(tree.iname), LocalTag) \
+            and statement in leaves(tree)
+
+    def inside(loop: Tree) -> Tree:
+        if not isinstance(loop, Loop) or is_other(loop) or not any(map(is_other, parts_of(loop.body))):
+            return loop
+        return seq(*(Loop(part.iname, inside(Loop(loop.iname, part.body))) if isinstance(part, Loop) and is_other(part)
+                     else Loop(loop.iname, part) for part in parts_of(loop.body)))
+    return rewrite(knl.tree, inside)
 
 
 def _operand_in_register(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:

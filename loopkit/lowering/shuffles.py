@@ -22,7 +22,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import flow_of_values, identity_pairs
+from loopkit.analysis.dependences import among_updates, flow_of_values, identity_pairs
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.ranges import iname_range
 from loopkit.expr.kinds import is_half
@@ -191,8 +191,7 @@ def _dependences_over_lanes(threads: OverThreads, written: Written, found: Seque
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
     if node.sweep is None or threads.own_inames:
-        own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
-        yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
+        yield among_updates(new, new.reductions[node.name])
     array, chain = written.chain or ("", ())
     yield from _flow_along(new, array, [s.id for s, _ in chain], threads.inames)
     for t in written.temporaries:
@@ -218,12 +217,6 @@ def _flow_along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequen
                 if not relation.is_empty():
                     yield Dependence("flow", array, source, sink, relation, exact=write.exact and read.exact,
                                      of_value=True)
-
-
-def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
-    """*lanes* with those outermost whose axis varies slowest among the threads of a block."""
-    axes = axis_inames(knl, lanes, LocalTag)
-    return tuple(x for axis in sorted(axes, reverse=True) for x in axes[axis])
 
 
 def no_shuffles(threads: OverThreads) -> str:
@@ -287,7 +280,7 @@ def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
 def combined(threads: OverThreads) -> Written:
     """The reduction by shuffles in each warp, and from there to all threads; or as a tree in shared memory."""
     node, length, size, fresh = threads.node, threads.length, threads.warp, threads.kernel.fresh_name
-    why = no_shuffles(threads)
+    why, reorderable = no_shuffles(threads), threads.kernel.operation(node.operation).reorderable
     own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
     parts = [(threads.store(own), None), *_halving_steps(threads, own, length if why else min(length, size), why)]
     if why:
@@ -300,11 +293,12 @@ def combined(threads: OverThreads) -> Written:
     if length <= size:
         last = threads.statement("result", p.Variable(result), threads.element(own, 0), threads.domain)
         parts.append((last, Shuffle(None, size if size % length else length)))
-        return Written(parts, temporaries, p.Variable(result), chain=(own, parts))
+        return Written(parts, temporaries, p.Variable(result), chain=(own, parts) if reorderable else None)
     shared = fresh(f"{node.accumulator}_shared")
     more, tags = threads.over_warps(result, shared, threads.element(own, threads.number))
     temporaries.append(threads.array(shared, -(-length // size), AddressSpace.SHARED))
-    return Written([*parts, *more], temporaries, p.Variable(result), tags, (own, [*parts, more[0]]))
+    chain = (own, [*parts, more[0]]) if reorderable else None
+    return Written([*parts, *more], temporaries, p.Variable(result), tags, chain)
 
 
 def _halving_steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[Part]:
@@ -322,6 +316,9 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
     harmless = isinstance(knl.operation(node.operation), Extremum) or (
         node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype)))
     inside = threads.number if threads.length <= together else remainder(threads.number, together)
+    if not knl.operation(node.operation).reorderable:
+        yield from _steps_in_order(threads, array, together, inside, why)
+        return
     for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
         offset = 1 << exponent
         # has each of the first lanes another one so many places further on?
@@ -332,3 +329,15 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
         step = threads.statement(f"step{number}", threads.element(array, threads.number),
                                  threads.element(array, add(threads.number, offset)), active, node.operation)
         yield step, None if why else Shuffle(offset, together, harmless and whole)
+
+
+def _steps_in_order(threads: OverThreads, array: str, together: int, inside: Expression, why: str) -> Iterator[Part]:
+    """``held[l] op= held[l + s]`` for s = 1, 2, 4, ... and the multiples l of 2*s*: operands keep their order."""
+    for number in range((together - 1).bit_length()):
+        offset = 1 << number
+        active = threads.everywhere.where(
+            ("==", remainder(threads.number, 2*offset)), ("<", add(inside, offset - together)),
+            ("<", add(threads.number, offset - threads.length)))
+        yield threads.statement(f"step{number}", threads.element(array, threads.number),
+                                threads.element(array, add(threads.number, offset)), active, threads.node.operation
+                                ), None if why else Shuffle(offset, together)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -207,7 +207,34 @@ class CallPlan:
         array, axis = self.by_stride.get(name, ("", 0))
         if array in arrays and arrays[array].shape[axis] > 1:
             return int(given[array].strides[axis]) // arrays[array].itemsize
-        return solve(name, self.solvable[name], arrays)
+        found = self.solvable[name]
+        if not any(axis[0] in arrays for axis in found):
+            found = [*self._solvable_given(name, given)] or found
+        if not found and (texts := [text for text in self._least_sizes(name, arrays) if text]):
+            raise CallError(f"'{name}' is missing: a shape determines it only for sizes that are large enough.",
+                            argument=name, hint=f"pass {name}=..., or declare it: assumptions=\"{texts[0]}\"")
+        return solve(name, found, arrays)
+
+    def _solvable_given(self, name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+        """The axes whose extents are the size *name* plus numbers that the call has."""
+        known = {x: int(value) for x, value in given.items() if isinstance(value, int | np.integer)}
+        for plan in self.arrays:
+            for i, extent in enumerate(plan.shape):
+                terms = extent.children if isinstance(extent, p.Sum) else ()
+                numbers = [known.get(x.name, x) if isinstance(x, p.Variable) else x for x in terms]
+                if (found := parameter_plus_constant(p.Sum(tuple(numbers)))) is not None and found[0] == name:
+                    yield plan.name, i, found[1]
+
+    def _least_sizes(self, name: str, arrays: Collection[str]) -> Iterator[str]:
+        """For each extent of *arrays* that is *name* plus a constant for all larger sizes: these sizes."""
+        for extent in (e for plan in self.arrays if plan.name in arrays for e in plan.shape):
+            if extent is None or name not in (sizes := variables(extent)):
+                continue
+            most = 3 + max((abs(x) for x in subexpressions(extent) if isinstance(x, int)), default=0)
+            apart = [int(evaluate(extent, {**dict.fromkeys(sizes, most), name: n})) - n for n in range(most + 1)]
+            least = next(n for n in range(most + 1) if len({*apart[n:]}) == 1)
+            if least < most:
+                yield " and ".join(f"{x} >= {least if x == name else 1}" for x in sorted(sizes))
 
     def output_strides(self, name: str, view: ArrayView, values: Mapping[str, Any]) -> ArrayView:
         """*view* of an allocated output with the declared strides."""

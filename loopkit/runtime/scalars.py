@@ -46,12 +46,16 @@ def integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def dtype_of(name: str, value: object) -> np.dtype[Any]:
-    """The dtype of a scalar: numpy's own, and for Python's numbers the widest of their kind."""
+    """The dtype of a scalar: numpy's own, and for Python's numbers the widest of their kind.
+
+    An integer that only uint64 can hold has this dtype.
+    """
     if isinstance(value, np.generic | np.ndarray):
         return value.dtype
     for kind, dtype in ((bool, np.bool_), (int, np.int64), (float, np.float64), (complex, np.complex128)):
         if isinstance(value, kind):
-            return np.dtype(dtype)
+            is_longer = isinstance(value, int) and 2**63 <= value < 2**64
+            return np.dtype(np.uint64 if is_longer else dtype)
     raise _not_a_scalar(name, "a number", value)
 
 

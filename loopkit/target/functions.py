@@ -190,8 +190,9 @@ class _FunctionWriter:
 
     def outlined(self) -> OutlinedCall | None:
         own, written = self.outliner, assigned(self.node)
+        # each function has its own text of a constant array
         local = sorted(x for x in mentioned(self.node) & self.calls.arrays.keys()
-                       if self.calls.is_local(x, self.node.call))
+                       if self.calls.is_local(x, self.node.call) or self.calls.arrays[x].initializer)
         inner = {*local, *(x.iname if isinstance(x, For) else x.name for x in nodes_in(self.node)
                            if isinstance(x, For | Define))}
         slices: dict[str, PassedArray] = {}
@@ -330,7 +331,8 @@ class _FunctionWriter:
             declarations.append(array_declaration(array, own.dialect))
             if array.shape:
                 self.places[names[x]] = Nested("", array)
-            self.calls.inside.add(x)
+            if self.calls.is_local(x, self.node.call):
+                self.calls.inside.add(x)
         types = {new: own.type_of(x) for x, new in names.items() if " " not in x}
         types.update((names[f"slice {name}"], own.type_of(a.array)) for name, a in slices.items())
         types.update((new, own.type_of(x)) for x, new in names.items() if x.startswith("stride of "))

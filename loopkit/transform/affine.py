@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.match import Within
+from loopkit.analysis.match import Within, matching_names
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_span
 from loopkit.analysis.witnesses import parameters_of
@@ -196,7 +196,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
       a[wave - k, k] = a[wave - k - 1, k] + a[wave - k, k - 1]  {id=insn}
     end
     """
-    old, new = name_list(old_inames), name_list(new_inames)
+    old, new = matching_names(old_inames, kernel.inames), name_list(new_inames)
     _require_sides(kernel, "affine_map_inames", old, new)
     chosen, owners = _chosen(kernel, old, within, "mapped")
     around = frozenset.intersection(*(frozenset(s.inames) for s in owners)).difference(old)

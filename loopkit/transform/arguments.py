@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.match import matching_names
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.names import name_list
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.reindex import mentioned
 from loopkit.transform.step import transform
@@ -26,7 +26,7 @@ def set_argument_order(kernel: LoopKernel, arg_names: str | Iterable[str]) -> Lo
     >>> [a.name for a in lk.set_argument_order(knl, "y, x, n").arguments]
     ['y', 'x', 'n']
     """
-    names = name_list(arg_names)
+    names = matching_names(arg_names, kernel.argument_by_name)
     require_known("argument", names, kernel.argument_by_name)
     if missing := [x for x in kernel.argument_by_name if x not in names]:
         raise PreconditionError(f"The order leaves out the argument '{missing[0]}'.", subject=missing[0],

@@ -27,7 +27,8 @@ def alias_temporaries(kernel: LoopKernel, names: str | Sequence[str], base_name_
     :arg base_name_prefix: the name of the memory, with a number if the name is taken; default: ``temp_storage``.
     :raises UnknownNameError: a name is not a temporary.
     :raises NameConflictError: the memory cannot have this name.
-    :raises PreconditionError: fewer than two temporaries are given, or one has a base storage.
+    :raises PreconditionError: fewer than two temporaries are given, one is given twice, or one has a base
+        storage.
     :raises StorageError: two of them have different dtypes or address spaces, or an extent of one is not constant; a
         statement reads two of them; one of them is the accumulator of a reduction, or an instruction accesses it.
     :raises IllegalTransformError: a value of one is overwritten by another one before its reader.
@@ -42,8 +43,9 @@ def alias_temporaries(kernel: LoopKernel, names: str | Sequence[str], base_name_
     shared float32 both[64]
     """
     chosen = known_list("temporary", names, kernel.temporaries)
-    if len(chosen) < 2:
-        raise PreconditionError(f"alias_temporaries needs two or more temporaries, not {len(chosen)}.",
+    if len(set(chosen)) < max(len(chosen), 2):
+        twice = next((f"twice '{x}'" for x in chosen if chosen.count(x) > 1), str(len(chosen)))
+        raise PreconditionError(f"alias_temporaries needs two or more temporaries, not {twice}.",
                                 subject="names", hint="name all temporaries that share the memory")
     for name in chosen:
         base = kernel.temporaries[name].base_storage

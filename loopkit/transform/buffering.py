@@ -21,7 +21,7 @@ from loopkit.analysis.dependences import (
     relations_of,
     with_assumed,
 )
-from loopkit.analysis.match import Within
+from loopkit.analysis.match import Within, matching_names
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -34,7 +34,6 @@ from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Obligation, Statement, with_expressions
 from loopkit.kernel.tags import InameTag
-from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import differing, in_one_iteration, same_element, shared_dims, union_of_some
@@ -98,7 +97,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     end
     """
     require_known("array", [var_name], kernel.data)
-    inames = name_list(buffer_inames)
+    inames = matching_names(buffer_inames, kernel.inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))

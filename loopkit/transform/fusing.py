@@ -17,7 +17,7 @@ from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_input
 from loopkit.errors import NameConflictError, PreconditionError
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import Argument, GlobalArg, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, ValueArg
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, owner
@@ -257,7 +257,9 @@ def _merged(what: str, parts: Sequence[LoopKernel], held: Callable[[LoopKernel],
     for knl in parts:
         for x, value in held(knl).items():
             if found.setdefault(x, value) != value:
-                raise PreconditionError(f"The {what} '{x}' is '{found[x]}' in one kernel and '{value}' in "
+                one, other = (to_text(v.expr) if isinstance(v, SubstitutionRule) else getattr(v, "summary", v)
+                              for v in (found[x], value))
+                raise PreconditionError(f"The {what} '{x}' is '{one}' in one kernel and '{other}' in "
                                         f"'{knl.name}'.", subject=x, hint=hint.format(x))
     return found
 

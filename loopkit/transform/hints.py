@@ -188,6 +188,11 @@ def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
     s = kernel.statement_by_id.get(source)
     if s is None or source != sink:
         return None
+    if (node := kernel.reduction_of.get(source)) is not None:
+        if not kernel.operation(node.operation).associative:
+            return None
+        return (f"threads combine their parts of '{node.operation}' in their order if each thread has operands that "
+                f"follow one another: split_iname(knl, '{node.inames[-1]}', 64, outer_tag='l.0')")
     if s.combine is not None:               # realize_scan made a sequential scan
         return "a scan may run over threads: tag its sweep before realize_scan"
     operand = next((e for e in children(s.expression) if array in variables(e)), None)

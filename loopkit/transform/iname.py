@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.match import Within
+from loopkit.analysis.match import Within, matching_names
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
@@ -221,7 +221,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     >>> print(lk.join_inames(knl, ["i", "j"]).domains_text)
     [n] -> { [i_j] : 0 <= i_j < 8n }
     """
-    inames = name_list(inames)
+    inames = matching_names(inames, kernel.inames)
     auto = TAGS["l.auto"]
     if inames and all(kernel.tags.get(x) == auto for x in inames):
         tag = auto if tag is None else tag

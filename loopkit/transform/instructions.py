@@ -11,7 +11,7 @@ from loopkit.analysis.constructors import reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import dependences, explicit_dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.match import Within
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjuncts, has_reduction, map_children, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.parsing import parse_expression
@@ -20,12 +20,11 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import owner
 from loopkit.kernel.tree import LoopPlace, Seq, Tree, leaves, rewrite, seq
 from loopkit.language.domains import Domains, read_domains
-from loopkit.language.names import name_list
 from loopkit.poly.domains import restricted
 from loopkit.poly.piecewise import constrained, is_affine_condition
 from loopkit.poly.sets import InstanceSet, depends_on
 from loopkit.transform.definition import defined
-from loopkit.transform.step import definition, matching_statements, transform
+from loopkit.transform.step import definition, known_list, matching_statements, transform
 
 #: The scopes of a claim that two instructions need no synchronization.
 _SCOPES = ("local", "global", "any")
@@ -51,8 +50,7 @@ def add_inames_to_insn(kernel: LoopKernel, inames: str | Iterable[str], insn_mat
     end
     """
     domains = read_domains(kernel.domains)
-    names = name_list(inames)
-    require_known("iname", names, domains.parents)
+    names = known_list("iname", inames, domains.parents)
     chosen = matching_statements(kernel, insn_match)
     found = list(kernel.instructions)
     left = [k for k, insn in enumerate(found) if insn.id in chosen]
@@ -88,8 +86,7 @@ def remove_inames_from_insn(kernel: LoopKernel, inames: str | Iterable[str], ins
       end
     end
     """
-    gone = name_list(inames)
-    require_known("iname", gone, kernel.inames)
+    gone = known_list("iname", inames, kernel.inames)
     chosen = matching_statements(kernel, insn_match)
     return defined(kernel, [_without_inames(insn, gone) if insn.id in chosen else insn
                             for insn in kernel.instructions])

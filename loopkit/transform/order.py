@@ -20,6 +20,7 @@ from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_o
 from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
+    iname_list,
     known_list,
     matching_statements,
     outer_and_inner,
@@ -230,7 +231,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
       c[i] = b[i - 1]  {id=second}
     end
     """
-    names = tuple(dict.fromkeys(known_list("iname", inames, kernel.inames)))
+    names = iname_list(kernel, inames)
     if not names:
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
     tag = kernel.tags.get(names[0])

@@ -13,7 +13,7 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, u
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, joined, moved_dependences
-from loopkit.analysis.match import Within
+from loopkit.analysis.match import Within, matching_names
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
@@ -26,7 +26,6 @@ from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.language.names import name_list
 from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
@@ -99,7 +98,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     require_known("array", [name], kernel.data)
     # a rule that holds a reduction is a name for it, and stays
     plain = rules_using(kernel, [name]) - {rule.name for rule in reducing_rules(kernel)}
-    kernel, sweep = without_rules(kernel, plain), name_list(sweep_inames)
+    kernel, sweep = without_rules(kernel, plain), matching_names(sweep_inames, kernel.inames)
     dtype, staged = kernel.data[name].dtype, Staged(name, partial(element, name), only=only)
     sweep = tuple(dict.fromkeys((*sweep, *_inames_of_whole_axes(kernel, staged, var_name, within))))
     return _staged(StagingBuffer(
@@ -206,7 +205,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     """
     if subst_use not in kernel.substitutions:
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
-    kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), name_list(sweep_inames)
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), matching_names(sweep_inames, kernel.inames)
     rule, inside = with_free_inames(kernel, kernel.substitutions[subst_use], sweep)
     reduced: tuple[InstanceSet, ...] = ()
     if has_reduction(rule.expr):
@@ -300,7 +299,7 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
-    place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
+    place = _outer_inames(buffer, None if outer is None else matching_names(outer, kernel.inames), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(
         lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None)
 

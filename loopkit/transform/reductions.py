@@ -8,9 +8,10 @@ from functools import partial
 import pymbolic.primitives as p
 
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
-from loopkit.analysis.dependences import reduction_dependences
+from loopkit.analysis.dependences import among_updates, reduction_dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.match import Within
+from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import has_reduction, substitute, variables
 from loopkit.expr.nodes import Neutral
@@ -20,6 +21,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, owner
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, seq
 from loopkit.poly.domains import restricted
+from loopkit.poly.relations import out_of_time_order
 from loopkit.transform.step import known_list, matching_statements, new_name, require_fresh, transform
 
 
@@ -33,8 +35,8 @@ def split_reduction_inward(kernel: LoopKernel, inames: str | Iterable[str], with
     :arg inames: some of the inames of each reduction that has them.
     :arg within: the statements whose reductions are split; default: all.
     :raises UnknownNameError: there is no such iname.
-    :raises PreconditionError: no reduction has all of the inames and further ones; its operation is not reorderable; or
-        its loops also hold other statements.
+    :raises PreconditionError: no reduction has all of the inames and further ones; its operation is not reorderable, or
+        its operands would change an order that they must keep; or its loops also hold other statements.
     :raises IllegalTransformError: the new order of the loops would break a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y = sum([i, j], a[i, j])")
@@ -118,12 +120,16 @@ def _in_two_levels(kernel: LoopKernel, inames: str | Iterable[str], within: With
 
 def _split_node(kernel: LoopKernel, node: ReductionNode, inner: tuple[str, ...], step: str) -> LoopKernel:
     """*kernel* with another reduction over the inames *inner* as the operand of the reduction *node*."""
-    reason = "its operation is not reorderable" if not kernel.operation(node.operation).reorderable else \
+    operation = kernel.operation(node.operation)
+    reason = "its operation is not reorderable" if not operation.associative else \
         "its loops also hold other statements" if node.accumulator not in folded(kernel)[0] else \
         "it is a scan" if node.sweep is not None else None
     if reason is not None:
         raise PreconditionError(f"{step} cannot split the reduction '{node.name}': {reason}.", subject=node.name,
                                 hint="split the reduction before other steps")
+    if not operation.reorderable and _in_another_order(kernel, node, inner):
+        raise PreconditionError(f"{step} cannot split the reduction '{node.name}': its operands would have another "
+                                "order.", subject=node.name, hint="the inner level takes the innermost of its loops")
     joined = "_".join(inner)
     name = next(x for x in (f"{owner(node.final)}.{joined}{'_'*k}" for k in range(len(kernel.reductions) + 1))
                 if x not in kernel.reductions)
@@ -146,6 +152,13 @@ def _split_node(kernel: LoopKernel, node: ReductionNode, inner: tuple[str, ...],
         reductions={**nodes, above.name: above, below.name: below},
         temporaries={**kernel.temporaries, accumulator: replace(kernel.temporaries[node.accumulator],
                                                                 name=accumulator)})
+
+
+def _in_another_order(kernel: LoopKernel, node: ReductionNode, inner: Sequence[str]) -> bool:
+    """Do operands of *node* change their order if the loops over *inner* stand inside its others?"""
+    around = loops_of(kernel.paths[node.update])
+    loops = shared_loops(kernel, node.update, node.update, sorted(around, key=inner.__contains__))
+    return out_of_time_order(among_updates(kernel, node).relation, loops, before=False) is not None
 
 
 def _two_nests(tree: Tree, node: ReductionNode, below: ReductionNode) -> Tree:

@@ -11,7 +11,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import leaves, loops_in
 from loopkit.transform.iname import rename_iname, renamed
 from loopkit.transform.order import fuse_loops
-from loopkit.transform.step import known_list, matching_statements, require_fresh, transform
+from loopkit.transform.step import iname_list, known_list, matching_statements, require_fresh, transform
 
 
 @transform
@@ -40,7 +40,7 @@ def rename_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_iname
       z[row] = y[row] + 1  {id=insn_0}
     end
     """
-    old = tuple(dict.fromkeys(known_list("iname", old_inames, kernel.inames)))
+    old = iname_list(kernel, old_inames)
     if not old or new_iname in old:
         raise PreconditionError(f"rename_inames needs old inames other than '{new_iname}'.", subject=new_iname,
                                 hint="leave the new name out of the old ones, and pass existing_ok=True")
@@ -109,7 +109,7 @@ def rename_inames_in_batch(kernel: LoopKernel, batches: Mapping[str, Iterable[st
       c[ifused_0] = b[n - ifused_0 - 1]  {id=insn_1}
     end
     """
-    groups = {new: tuple(known_list("iname", old, kernel.inames)) for new, old in batches.items()}
+    groups = {new: known_list("iname", old, kernel.inames) for new, old in batches.items()}
     every = [x for old in groups.values() for x in dict.fromkeys(old)]
     if twice := next((x for x in every if every.count(x) > 1), None):
         raise PreconditionError(f"'{twice}' is in two groups.", subject=twice, hint="name each iname once")

@@ -4,13 +4,12 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.match import Within, matching
+from loopkit.analysis.match import Within, matching, matching_names
 from loopkit.analysis.order import moves
 from loopkit.errors import (
     IllegalTransformError,
@@ -27,7 +26,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.kernel.tree import given, still_given
-from loopkit.language.names import another, fault, is_id, name_list
+from loopkit.language.names import another, fault, is_id
 from loopkit.poly.domains import AnyMap, AnySet
 from loopkit.poly.limits import bounded
 from loopkit.shown import ENTRY_POINTS
@@ -135,25 +134,21 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
     require_known("iname", [iname], kernel.inames)
 
 
-def known_list(kind: str, names: str | Iterable[str], known: Collection[str]) -> tuple[str, ...]:
-    """*names*; :raises UnknownNameError: one is not among those *known*, each the name of a *kind* (``"iname"``)."""
-    found = name_list(names)
-    require_known(kind, found, known)
+def known_list(kind: str, names: str | Iterable[str], known: Collection[str], *, where: str = "the kernel"
+               ) -> tuple[str, ...]:
+    """*names*, with each pattern replaced by those *known* that match it.
+
+    :arg kind: the kind of the names (``"iname"``).
+    :raises UnknownNameError: a name is not among those *known*, or a pattern matches none.
+    """
+    found = matching_names(names, known)
+    require_known(kind, found, known, where=where)
     return found
 
 
 def iname_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
-    """*names* with each pattern (``"i_*"``) replaced by the inames of *kernel* that match it.
-
-    :raises UnknownNameError: a name is not an iname, or a pattern matches none.
-    """
-    found: list[str] = []
-    for name in name_list(names):
-        is_pattern = not {"*", "?", "["}.isdisjoint(name)
-        matches = [x for x in kernel.inames if fnmatchcase(x, name)] if is_pattern else [name]
-        require_known("iname", matches or [name], kernel.inames)
-        found += matches
-    return tuple(dict.fromkeys(found))
+    """The inames *names* of *kernel*, which may be patterns, each once; :raises UnknownNameError: one is not there."""
+    return tuple(dict.fromkeys(known_list("iname", names, kernel.inames)))
 
 
 def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:

@@ -74,7 +74,8 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
         f"'{a.statement}' accesses '{a.array}' outside its shape.", check="bounds",
         witness=AccessWitness(params, (a.statement, values), a.array, element, "accesses"),
         hint=f"restrict the domain, guard {_guarded(a)}, declare a larger shape" + (
-            ", or assume sizes at which it stays inside" if params else "")))
+            ", or assume sizes at which it stays inside" if params else "") + "".join(
+            f': assumptions="{x} >= 0"' for x in [x for x, value in params.items() if value < 0][:1])))
 
 
 def _guarded(a: Access) -> str:

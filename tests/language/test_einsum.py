@@ -11,7 +11,7 @@ from loopkit.lowering.types import infer_types
 
 
 @pytest.mark.parametrize("spec", ["ij->ij", "ij->ji", "ii->i", "ij,j->j", "ij,ji->ij", "ij,kj->ik", "ik,kj->ij",
-                                  "im,mj,km->ijk", " i j , j -> ", ",i->i"])
+                                  "im,mj,km->ijk", " i j , j -> ", ",i->i", "ji", "ij,jk", "ii", "kj,ji,i"])
 def test_numpy_computes_the_same(spec: str) -> None:
     operands = [x.replace(" ", "") for x in spec.split("->")[0].split(",")]
     rng = np.random.default_rng(7)
@@ -28,6 +28,16 @@ def test_numpy_computes_the_same(spec: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(("spec", "ranks", "statement"), [
+    ("...ij,...jk", (3, 3), "out[e0, i, k] = sum(j, a[e0, i, j]*b[e0, j, k])"),
+    ("i...,... -> ...i", (3, 1), "out[e0, e1, i] = a[i, e0, e1]*b[e1]"),
+    ("i...,...", (1, 0), "out[i] = a[i]*b")])
+def test_axes_without_letters(spec: str, ranks: tuple[int, int], statement: str) -> None:
+    data = [lk.GlobalArg(name, shape=(4,)*rank) for name, rank in zip("ab", ranks, strict=True)]
+    knl = lk.make_einsum(spec, "a, b", kernel_data=[*data, "..."])
+    assert statement in knl.statements_text
+
+
 def test_arguments_of_make_kernel() -> None:
     assert lk.make_einsum("ij,j->i", "a, x").name == "einsum2to1_kernel"
     knl = lk.make_einsum("ij,j->i", "a, x", name="matvec", assumptions="Ni >= 4")
@@ -38,8 +48,9 @@ def test_arguments_of_make_kernel() -> None:
     ("ij,j->j", ["a"], lk.PreconditionError, "has 2 arrays, and there are 1 names"),
     ("ij,j->jj", ["a", "b"], lk.ParseError, "The subscript 'j' of the result is there twice"),
     ("ij,j->k", ["a", "b"], lk.ParseError, "The subscript 'k' of the result is in no array"),
-    ("ij,j", ["a", "b"], lk.ParseError, "has another form"),
-    ("i...->i", ["a"], lk.ParseError, "has another form"),
+    ("i...->i", ["a"], lk.ParseError, "Only one side of the arrow has"),
+    ("i..->i", ["a"], lk.ParseError, "has another form"), ("...i...", ["a"], lk.ParseError, "has another form"),
+    ("...i", ["a"], lk.PreconditionError, r"(?s)stands in 'a' is unknown.*GlobalArg\('a', shape=\('Ne0', 'Ni'\)\)"),
     ("i->i->i", ["a"], lk.ParseError, "has another form")])
 def test_refused(spec: str, names: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

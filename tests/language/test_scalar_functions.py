@@ -98,6 +98,17 @@ def test_text(golden: GoldenFiles) -> None:
     compile_cuda(str(code), "sm_80")
 
 
+def test_a_function_returns_a_tuple() -> None:
+    dtype = np.dtype([("q", "i4"), ("r", "f8")], align=True)
+    text = "static tuple_q_i32_r_f64 both(double x)\n{ tuple_q_i32_r_f64 t = {(int)x / 4, 0.5}; return t; }"
+    both = lk.ScalarFunction("both", 1, lambda _: dtype, text={"c": "both"}, preamble=text, reference=lambda x: x)
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = both(x[i])\ny[i] = t.q + t.r", functions=[both])
+    knl = lk.add_dtypes(knl, {"x": np.float64})
+    assert lk.compile(knl, "c")(x=np.array([9.0, 2.0])).y.tolist() == [2.5, 0.5]
+    with pytest.raises(lk.PreconditionError, match="no text for the language 'cuda'"):
+        lk.generate_code(knl, target="cuda")
+
+
 def test_the_text_of_a_function_is_compared_with_its_reference() -> None:
     """Complex numbers and functions without a reference are left out."""
     others = [SIZE, lk.ScalarFunction("plain", 1, text={"c": "{0} + {0}"})]

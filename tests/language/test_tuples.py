@@ -94,7 +94,8 @@ def test_refused_dtypes(text: str, message: str) -> None:
     ("a[i], b[i] = 1, 2 {atomic}", "A multiple assignment cannot be atomic"), ("y[i] = make_tuple(1)", "not a tuple"),
     ("y[i] = make_tuple(a=1, 2)", "not a tuple"), ("y[i] = make_tuple(a=1, a=2)", "named twice"),
     ("y[i] = make_tuple(x_f32=1, b=2)", "has the part 'f32'"), ("y[i] = segmented(foo)(j, 1, 2)", "segmented"),
-    ("s[i].value = 1", "a tuple is written as a whole"), ("x_f32_i32[i] = 1", "is used in generated code")])
+    ("s[i].value = 1", r"s\[i\] = make_tuple\(value=..., other=s\[i\].other\)"),
+    ("x_f32_i32[i] = 1", "is used in generated code")])
 def test_refused_texts(text: str, message: str) -> None:
     with pytest.raises(lk.LoopkitError) as caught:
         kernel(text)
@@ -208,7 +209,7 @@ def test_functions_of_the_user_in_tuples() -> None:
     compile_cuda(str(lk.generate_code(mapped, target="cuda")))
 
 
-@pytest.mark.parametrize("dtypes", [{"float64": PAIR}, lambda _: PAIR])
+@pytest.mark.parametrize("dtypes", [{"float64": PAIR}, lambda _: "pair"])
 def test_functions_of_the_user_are_of_numbers(dtypes: Any) -> None:
     with pytest.raises((lk.PreconditionError, lk.TypeInferenceError), match=r"dtypes= .* not .* of numbers"):
         infer_types(lk.make_kernel("{[i]: 0<=i<n}", "a[i] = f(x[i])", [lk.GlobalArg("x", np.float64), "..."],

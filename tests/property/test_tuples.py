@@ -135,6 +135,39 @@ def test_segmented_scans(how: str) -> None:
     check()
 
 
+#: From a kernel with rows ``i`` and a reduction over ``j``, by threads that combine their parts in order.
+IN_ORDER: dict[str, Callable[[lk.LoopKernel], lk.LoopKernel]] = {
+    "an operand each": lambda knl: lk.tag_inames(knl, "j:l.0"),
+    "some operands each": lambda knl: lk.split_iname(lk.tag_inames(knl, "i:g.0"), "j", 3, outer_tag="l.0"),
+    "rows": lambda knl: lk.split_iname(lk.tag_inames(knl, "i:l.0"), "j", 3, outer_tag="l.1"),
+    "two axes": lambda knl: lk.split_iname(knl, "j", 3, outer_tag="l.1", inner_tag="l.0"),
+    "two levels": lambda knl: lk.tag_inames(
+        lk.split_reduction_inward(lk.split_iname(knl, "j", 5), "j_inner"), "j_inner:l.0")}
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_segmented_reductions_over_threads(name: str) -> None:
+    text = "y[i], begun[i] = segmented(sum)(j, x[i, j], x[i, j] > 3)"
+    for length in (7, 21):
+        knl = IN_ORDER[name](lk.add_dtypes(lk.make_kernel(f"{{[i, j]: 0<=i<2 and 0<=j<{length}}}", text),
+                                           {"x": np.int64}))
+        x = np.random.default_rng(length).integers(-5, 5, (2, length))
+        lowered = lk.lower(knl, WarpsOf(4))
+        assert validate(lowered) == ()
+        got = execute(lowered, {"x": x, "y": np.zeros(2, np.int64), "begun": np.zeros(2, np.int32)}, {},
+                      random.Random(0))
+        assert got["y"].tolist() == [segments(row, row > 3)[-1] for row in x]
+        assert got["begun"].tolist() == [int(max(row) > 3) for row in x]
+
+
+def test_threads_and_levels_keep_an_order() -> None:
+    knl = lk.make_kernel("{[j]: 0<=j<64}", "y = segmented(sum)(j, x[j], flag[j]).value")
+    with pytest.raises(lk.IllegalTransformError, match=r"split_iname\(knl, 'j', 64, outer_tag='l.0'\)"):
+        lk.split_iname(knl, "j", 8, inner_tag="l.0")
+    with pytest.raises(lk.PreconditionError, match="its operands would have another order"):
+        lk.split_reduction_inward(lk.split_iname(knl, "j", 8), "j_outer")
+
+
 #: The mean and the sum of squared distances from it, combined as Chan, Golub and LeVeque do (1979).
 WELFORD = lk.ReductionOperation(
     "welford", {"n": "a.n + b.n",

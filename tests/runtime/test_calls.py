@@ -250,6 +250,22 @@ def test_unsolvable_size(workshop: Workshop) -> None:
     assert knl(a=A, y=np.zeros(2, F)).y.shape == (2,)       # solved from the output that was passed
 
 
+def test_sizes_that_need_other_arguments() -> None:
+    """An offset that the call has, and the least sizes for which an extent is a size."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", [lk.GlobalArg("x", F, offset="off"), "..."],
+                         assumptions="off >= 0")
+    np.testing.assert_array_equal(knl(x=A, off=2).y, 2*A[2:])
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i] = sum(j, x[i, j + 1])\nz[i] = x[i, 2]")
+    with pytest.raises(CallError, match=r"'m' is missing") as caught:
+        knl(x=np.ones((3, 4)))
+    assert caught.value.hint == 'pass m=..., or declare it: assumptions="m >= 2 and n >= 1"'
+
+
+def test_a_key_of_64_bits() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "w[i] = philox(key, i, 0, 0)")
+    assert knl(key=2**63 + 5, n=2).w.tolist() == knl(key=np.uint64(2**63 + 5), n=2).w.tolist()
+
+
 def test_missing_scalar(scale: CompiledKernel) -> None:
     refuse(scale, "s", "missing: no shape determines it", a=np.zeros((2, 2), F))
 

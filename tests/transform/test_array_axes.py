@@ -106,6 +106,16 @@ def test_an_axis_becomes_arguments() -> None:
     assert "a_s0: s_s0 writes, s_s1 reads" in str(report)
 
 
+@pytest.mark.parametrize("tag", ["unr", "ilp"])
+def test_unrolled_separate_elements_are_lines(tag: str) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<3}", "y[i, j] = j*x[i, j]", [
+        lk.GlobalArg("x,y", np.float32, shape="n, 3"), "..."])
+    knl = lk.tag_inames(lk.tag_array_axes(knl, "x, y", "N0, sep"), {"j": tag})
+    lines = [x.strip() for x in lk.generate_code(knl, target="cuda").source.splitlines()]
+    assert not any("j" in x for x in lines if "for" in x or "if" in x)
+    assert [x for x in lines if x.startswith("y_")] == [f"y_s{k}[i] = {float(k)}f*x_s{k}[i];" for k in range(3)]
+
+
 def test_wrong_separations_are_refused() -> None:
     def tagged(tags: str, text: str = "y[i] = x[k, i]", shape: Any = (3, "n")) -> lk.LoopKernel:
         knl = lk.make_kernel("{[k, i, j]: 0<=k,j<3 and 0<=i<n}", text, [lk.GlobalArg("x", shape=shape), "..."])
@@ -120,3 +130,30 @@ def test_wrong_separations_are_refused() -> None:
                 tagged(*given)
     with pytest.raises(lk.UndecidedError, match="It is unknown which of the arrays of 'x'"):
         tagged("sep,C", "y[i] = x[s[k], i]")
+
+
+ROWS = """
+for i
+    <> first = ptr[i]
+    <> last = ptr[i+1]
+    for k
+        for c
+            <> t[c] = x[k] + c {id=init}
+        end
+        t[0] = 2*t[0]
+        t[1] = 3*t[1]
+        for d
+            y[d, k] = t[d] {id=out, if=alpha*d < 4}
+        end
+    end
+end"""
+
+
+def test_bounds_from_memory_are_no_part_of_the_new_dependences() -> None:
+    """The values of a loop with such bounds stay in the cells of its iteration."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first, last] -> {[k, c, d]: first<=k<last and 0<=c<2 and 0<=d<2}"], ROWS,
+                         [lk.GlobalArg("y", float, (2, "m")), lk.ValueArg("alpha", np.float32), "..."])
+    knl = lk.fix_parameters(lk.add_dtypes(knl, {"ptr": np.int32, "x": float}), alpha=3)
+    given = {"ptr": np.array([0, 2, 3], np.int32), "x": np.arange(3.)}
+    assert knl(**given, m=3).y.tolist() == [[0, 2, 4], [3, 6, 9]]
+    assert np.array_equal(lk.compile(lk.tag_array_axes(knl, "y", "sep,C"), "c")(**given, m=3), [[0, 2, 4], [3, 6, 9]])

@@ -118,6 +118,7 @@ REFUSED = [
     ("acc_k, v", "<> v[i] = x[i]\nz[i] = v[i]\ny[i] = sum(k, x[k])", "'acc_k' cannot .*: it is the accumulator"),
     ("u, w", "<> u[i, i] = x[i]\ny[i] = u[i, i]\n<> w[i] = x[i]\nz[i] = w[i]", "'u' cannot .*: an extent of it is n"),
     ("u", "<> u[i] = x[i]\ny[i] = u[i]", "needs two or more temporaries, not 1"),
+    ("u, u", "<> u[i] = x[i]\ny[i] = u[i]", "needs two or more temporaries, not twice 'u'"),
 ]
 
 

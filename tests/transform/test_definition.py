@@ -70,6 +70,17 @@ def test_rules_temporaries_and_assumptions_stay() -> None:
     assert np.array_equal(ran(other).y, 3*X)
 
 
+@pytest.mark.parametrize("use", ["y[i] = t + 1", "y[i] = f(t)", "y[i] = sum(j, t*x[j])", "y[j] = 1",
+                                 "y[i] = 1 {if=t > 2}"])
+def test_readers_of_a_removed_value(use: str) -> None:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[t] -> {[j]: 0<=j<t}"],
+                         ["f(u) := u + 1", "for i", "<int32> t = b[i] {id=A}", f"{use} {{id=B}}" if "{" not in use else
+                          use.replace("{", "{id=B, "), "end", "z[0] = 1 {id=C, inames=}"])
+    with pytest.raises(lk.PreconditionError, match=r"(?s)'B.*' reads the temporary 't', .*remove 'B' too, or"):
+        lk.remove_instructions(knl, "A")
+    assert [s.id for s in lk.remove_instructions(knl, "A, B").statements] == ["C"]
+
+
 def test_dep_goes_through_removed_statements() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i] = 1 {id=A}\nb[i] = 2 {id=B, dep=A}\nc[i] = 3 {id=C, dep=B, nosync=B}")
     new = lk.remove_instructions(knl, "B")
@@ -141,3 +152,18 @@ def test_statements_get_other_ids() -> None:
 def test_refused_ids(ids: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         lk.replace_instruction_ids(pair(), ids)
+
+
+def test_an_obligation_covers_the_statements_that_stay() -> None:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[k]: first<=k<first+2}"], """
+        <> first = ptr[i] {id=first}
+        y[k] = a*x[k] {id=store}
+        z[i] = 1 {id=other}""")
+    knl = lk.tag_inames(knl, {"i": "g.0"}, assume="the rows do not overlap")
+    new = lk.map_instructions(knl, "other", lambda insn: insn.copy(expression=insn.expression + 1))
+    assert (new.obligations, new.tags) == (knl.obligations, knl.tags)
+    assert all(d.source != "store" for d in dependences(new))
+    for changed in ("first", "store"):
+        with pytest.raises(lk.UndecidedError, match="two instances of 'store'"):
+            lk.map_instructions(knl, changed, lambda insn: insn.copy(
+                assignee="y[k+1]" if insn.id == "store" else insn.assignee, expression=insn.expression + 1))

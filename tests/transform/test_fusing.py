@@ -123,7 +123,7 @@ OTHER = "{[j]: 0<=j<n}"
     ([stage("y[i] = s"), lk.make_kernel("{[j]: 0<=j<s}", "y[j] = 1"), stage("s = 4")], {}, lk.PreconditionError,
      "The argument 's' is ValueArg"),
     ([stage("f(u) := 2*u\ny[i] = f(x[i])"), stage("f(u) := 3*u\ny[i] = f(x[i])")], {}, lk.PreconditionError,
-     "The rule 'f' is"),
+     r"The rule 'f' is '2\*u' in one kernel and '3\*u' in"),
     ([lk.tag_inames(stage("y[i] = 1"), "i:g.0"), lk.tag_inames(stage("y[i] = 1"), "i:g.1")], {}, lk.PreconditionError,
      "The tag of the iname 'i' is 'g.0' in one kernel and 'g.1'"),
     ([stage("y[i] = 1"), stage("z[i] = y[i]")], {"data_flow": [("y", 0, 2)]}, lk.PreconditionError, "has the kernel 2"),

@@ -157,6 +157,18 @@ def test_a_text_is_a_list(key: tuple[str, str]) -> None:
     assert _outcome(*key, names[0]) == _outcome(*key, names[:1])
 
 
+#: The parameters that take new names, or names of functions.
+NEW_NAMES = {"dim_arg_names", "new_inames", "extra_arguments", "parameters", "precompute_inames"}
+
+
+@pytest.mark.parametrize("key", [key for key in CALLS if key[1] not in NEW_NAMES], ids=".".join)
+def test_a_pattern_is_a_list(key: tuple[str, str]) -> None:
+    """Each name of the kernel that matches, once."""
+    names = CALLS[key][2]
+    assert _outcome(*key, [f"{x[0]}[{x[0]}]{x[2:]}" for x in names]) == _outcome(*key, names)
+    assert "UnknownNameError" in _outcome(*key, "no*")
+
+
 @pytest.mark.deep(every=196)
 @pytest.mark.parametrize("names", [5, [5], [None, "ii"], [["ii"]], object(), 1.5, True])
 @pytest.mark.parametrize("key", CALLS, ids=".".join)

@@ -113,6 +113,16 @@ def test_each_row_has_a_scan_of_its_own() -> None:
     assert_same(knl, threads, n=5)
 
 
+@pytest.mark.parametrize("tags", ["i:l.0, r:g.0", "i:l.0"])
+def test_rows_inside_the_loop_over_threads(tags: str) -> None:
+    """Parallel inames have no place in the order: each row has a scan, wherever its loop stands."""
+    text = "for i\n<> w = 2*z[i]\nfor r\ny[r, i] = w + sum(j, x[r, j])\nend\nend"
+    knl = make(["{[i, r]: 0<=r<3 and 0<=i<40}", SCAN], text, x=F32, z=F32)
+    found = lk.realize_scan(lk.tag_inames(knl, tags), "j")
+    assert not validate(lk.lower(found))
+    assert_same(knl, found)
+
+
 def test_within_names_those_that_are_meant() -> None:
     knl = prefix(SCAN, "y[i] = sum(j, x[j]) {id=A}\nz[i] = sum(j, 2*x[j]) {id=B}")
     found = lk.realize_scan(knl, "j", within="B")
@@ -188,6 +198,13 @@ def test_operands_that_change() -> None:
     refused("for i\n<> t[0] = x[i] {id=W}\ny[i] = sum(j, t[0*j])\nend",
             "W[i=0] writes an element of 't' that insn.j.update[i=0, j=0] reads, and other")
     refused("for i\ny[i] = sum(j, x[j])\nx[p[i]] = 0\nend", "cannot be decided", kind=lk.UndecidedError)
+
+
+def test_a_sweep_with_a_stride() -> None:
+    knl = make("{[i, j]: 1<=i<n and i mod 3 = 1 and 0<=j<=i}", "y[i] = sum(j, x[j])", x=F32)
+    with pytest.raises(lk.PreconditionError, match=r"affine_map_inames\(knl, 'i', 'i_new', 'i = 3\*i_new \+ 1'\)"):
+        lk.realize_scan(knl, "j")
+    assert_same(knl, lk.realize_scan(lk.affine_map_inames(knl, "i", "i_new", "i = 3*i_new + 1"), "j"), n=8)
 
 
 def test_sweeps_that_are_none() -> None:
