@@ -32,6 +32,7 @@ from loopkit.language.arguments import (
     read_declarations,
     readers_of_places,
     resolve,
+    shapes_of,
 )
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
@@ -305,7 +306,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     parsed = parse_program(source, read.parents.keys(), read.add_inline, operations,
                            functions_with_dot(declared, called),
                            {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
-                           offsets_of(declared))
+                           offsets_of(declared), shapes_of(declared))
     parsed, of_tuples = in_fields(parsed, declared)
     return _ReadProgram(source, read, parsed, {**operations, **of_tuples}, called, kernels, tuple(own.instructions))
 
