@@ -80,6 +80,11 @@ class Instruction:
         return ()
 
     @property
+    def fetches(self) -> str | None:
+        """The operation of the atomic update before which it loads the old value; ``None``: it does nothing such."""
+        return None
+
+    @property
     def assumed(self) -> tuple[Assumed, ...]:
         """The assumptions of the instruction about the arguments of a call."""
         return ()

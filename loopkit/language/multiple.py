@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import subscripts_of
+from loopkit.expr.mappers import subscripts_of, update_of
 from loopkit.expr.parsing import BARE, NameUse
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import field_of, fields_of
+from loopkit.instructions.atomic_update import AtomicFetch
 from loopkit.language.names import fresh
 from loopkit.language.program import PREFIX, IfBlock, InstructionOptions, ParsedAssignment, ProgramNode
 
@@ -54,6 +55,8 @@ class MultipleAssignment:
         :raises ParseError: *value* is not a tuple with a value for each target.
         """
         start, equals, first = self.starts
+        if (fetching := self._fetching(source)) is not None:
+            return fetching
         fields, options = fields_of(self.value), self.options
         if len(fields) != len(self.targets):
             found = f"a tuple of {len(fields)} values" if fields else "no tuple"
@@ -81,3 +84,31 @@ class MultipleAssignment:
         if options.condition is None:
             return tuple(nodes)
         return (IfBlock(equals, options.condition, self.condition_uses, tuple(nodes), ()),)
+
+    def _fetching(self, source: Source) -> tuple[ProgramNode, ...] | None:
+        """The two statements of an atomic update whose old value is kept: ``old, a[f] = a[f], a[f] + e {atomic}``.
+
+        :raises ParseError: the assignment is atomic and has another form.
+        """
+        options, start = self.options, self.starts[0]
+        if not any(i.commutes for i in options.instructions):
+            return None
+        fields = fields_of(self.value)
+        values = [field_of(self.value, name) for name in fields]
+        for old, new in ((0, 1), (1, 0)) if len(self.targets) == len(values) == 2 else ():
+            kept, updated = self.targets[old], self.targets[new]
+            found = update_of(updated.assignee, values[new])
+            if found is None or values[old] != updated.assignee or kept.written == updated.written:
+                continue
+            given = options.id
+            second = options if given is None or given.kind == PREFIX else replace(
+                options, id=given._replace(text=f"{given.text}_{new}"))
+            first = replace(options, instructions=(AtomicFetch(found[0]),))
+            uses = [[*target.uses, *self.uses] for target in (kept, updated)]
+            nodes = (ParsedAssignment(start, kept.assignee, kept.written, values[old], kept.temporary, first,
+                                      tuple(uses[0])),
+                     ParsedAssignment(self.starts[2], updated.assignee, updated.written, values[new],
+                                      updated.temporary, second, tuple(uses[1])))
+            return nodes
+        raise source.error(start, "An atomic assignment of several values keeps the old value of an update.",
+                           "'old, h[f] = h[f], h[f] + e'", hint="the operations are +, *, min, max, and, or, &, |, ^")
