@@ -45,7 +45,7 @@ class AtomicFetch(MemoryInstruction):
     """
 
     noun: ClassVar[str] = "the old value of an atomic update"
-    memories: ClassVar[frozenset[AddressSpace]] = AtomicUpdate.memories
+    memories: ClassVar[frozenset[AddressSpace]] = frozenset(AddressSpace)
 
     operation: str
 
@@ -73,12 +73,14 @@ def with_fetches(block: Block) -> Block:
         result: list[Node] = []
         for child in node.children:
             last = result[-1] if result else None
-            if isinstance(last, Assign) and _is_fetch(last) and isinstance(child, Assign) \
-                    and child.target == last.value and any(isinstance(i, AtomicUpdate) for i in child.instructions):
-                result[-1] = replace(child, instructions=tuple(
-                    replace(i, fetch=last) if isinstance(i, AtomicUpdate) else i for i in child.instructions))
-            else:
-                result.append(child)
+            if isinstance(last, Assign) and isinstance(child, Assign) and child.combine is not None \
+                    and child.target == last.value and AtomicFetch(child.combine) in last.instructions:
+                result[-1] = plain = replace(last, instructions=())
+                if any(isinstance(i, AtomicUpdate) for i in child.instructions):
+                    result.pop()
+                child = replace(child, instructions=tuple(
+                    replace(i, fetch=plain) if isinstance(i, AtomicUpdate) else i for i in child.instructions))
+            result.append(child)
         return replace(node, children=tuple(result))
     new = rewritten(block, joined)
     for node in nodes_in(new):
@@ -87,8 +89,7 @@ def with_fetches(block: Block) -> Block:
                 f"'{node.statement}' keeps the old value of an atomic update, but the update does not follow it "
                 "directly.", subject=node.statement,
                 hint="keep the two statements in one loop, without ilp, and no statement between them")
-    return new if any(isinstance(i, AtomicUpdate) and i.fetch is not None for node in nodes_in(new)
-                      if isinstance(node, Assign) for i in node.instructions) else block
+    return new if any(isinstance(node, Assign) and _is_fetch(node) for node in nodes_in(block)) else block
 
 
 def _is_fetch(node: Assign) -> bool:
