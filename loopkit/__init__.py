@@ -42,9 +42,9 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRu
 from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.instruction import Assignment, CallInstruction, StatementPlace, SubArrayRef
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.loopy_names import no_attribute
 from loopkit.kernel.target import TARGETS
 from loopkit.language.einsum import make_einsum
-from loopkit.language.loopy_names import no_attribute
 from loopkit.language.make import make_function, make_kernel, merge
 from loopkit.lazy import LazyTable, imports_not_run
 from loopkit.poly.quasi_polynomials import PiecewiseQuasiPolynomial
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from loopkit.analysis.fusion import get_kennedy_unweighted_fusion_candidates
     from loopkit.analysis.queries import find_one_rule_matching, find_rules_matching, find_unused_axis_tag
     from loopkit.interpreter.replay import CellDifference, Replay
+    from loopkit.library.elementwise import make_copy_kernel
     from loopkit.lowering.counts import (
         gather_access_footprint_bytes,
         gather_access_footprints,
@@ -177,7 +178,8 @@ __all__ = [
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
     "fuse_kernels", "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
     "get_kennedy_unweighted_fusion_candidates", "get_mem_access_map", "get_op_map", "get_synchronization_map",
-    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_einsum",
+    "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_copy_kernel",
+    "make_einsum",
     "make_function", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain",
     "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
     "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",

@@ -15,8 +15,8 @@ import loopkit as lk
 from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.data import CachePolicy
+from loopkit.kernel.loopy_names import LOOPY_ARGUMENTS, LOOPY_NAMES
 from loopkit.kernel.tags import TAGS
-from loopkit.language.loopy_names import LOOPY_NAMES
 from loopkit.target.cuda.limits import DEVICE_LIMITS
 from loopkit.verification.checks import CHECKS
 
@@ -176,6 +176,17 @@ def test_arguments_that_loopy_has_and_loopkit_has_not() -> None:
         function = getattr(lk, call.strip("`").partition("(")[0], None)
         own = set(inspect.signature(function).parameters) if function is not None else set()
         assert not own & set(re.findall(r"(\w+)=", call))
+
+
+@pytest.mark.parametrize("function", LOOPY_ARGUMENTS)
+def test_an_argument_of_loopy_leads_to_one_of_loopkit(function: str) -> None:
+    documented = " ".join(call for call, _ in rows(section("loopy", "Arguments that are missing")))
+    for name, advice in LOOPY_ARGUMENTS[function].items():
+        assert f"{name}=" in documented
+        assert all(hasattr(lk, own) for own in re.findall(r"\blk\.(\w+)", advice))
+        with pytest.raises(TypeError, match=rf"{function}\(\) does not have the argument '{name}' of loopy. Use "):
+            getattr(lk, function)(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2") if function != "make_kernel" else "{:}",
+                                  "i", **{name: 1})
 
 
 def test_tags_of_array_axes() -> None:

@@ -205,7 +205,7 @@ def origin(knl: LoopKernel, names: Iterable[str]) -> str:
     """``read from memory`` if a value of *names* is, directly or through temporaries; else ``computed in the kernel``.
     """
     def read(name: str) -> Iterator[str]:
-        return (x for s in knl.statements if s.written == name and name in knl.temporaries
+        return (x for s in (knl.writers.get(name, ()) if name in knl.temporaries else ())
                 for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e))
     is_read = not reached(names, read).isdisjoint(knl.array_args)
     return "read from memory" if is_read else "computed in the kernel"

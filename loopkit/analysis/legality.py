@@ -7,28 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import permutations
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import why_undecided
+from loopkit.analysis.accesses import accesses_of, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, is_reorderable, reduction_within, shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
-from loopkit.analysis.ranges import iname_range
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
-from loopkit.expr.mappers import update_of, variables
+from loopkit.expr.mappers import element, update_of, variables
 from loopkit.expr.nodes import to_text
+from loopkit.expr.places import subscripts_at
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Obligation, Statement
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel, is_simd
-from loopkit.poly.affine import add, affine_difference, multiply, subtract
+from loopkit.poly.affine import add, affine_difference, is_quasi_affine, multiply, subtract
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import differing, in_one_iteration, joined_by_chains, out_of_time_order
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import InstanceSet, Map
 
 #: The inames on each axis of the grid or of the block, outermost first.
 OnAxes = dict[int, tuple[str, ...]]
@@ -193,7 +196,7 @@ def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Ex
     if len(set(packings)) == 1:
         return [(p.Variable(x),)*len(packings) for x in packings[0]]
     # the number of a place, if it is an affine form in the inames
-    if all(iname_range(knl, x)[1] for inames in packings for x in inames[1:]):
+    if all(isinstance(iname_extent(knl, x), int) for inames in packings for x in inames[1:]):
         numbers = tuple(packed_coordinate(knl, inames) for inames in packings)
         if all(affine_difference(number, number) is not None for number in numbers):
             return [numbers]
@@ -204,14 +207,12 @@ def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Ex
 def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
     """Several inames on one axis as a mixed-radix number; a single iname counted from its least value.
 
-    The extents of all but the first must be constant.
+    An affine form if the extents of all but the first are constant.
     """
     result: Expression = 0
     for i, x in enumerate(inames):
-        low, extent = iname_range(knl, x)
-        assert extent or not i
-        index = subtract(p.Variable(x), low)
-        result = index if len(inames) == 1 else add(multiply(extent, result), index)
+        index = subtract(p.Variable(x), iname_range(knl, x)[0])
+        result = add(multiply(iname_extent(knl, x), result), index) if i else index
     return result
 
 
@@ -262,8 +263,8 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         raise UndecidedError(
             f"{step}: whether it keeps the order of {two} cannot be decided.",
             "; ".join([f"both access '{d.array}', and {why}", *hosts_obstacle(knl, found[0])]),
-            hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
-                 'or state why it is legal: assume="..."')
+            hint=f"{_atomic_hint(knl, d)}keep these statements in their order, {_affine_form(knl, d)}, or state why it "
+                 'is legal: assume="..."')
     result = _assumed(knl, step, found, assume)
     clobbered = list(_clobbered(result, found))
     return result if not clobbered else _assumed(result, step, clobbered, assume)
@@ -277,6 +278,22 @@ def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
         return ""
     names = [s.id for s in statements]
     return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
+
+
+def _affine_form(knl: LoopKernel, d: Dependence) -> str:
+    """The advice to write ``a[i, j]`` in the place of ``a[i*m + j]``, if *d* has such an access."""
+    def fits(domain: InstanceSet, subscript: Expression, size: Expression) -> bool:
+        return is_quasi_affine(subscript) and domain.where(("<", subscript)).is_empty() \
+            and domain.where((">=", subtract(subscript, size))).is_empty()
+    for a in (a for s in (d.source, d.sink) for a in accesses_of(knl, knl.statement_by_id[s]) if a.array == d.array):
+        if a.affine or len(a.subscripts) > 1:
+            continue
+        sizes = [p.Variable(x) for x in sorted(variables(a.subscripts[0]) & knl.value_params)]
+        for shape in (s for axes in range(1, 3) for s in permutations(sizes, axes)):
+            first, *rest = own = subscripts_at(a.subscripts[0], (1, *shape))
+            if is_quasi_affine(first) and all(map(partial(fits, a.domain), rest, shape)):
+                return f"write {to_text(element(a.array, own))} in place of {to_text(element(a.array, a.subscripts))}"
+    return "rewrite the access in an affine form"
 
 
 def _free_key(s: Statement) -> str | None:

@@ -17,6 +17,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import meeting
 from loopkit.poly.flow import JointMustWrite
+from loopkit.poly.limits import kept
 
 
 def is_must_write(access: Access) -> bool:
@@ -70,6 +71,14 @@ def _in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement,
     bounds = {x for w in writers for x in data_params(knl, w.domain)}
     if not bounds:
         return shared
+    # many statements have the same instances
+    key = (tuple(id(w.domain) for w in writers), id(reader.domain), tuple(shared))
+    return kept(knl.memo.setdefault("in bounds", {}), key,
+                lambda: _loops_in_bounds(knl, writers, reader, shared, bounds))
+
+
+def _loops_in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement, shared: Sequence[str],
+                     bounds: set[str]) -> Sequence[str] | None:
     known = reader.domain.without_params(set(data_params(knl, reader.domain)) - bounds)
 
     def suffice(inames: Sequence[str]) -> bool:
@@ -123,6 +132,10 @@ def _conditions_of(knl: LoopKernel, user: Statement) -> Flags:
 
 def _setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> Statement | None:
     """The statement that set *flag* before *user* in the same iteration; ``None``: there is not one."""
+    return kept(knl.memo.setdefault("setters", {}), (flag, user.id), lambda: _found_setter(knl, flag, user))
+
+
+def _found_setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> Statement | None:
     cell = p.Variable(flag) if isinstance(flag, str) else flag.child if isinstance(flag, p.LogicalNot) else flag
     variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
     if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
@@ -142,7 +155,7 @@ def _setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> Stateme
 
 def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | None:
     """The only statement that writes the temporary *name* in loops around *user*; ``None``: there is not one."""
-    writers = [s for s in knl.statements if s.written == name]
+    writers = knl.writers.get(name, ())
     around = [w for w in writers if set(w.inames) <= _shared_loops(knl, w, user)]
     # peeling makes several writers in separate loops: in an iteration of one's loops the others do not run
     return around[0] if len(around) == 1 and all(

@@ -68,6 +68,22 @@ def _known_extent(knl: LoopKernel, extent: Expression | None) -> Expression | No
     return extent if number is None else number
 
 
+def with_shapes_of_affine_accesses(knl: LoopKernel) -> LoopKernel:
+    """*knl* with the extents that the affine accesses of an array or a temporary need, where other subscripts of it
+    come from memory.
+    """
+    accesses = {name: [a for a in found if a.affine] for name, found in accesses_by_array(knl).items()}
+    found = {name: _inferred(knl, accesses[name], name in knl.temporaries) for name, shape in array_shapes(knl).items()
+             if None in shape and knl.data[name].shape is None and accesses.get(name)}
+    if not found:
+        return knl
+    known = {name: tuple(e for e in shape if e is not None) for name, shape in found.items() if None not in shape}
+    return with_accesses_of(knl, specialized(
+        knl, arguments=tuple(replace(a, inferred=found[a.name]) if isinstance(a, GlobalArg) and a.name in found else a
+                             for a in knl.arguments),
+        temporaries={name: replace(t, shape=known.get(name, t.shape)) for name, t in knl.temporaries.items()}))
+
+
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:
     rank = len(accesses[0].subscripts)
     if not all(a.affine for a in accesses):

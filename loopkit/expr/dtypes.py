@@ -319,7 +319,7 @@ def _computed_signature(function: ScalarFunction, rule: Callable[..., object], g
         common if common is not None and rank_of(x) <= rank_of(common) else x) for x in given)
     value = rule(*dtypes)
     found = dtype_of(value)
-    if found is None or is_tuple(found):
+    if found is None:
         raise TypeInferenceError(f"The dtypes= of the function '{function.name}' gives {value!r} for "
                                  f"({', '.join(map(str, dtypes))}), which is not a dtype of numbers.",
                                  subject=function.name, hint=NUMBERS)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
+from types import TracebackType
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import PreconditionError
+from loopkit.errors import LoopkitError, PreconditionError
 from loopkit.expr.bessel import bessel_j, bessel_y
 from loopkit.expr.kinds import NUMBERS, dtype_of, is_tuple
 from loopkit.expr.mappers import subexpressions
@@ -52,7 +53,7 @@ class ScalarFunction(Declared):
         the same, but float64 for integers. ``"real"``: the dtype of the parts of ``"promoted"``. ``"predicate"``: bool.
         These rules convert all arguments to one dtype. A mapping, ``{("float32", "int32"): "float32"}``, lists the
         dtypes of the arguments, which are not converted, with the dtype of the result. A Python function gets the
-        dtypes of the arguments and returns that of the result.
+        dtypes of the arguments and returns that of the result, which may be a tuple: its text returns the struct.
     :arg text: for each language of the targets (``"c"``, ``"cuda"``, ...) the name of a function in it, or an
         expression with the placeholders ``{0}``, ``{1}``, ... for the arguments, or a mapping from the dtype of the
         arguments, or from their dtypes (``"int32, float64"``), to such texts. Numbers of 16 bits are passed and
@@ -60,7 +61,7 @@ class ScalarFunction(Declared):
     :arg preamble: declarations and definitions that a generated text needs before it calls the function, for each
         language, or one for all languages in *text*. They are copied as they are.
     :arg reference: a Python function of numpy scalars with the value of a call, for the interpreter, and for code of
-        the host if there is no text in C.
+        the host if there is no text in C. :func:`~loopkit.check_equivalent` compares the texts with it.
     :arg operands: the kinds of numbers that its arguments may be, as numpy's letters.
     :raises PreconditionError: an argument has an illegal value, a text has other placeholders, or is not an expression.
     """
@@ -173,7 +174,28 @@ class ScalarFunction(Declared):
         if self.reference is None:
             raise PreconditionError(f"The function '{self.name}' has no value in Python.", subject=self.name,
                                     hint=f"ScalarFunction('{self.name}', ..., reference=a function of numpy scalars)")
-        return self.reference(*arguments)
+        with OfReference(f"Python reference of '{self.name}'", self.name, arguments):
+            return self.reference(*arguments)
+
+
+@dataclass(frozen=True)
+class OfReference:
+    """Raises an exception of *what*, the Python code of *subject*, as an error that names its operands."""
+
+    what: str
+    subject: str
+    operands: Sequence[Any]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, LoopkitError):
+            shown = ", ".join(map(str, self.operands))
+            raise PreconditionError(f"The {self.what} has no value for ({shown}): {type(error).__name__}: {error}.",
+                                    subject=self.subject, hint="let it return a number for every operand, or NaN"
+                                    ) from error
 
 
 @p.expr_dataclass()

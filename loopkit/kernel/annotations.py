@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.loopy_names import LOOPY_ARGUMENTS, no_argument
 from loopkit.poly.domains import AnyMap, AnySet
 from loopkit.poly.sets import InstanceSet
 
@@ -50,7 +51,9 @@ def require_kinds(function: Callable[..., object], args: Sequence[object], kwarg
     """:raises PreconditionError: an argument of *function* is of another kind than its annotation names."""
     parameters = _parameters(function)
     by_name = {p.name: (p, kind) for p, kind in parameters if p.kind is not p.POSITIONAL_ONLY}
-    # Python itself checks for missing and surplus arguments
+    if surplus := [x for x in kwargs if x in LOOPY_ARGUMENTS.get(function.__name__, ()) and x not in by_name]:
+        raise TypeError(no_argument(function.__name__, surplus[0]))
+    # Python itself checks for other missing and surplus arguments
     for (parameter, kind), value in (*zip(parameters, args, strict=False),
                                      *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
         if not kind.has(value):

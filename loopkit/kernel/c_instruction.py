@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 from loopkit.errors import PreconditionError, UndecidedError
-from loopkit.expr.functions import UNKNOWN, ScalarFunction, is_balanced
+from loopkit.expr.functions import UNKNOWN, OfReference, ScalarFunction, is_balanced
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.parsing import parse_expression
 from loopkit.shown import Declared
@@ -286,9 +286,11 @@ class OpaqueValue(ScalarFunction):
         if given is None or given.reference is None:
             raise PreconditionError(f"The C code of '{given and given.id}' has no value in Python.", subject=self.name,
                                     hint="CInstruction(..., reference=a function of the values that it reads)")
-        result = given.reference(*arguments[:len(given.operands)])
-        number = list(given.writes).index(self.name.removeprefix(f"{given.id}_writes_"))
-        return result if len(given.writes) == 1 else result[number]
+        number, operands = list(given.writes).index(self.name.removeprefix(f"{given.id}_writes_")), arguments[
+            :len(given.operands)]
+        with OfReference(f"Python reference of the C code '{given.id}'", self.name, operands):
+            result = given.reference(*operands)
+            return result if len(given.writes) == 1 else result[number]
 
     def _key(self) -> tuple[object, ...]:
         return (*super()._key(), self.instruction)

@@ -170,8 +170,16 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return {**self.array_args, **self.temporaries}
 
     @cached_property
+    def writers(self) -> Mapping[str, tuple[Statement, ...]]:
+        """The statements that write each array, argument or temporary."""
+        found: dict[str, tuple[Statement, ...]] = {}
+        for s in self.statements:
+            found[s.written] = (*found.get(s.written, ()), s)
+        return found
+
+    @cached_property
     def written_names(self) -> frozenset[str]:
-        return frozenset(s.written for s in self.statements)
+        return frozenset(self.writers)
 
     @cached_property
     def all_names(self) -> frozenset[str]:

@@ -4,16 +4,17 @@ In the grammar of :mod:`loopkit.language.syntax`::
 
     call     = [ results "=" ] name "(" [ argument { "," argument } ] ")" [ options ]
     results  = [ "<" [ dtype ] ">" ] slice { "," slice }
-    argument = slice | expression
+    argument = [ name "=" ] ( slice | expression )
     slice    = [ "[" [ iname { "," iname } ] "]" ":" ] name [ "[" ( "()" | part { "," part } ) "]" ]
     part     = expression | [ expression ] ":" [ expression ] [ ":" number ]
 
 An argument is a slice if the function subscripts or writes it, else an expression. A slice has one axis for each axis
 of the function's array: an iname before the colon, or a ``:`` in the brackets. A name alone is the whole array.
+Arguments with names follow those without.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
@@ -97,24 +98,39 @@ class SliceParser(ExpressionParser):
 
     def _items(self, signature: Signature, known: Mapping[str, int | None] | Mapping[str, int], closer: str
                ) -> Sequence[Slice | Expression]:
-        """Slices and values up to *closer*, as many as the arguments *known*."""
-        found: list[Slice | Expression] = []
-        start, noun = self.at, "result" if closer == "=" else "argument"
+        """Slices and values up to *closer*, one for each of the arguments *known*, in their order."""
+        found: dict[str, Slice | Expression] = {}
+        start, noun, named = self.at, "result" if closer == "=" else "argument", False
         while self.text != closer:
             if len(found) == len(known):
                 raise self._miscounted(signature, noun, known, start, "more")
-            name = list(known)[len(found)]
+            is_named = closer == ")" and self.kind == "name" and self.tokens[self.at + 1].text == "="
+            if named and not is_named:
+                raise self.error("name=value", message="An argument without a name stands behind one with a name.")
+            named = is_named
+            name = self._argument_name(signature, known, found) if named else [*known][len(found)]
             rank = known[name]
             if rank is None and self._at_slice():
                 raise self.error("an expression", message=f"'{name}' of the function '{signature.name}' is a value, "
                                  "and this call has a slice in its place.", hint=f"the {noun}s are {', '.join(known)}")
-            found.append(self.expression() if rank is None else self._slice(signature, name, rank))
+            found[name] = self.expression() if rank is None else self._slice(signature, name, rank)
             if not self.accept(","):
                 break
         self.take(closer, f"',' or '{closer}'")
         if len(found) < len(known):
             raise self._miscounted(signature, noun, known, start, str(len(found) or "none"))
-        return found
+        return [found[name] for name in known]
+
+    def _argument_name(self, signature: Signature, known: Collection[str], found: Collection[str]) -> str:
+        """``name=`` before an argument."""
+        name, at = self.text, self.at
+        if name not in known:
+            raise self.error(f"one of {', '.join(known)}", at=at,
+                             message=f"The function '{signature.name}' does not have an argument '{name}'.")
+        if name in found:
+            raise self.error("each argument once", at=at, message=f"'{name}' is passed twice.")
+        self.at += 2
+        return name
 
     def _at_slice(self) -> bool:
         """Does a slice begin here?"""

@@ -1,6 +1,7 @@
-"""Kernels that use each element once: copy, axpy, add, and the transposition through a tile in shared memory."""
+"""Kernels that use each element once: copies, axpy, add, and the transposition through a tile in shared memory."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 import numpy as np
@@ -52,6 +53,28 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items:
     array([1., 2.], dtype=float32)
     """
     return _elementwise("add", "z[i] = x[i] + y[i]", "x,y,z", dtype, threads, items)
+
+
+@checked
+def make_copy_kernel(new_dim_tags: str, old_dim_tags: str = "C", *, shape: Sequence[str | int] = ()) -> lk.LoopKernel:
+    """Make the kernel that copies an array ``input`` to ``output``, an array of another layout.
+
+    :arg new_dim_tags: the tags of the axes of ``output``, one for each axis, as for :func:`loopkit.tag_array_axes`;
+        *old_dim_tags*: those of ``input``.
+    :arg shape: the extents of the axes; default: ``n0``, ``n1``, ... The tags ``sep`` and ``vec`` need a number.
+    :raises PreconditionError: the tags have another form, or are not as many as the extents.
+
+    >>> print(lk.make_copy_kernel("sep,C", shape=(2, "n")).statements_text)
+    for i0, i1
+      output_s0[i1] = input[i0, i1]  {id=insn_s0}
+      output_s1[i1] = input[i0, i1]  {id=insn_s1}
+    end
+    """
+    shape = shape or [f"n{k}" for k, _ in enumerate(new_dim_tags.split(","))]
+    inames = ", ".join(f"i{k}" for k, _ in enumerate(shape))
+    bounds = " and ".join(f"0 <= i{k} < {extent}" for k, extent in enumerate(shape))
+    knl = lk.make_kernel(f"{{[{inames}]: {bounds}}}", f"output[{inames}] = input[{inames}]", name="copy")
+    return lk.tag_array_axes(lk.tag_array_axes(knl, "output", new_dim_tags), "input", old_dim_tags)
 
 
 def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int | None,

@@ -16,7 +16,7 @@ from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
-from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, seq
+from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups
 from loopkit.lowering.hazards import Event, Hazard, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
@@ -194,7 +194,8 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Sequence[_Want
                    ) -> tuple[Tree, list[_Placed]]:
     """*tree*, at the path *here*, with barriers in the gaps of each body, and their places.
 
-    The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
+    The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too. One
+    that only separates the iterations of the inner loop then runs in the last iteration, too.
     """
     below: list[Tree] = []
     placed: list[_Placed] = []
@@ -206,16 +207,40 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Sequence[_Want
             placed += found
         else:
             below.append(child)
-    own = [w for w in wants if w.body == here and not _is_served(launch, w, placed)]
+    own = [w for w in wants if w.body == here and not _is_served(launch, w, _run_in_each_iteration(placed))]
+    kept = _kept_in_last_iteration(launch, own, placed)
+    if kept:
+        placed = [replace(b, barrier=kept.get(id(b.barrier), b.barrier)) for b in placed]
+        below = [rewrite(child, lambda node: kept.get(id(node), node)) for child in below]
+        own = [w for w in own if not _is_served(launch, w, _run_in_each_iteration(placed))]
     within = [w for w in own if not w.cyclic]
     beside = tuple(leaves(tree))
     gaps = _chosen_gaps(within, len(below))
     # further iterations may be between two iterations, with the barriers of each
-    known = [*placed, *(_Placed(here, g, beside, barrier) for g, barrier in gaps.items())]
+    known = [*_run_in_each_iteration(placed), *(_Placed(here, g, beside, barrier) for g, barrier in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
     gaps = _chosen_gaps([*within, *carried], len(below)) if carried else gaps
-    placed += [_Placed(here, g, beside, barrier) for g, barrier in gaps.items() if not barrier.left_out_last]
+    placed += [_Placed(here, g, beside, barrier) for g, barrier in gaps.items()]
     return seq(*(node for i, child in enumerate(below) for node in (child, gaps.get(i)) if node is not None)), placed
+
+
+def _kept_in_last_iteration(launch: Launch, wants: Sequence[_Want], placed: Sequence[_Placed]) -> dict[int, Barrier]:
+    """The barriers between iterations of inner loops that serve some of *wants* if the last iteration has them too.
+
+    :returns: by the identity of each barrier, the one in its place.
+    """
+    kept: dict[int, Barrier] = {}
+    for b in (b for b in placed if b.barrier.left_out_last):
+        served = [w.reason for w in wants if _is_served(launch, w, [*_run_in_each_iteration(placed), b])]
+        if served:
+            serves = tuple(dict.fromkeys((*b.barrier.serves, *served)))
+            kept[id(b.barrier)] = replace(b.barrier, serves=serves, left_out_last=False)
+    return kept
+
+
+def _run_in_each_iteration(placed: Sequence[_Placed]) -> list[_Placed]:
+    """Those of *placed* that run in each iteration of their loops."""
+    return [b for b in placed if not b.barrier.left_out_last]
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:

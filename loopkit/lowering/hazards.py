@@ -170,13 +170,16 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     pairs = _in_one_block(knl, source, sink, pairs)
     # any lane of the warp may load the operands of a collective instance
     may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
-    known: list[tuple[Expression, Expression]] = []
+    known: list[tuple[Expression, ...]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
-        first, second = (_coordinate_along(knl, bound, axis) for bound in ends)
-        if first is not None and second is not None:
-            known.append((first, second))
-        elif first is not None or second is not None or any(bound.auto for bound in ends):
-            may_differ = True               # one side runs on every thread along the axis, or on any
+        first, second = (_own_inames_on(knl, bound, axis) for bound in ends)
+        if first is None or second is None:
+            # one side runs on every thread along the axis, or on any
+            may_differ |= first is not second or any(bound.auto for bound in ends)
+        elif (places := places_on_axis(knl, first, second)) is None:
+            may_differ = True
+        else:
+            known += places
     if not may_differ:
         pairs = pairs.subtract(_agreeing(ends, known))
     return None if pairs.is_empty() else pairs
@@ -196,7 +199,7 @@ def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     return Scope.WARP if pairs.is_subset(one_warp) else Scope.BLOCK
 
 
-def _agreeing(ends: tuple[BoundStatement, BoundStatement], coordinates: Sequence[tuple[Expression, Expression]]) -> Map:
+def _agreeing(ends: tuple[BoundStatement, BoundStatement], coordinates: Sequence[tuple[Expression, ...]]) -> Map:
     """The pairs of instances of two statements with equal *coordinates*."""
     first, second = (bound.statement.inames for bound in ends)
     return equal_coordinates(first, [a for a, _ in coordinates], second, [b for _, b in coordinates])
@@ -208,20 +211,18 @@ def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     for axis, extent in zip(BLOCK, launch.block, strict=True):
         assert isinstance(extent, int)
         threads *= extent
-        coordinate = _coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
-        if coordinate is None and (bound.auto or warp % threads):
+        inames = _own_inames_on(launch.kernel, bound, axis) if extent > 1 else ()
+        if inames is None and (bound.auto or warp % threads):
             return None
         # threads that differ along this axis alone are in one warp
-        known.append(0 if coordinate is None else coordinate)
+        known.append(packed_coordinate(launch.kernel, inames or ()))
     return floor_div(launch.thread_number(known), warp)
 
 
-def _coordinate_along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
-    """The coordinate of an instance along an axis of the block; ``None``: it runs at all of them."""
+def _own_inames_on(knl: LoopKernel, bound: BoundStatement, axis: str) -> tuple[str, ...] | None:
+    """The inames of a statement on an axis of the block, none at coordinate 0; ``None``: it runs at all places."""
     own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
-    if own is not None:
-        return packed_coordinate(knl, own)
-    return 0 if axis in bound.alone_on else None
+    return () if own is None and axis in bound.alone_on else own
 
 
 # Waits

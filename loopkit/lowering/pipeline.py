@@ -34,6 +34,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import LocalTag, is_parallel
 from loopkit.kernel.target import GPU, Machine, Target, resolve_target
 from loopkit.kernel.tree import leaves, loops_in, without
+from loopkit.lowering.auto import without_needless_auto
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
@@ -41,7 +42,7 @@ from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
+from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
 from loopkit.lowering.storage import allocate_storage, each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
@@ -205,7 +206,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("types", "kernel", _types, _check_types),
     Stage("dead_statements", "kernel", _dead_statements, _check_types),
     Stage("base_storages", "kernel", lambda low: replace(low, kernel=in_base_storages(low.kernel)), _check_types),
-    Stage("auto", "kernel", lambda low: replace(low, kernel=without_idle_auto(low.kernel)), _check_types),
+    Stage("auto", "kernel", lambda low: replace(low, kernel=without_needless_auto(low.kernel)), _check_types),
     Stage("reductions", "kernel", lambda low: replace(low, kernel=write_out_reductions(low.kernel, low.machine.warp)),
           _check_reductions),
     Stage("schedule", "schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel))),
@@ -249,12 +250,12 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     """Lower *knl* for *target*: run the stages of lowering up to *stop*. The result prints the state after that stage.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``base_storages`` (makes one temporary of those
-    that share memory), ``auto`` (drops idle ``l.auto`` tags) and ``reductions``. ``schedule`` cuts the kernel into
-    launches, and ``memory`` ends launches where temporaries are in global memory. ``storage`` allocates the cells of
-    temporaries. ``binding`` binds inames to axes of the grid and the block. ``launches`` ends launches where
-    cross-block dependences remain. ``barriers`` places barriers. ``host`` writes the part of the host in the loop
-    program, and ``loops`` the part of each launch. ``simplify``, ``unroll``, ``mma``, ``vectors`` and ``unused_names``
-    then change the loop program. ``ast`` is the finished loop program.
+    that share memory), ``auto`` (chooses the axes of ``l.auto`` where threads then keep their values) and
+    ``reductions``. ``schedule`` cuts the kernel into launches, and ``memory`` ends launches where temporaries are in
+    global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
+    block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
+    writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
+    ``mma``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
         of the target; :func:`loopkit.generate_code` checks its limits.

@@ -11,18 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopkit.analysis.accesses import commute, why_undecided
-from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
-from loopkit.analysis.legality import across_blocks, hosts_obstacle, is_between_blocks, violations
+from loopkit.analysis.legality import across_blocks, hosts_obstacle, is_between_blocks
 from loopkit.analysis.order import execution_paths, meeting_of, not_separable, obstacle, sequential
-from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import Violation
 from loopkit.errors import IllegalTransformError, UndecidedError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Dependence, RequestedBarrier
-from loopkit.kernel.tags import AutoLocalTag, LocalTag
+from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
 from loopkit.lowering.lowered import GRID, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, one_cell_across_blocks, space_of_flow, values_in
@@ -51,6 +48,17 @@ def requested_apart(knl: LoopKernel) -> frozenset[Pair]:
     """Pairs of statements between which the user requests the end of a launch."""
     return frozenset(pair for barrier in knl.barriers if barrier.kind == "global"
                      for pair in separated_by(knl, barrier))
+
+
+def in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
+    """The statements that may run in one launch with *statement*: the user requests no end of a launch between."""
+    place = {s: i for i, s in enumerate(leaves(knl.tree))}
+    ends = [(place[first], place[second]) for first, second in requested_apart(knl)]
+    here = place[statement]
+    for s in knl.statements:
+        low, high = sorted((place[s.id], here))
+        if not any(low <= first and second <= high for first, second in ends):
+            yield s
 
 
 def separated_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
@@ -151,18 +159,6 @@ def _with_fewest_across(knl: LoopKernel, place: Mapping[str, int], ends: Sequenc
     flows = {(d.array, place[d.source], place[d.sink]) for d in dependences(knl)
              if d.of_value and d.kind == "flow" and d.source in place and d.sink in place}
     return min(reversed(ends), key=lambda at: len({array for array, first, second in flows if first < at <= second}))
-
-
-def without_idle_auto(knl: LoopKernel) -> LoopKernel:
-    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have only one thread.
-
-    As parallel inames they may be where loops may not; then they stay, and become loops around single statements.
-    """
-    if not any(isinstance(tag, AutoLocalTag) for tag in knl.tags.values()) \
-            or any(isinstance(tag, LocalTag) and iname_range(knl, x)[1] != 1 for x, tag in knl.tags.items()):
-        return knl
-    loops = annotated(knl, tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)})
-    return loops if next(violations(loops), None) is None else knl
 
 
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:

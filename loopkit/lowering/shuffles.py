@@ -33,8 +33,8 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
-from loopkit.kernel.tree import Leaf, Tree, leaves, nest
-from loopkit.lowering.schedule import requested_apart
+from loopkit.kernel.tree import Leaf, Tree, nest
+from loopkit.lowering.schedule import in_one_launch
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet, bounded_by
@@ -249,7 +249,7 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     """
     knl = threads.kernel
     block: dict[int, float] = {}
-    for s in _in_one_launch(knl, threads.node.final):
+    for s in in_one_launch(knl, threads.node.final):
         for axis, extent in _axis_extents(knl, s.inames).items():
             block[axis] = max(block.get(axis, 1), extent or inf)    # it may depend on the sizes
     last = max(axis_inames(knl, threads.inames, LocalTag))
@@ -259,17 +259,6 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
             return False
         before *= block[axis]
     return True
-
-
-def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
-    """The statements that may run in one launch with *statement*: the user requests no end of a launch between."""
-    place = {s: i for i, s in enumerate(leaves(knl.tree))}
-    ends = [(place[first], place[second]) for first, second in requested_apart(knl)]
-    here = place[statement]
-    for s in knl.statements:
-        low, high = sorted((place[s.id], here))
-        if not any(low <= first and second <= high for first, second in ends):
-            yield s
 
 
 def _axis_extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:

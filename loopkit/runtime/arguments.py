@@ -76,17 +76,22 @@ class ArrayPlan:
 
     def require_strides(self, array: ArrayView, values: Mapping[str, Any]) -> None:
         """:raises CallError: *array* has other strides than the declared ones."""
-        wanted = self.declared(array.shape, values)
-        found = tuple(stride // array.itemsize for stride in array.strides)
-        for axis, (own, want) in enumerate(zip(found, wanted, strict=True)):
-            if want is not None and own != want and array.shape[axis] > 1 and 0 not in array.shape:
-                text = to_text(self.strides[axis]) if self.strides else ""      # type: ignore[arg-type]
-                why = f" ({text})" if text not in ("", str(want)) else ""
-                way = {tuple(range(len(found)))[::-1]: f"np.asfortranarray({self.name})",
-                       tuple(range(len(found))): f"np.ascontiguousarray({self.name})"}.get(self.order)
-                raise CallError(
-                    f"'{self.name}' must have the stride {want}{why} along axis {axis}, in elements, not {own}.",
-                    argument=self.name, hint=f"pass {way or f'{self.name} with its declared layout'}")
+        if (other := self.other_stride(array, values)) is None:
+            return
+        axis, want = other
+        text = to_text(self.strides[axis]) if self.strides else ""              # type: ignore[arg-type]
+        why = f" ({text})" if text not in ("", str(want)) else ""
+        axes, name = tuple(range(len(array.shape))), self.name
+        way = {axes[::-1]: f"np.asfortranarray({name})", axes: f"np.ascontiguousarray({name})"}.get(self.order)
+        raise CallError(f"'{self.name}' must have the stride {want}{why} along axis {axis}, in elements, not "
+                        f"{array.strides[axis] // array.itemsize}.", argument=self.name,
+                        hint=f"pass {way or f'{self.name} with its declared layout'}")
+
+    def other_stride(self, array: ArrayView, values: Mapping[str, Any]) -> tuple[int, int] | None:
+        """An axis along which *array* has another stride than the declared one, and that; ``None``: there is none."""
+        return next(((axis, want) for axis, want in enumerate(self.declared(array.shape, values))
+                     if want is not None and array.shape[axis] > 1 and 0 not in array.shape
+                     and array.strides[axis] // array.itemsize != want), None)
 
 
 
@@ -96,12 +101,14 @@ class BoundArguments:
 
     :ivar arrays: as the launches get them.
     :ivar strided: the arrays that are not in C order with exactly their shape.
+    :ivar as_declared: those of them that have the strides that their arguments declare.
     :ivar fully_written: the arrays that the kernel writes completely and does not read before.
     """
 
     arrays: dict[str, ArrayView]
     values: dict[str, Any]
     strided: frozenset[str]
+    as_declared: frozenset[str]
     fully_written: frozenset[str]
     wide: bool
 
@@ -170,7 +177,7 @@ class CallPlan:
             raise CallError(f"kernel '{self.kernel}' assumes {text}, and this call has "
                             f"{', '.join(f'{x} = {values[x]}' for x in involved)}.", argument=(*involved, "")[0])
         wide = False
-        strided: set[str] = set()
+        strided, as_declared = set[str](), set[str]()
         fully_written: set[str] = set()
         for plan in self.arrays:
             extents = [None if e is None else evaluate(e, values) for e in plan.shape]
@@ -186,11 +193,14 @@ class CallPlan:
             # the extent of the first axis is not part of an element's address
             if not _fits(plan, array.shape, extents, values) or not array.in_c_order:
                 strided.add(plan.name)
+                if plan.strides and not plan.order and plan.other_stride(array, values) is None:
+                    as_declared.add(plan.name)
             wide = wide or _reach(array, self._shift) >= LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= LIMIT_32 or self._requires_64(*values.values())
-        return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
+        return BoundArguments(arrays, values, frozenset(strided), frozenset(as_declared),
+                              frozenset(fully_written), wide)
 
     def _solved(self, name: str, given: Mapping[str, Any], arrays: Mapping[str, ArrayView]) -> int:
         """The size *name*, from the extents or from a declared stride of the arrays."""

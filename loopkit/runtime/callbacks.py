@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.expr.functions import OfReference
 from loopkit.target.code import GeneratedKernel, ReferencePointer
 
 
@@ -39,7 +40,9 @@ def reference_call(parameter: ReferencePointer, failures: list[BaseException]) -
     def call(*arguments: Any) -> Any:
         with _Kept(failures), np.errstate(all="ignore"):
             given = [d.type(x) for d, x in zip(parameter.arguments, arguments, strict=True)]
-            return dtype.type(parameter.function.value(*given)).item()
+            name = parameter.function.name
+            with OfReference(f"Python reference of '{name}'", name, given):
+                return dtype.type(parameter.function.value(*given)).item()
         return dtype.type(0).item()
     return callback_type(parameter)(call)
 

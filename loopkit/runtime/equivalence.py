@@ -1,8 +1,8 @@
 """Comparison of two kernels, or a kernel and a numpy function, on the same data at several sizes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -22,6 +22,7 @@ from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled
 from loopkit.runtime.comparison import EquivalenceReport, EquivalenceRun, compared, parts, run_text
 from loopkit.runtime.compiled import CompiledKernel
+from loopkit.runtime.function_references import with_references
 from loopkit.runtime.references import (
     ReferenceCall,
     named_results,
@@ -56,7 +57,8 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
 
     A function's parameters get the arguments of their own name, else the remaining inputs of *knl* by position: the
     arrays that it reads, and numbers other than sizes. The function returns the outputs: an array or a scalar, a tuple
-    or list in *knl*'s order, or a dict. Its own exceptions go to the caller.
+    or list in *knl*'s order, or a dict. Its own exceptions go to the caller. The results are also compared with those
+    of *knl* with the Python references of its functions in place of texts.
 
     :arg ref: a kernel with the same arrays, or a function of numpy arrays.
     :arg parameters: values for sizes, and for scalars and arrays for which generated values do not fit. Arrays in
@@ -107,8 +109,8 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
             call = reference_call(ref, typed, available, positional_inputs(typed, reads, available), names or {})
     right = compiled.compile(ref, target) if isinstance(ref, LoopKernel) else call
     pair = _Pair(typed, compiled.compile(typed, target), right, reads, tiles, seed)
-    return EquivalenceReport(knl.name, pair.reference,
-                             tuple(pair.run(case, given, kind) for kind in kinds for case in cases), seed)
+    runs = [each.run(case, given, kind) for each in (pair, *pair.by_python()) for kind in kinds for case in cases]
+    return EquivalenceReport(knl.name, pair.reference, tuple(runs[:len(kinds)*len(cases)]), seed)
 
 
 def _require_numbers(seed: int, rtol: float | None) -> None:
@@ -223,6 +225,7 @@ class _Pair:
 
     :ivar reads: the arrays that the kernel reads before it writes them.
     :ivar tiles: the lengths of tiles along the axes of each array.
+    :ivar note: lines about the reference, for the error.
     """
 
     knl: LoopKernel
@@ -231,11 +234,20 @@ class _Pair:
     reads: Collection[str]
     tiles: Mapping[str, Sequence[Collection[int]]]
     seed: int
+    note: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
         """The reference in words."""
         return f"kernel '{self.right.kernel.name}'" if isinstance(self.right, CompiledKernel) else self.right.shown
+
+    def by_python(self) -> Iterator[_Pair]:
+        """The pair with the kernel by Python references as its reference, if the texts of functions have references."""
+        changed, functions = with_references(self.knl)
+        if functions:
+            names = ", ".join(map(repr, functions))
+            yield replace(self, right=compiled.compile(changed, "c"), note=(
+                f"the reference is the kernel with the Python references of {names} in place of the texts",))
 
     def run(self, case: _Case, parameters: Mapping[str, Any], kind: str) -> EquivalenceRun:
         """:raises EquivalenceError: the outputs differ."""
@@ -244,7 +256,7 @@ class _Pair:
             data = sample_data(self.knl, case.shapes, given, kind, random)
         shown = {name: size for name, size in case.sizes.items() if name in self.knl.value_params}
         written = self.knl.written_names & self.knl.array_args.keys()
-        context = [f"with {run_text(shown, kind)}, seed {self.seed}"]
+        context = [f"with {run_text(shown, kind)}, seed {self.seed}", *self.note]
         # zeros and infinities make NaN on purpose
         with np.errstate(all=None if kind == "random" else "ignore"):
             if isinstance(self.right, CompiledKernel):

@@ -66,9 +66,10 @@ class TypedKernel:
         :arg vectors: allow vector accesses, if shapes, strides and sizes permit; addresses are not checked.
         :raises CallError: a value does not fit into the text's parameter.
         """
-        found = self.text(target, Layout(64 if bound.wide else 32, bound.strided, vectors))
+        layout = Layout(64 if bound.wide else 32, bound.strided, vectors, bound.as_declared)
+        found = self.text(target, layout)
         if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch_shapes(bound.values).values()):
-            found = self.text(target, Layout(64, bound.strided, vectors))
+            found = self.text(target, replace(layout, index_bits=64))
         if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
             found = self.text(target, replace(found.code.layout, vectors=False))
         for name, dtype in found.integers.items():

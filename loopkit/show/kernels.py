@@ -161,18 +161,22 @@ def _argument_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[B
     rows = [(a.name, dtypes.get(a.name, "int" if a.name in sizes else ""), *_layout(a, shapes.get(a.name)),
              _use(known, a, sizes), str(getattr(a, "cache_policy", None) or "")) for a in known.arguments]
     notes = {"strides in elements, of contiguous arrays; other strides are arguments of another version of the code":
-             any(strides for _, _, _, strides, _, _ in rows),
+             any(shapes.get(name) and a.strides is None for name, a in known.array_args.items()),
              "?: the extent depends on data": any("?" in shape for _, _, shape, _, _, _ in rows)}
     return table("Arguments", ("name", "dtype", "shape", "strides", "use", "cache policy"), rows,
                  [note for note, has_it in notes.items() if has_it])
 
 
 def _layout(argument: Argument, shape: Sequence[Expression | None] | None) -> tuple[str, str]:
-    """The shape, and the strides of a contiguous array."""
+    """The shape, and the declared strides, or those of a contiguous array."""
     if not isinstance(argument, GlobalArg) or shape is None:
         return "", ""
     extents = ["?" if e is None else to_text(e) for e in shape]
-    inner = [shape[i + 1:] for i in range(len(shape))]
+    if argument.strides is not None:
+        return _tuple(extents), _tuple(["any" if e is None else to_text(e) for e in argument.strides])
+    axes = tuple(range(len(shape)))
+    order = axes[::-1] if argument.order == "F" else axes if isinstance(argument.order, str | None) else argument.order
+    inner = [[shape[k] for k in order[order.index(axis) + 1:]] for axis in axes]
     strides = [product_text(e for e in rest if e is not None) if None not in rest else "?" for rest in inner]
     return _tuple(extents), _tuple(strides)
 

@@ -182,12 +182,18 @@ class Layout:
     :ivar index_bits: 32, or 64 if an array has 2^31 elements or more.
     :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
+    :ivar as_declared: those of them whose strides are the ones that their arguments declare, not parameters.
     :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; not in C.
     """
 
     index_bits: int = 32
     strided: frozenset[str] = frozenset()
     vectors: bool = True
+    as_declared: frozenset[str] = frozenset()
+
+    def declared_strides(self, argument: GlobalArg) -> tuple[Expression | None, ...]:
+        """The strides of *argument* that are as declared, ``None`` for those that a call chooses; ``()``: none is."""
+        return (argument.strides or ()) if argument.name in self.as_declared else ()
 
     @property
     def index(self) -> np.dtype:
@@ -197,9 +203,10 @@ class Layout:
     @classmethod
     def declared(cls, kernel: LoopKernel, **others: Any) -> Layout:
         """The layout that the arguments of *kernel* declare, C order for those that declare none."""
-        return cls(strided=frozenset(
-            a.name for a in kernel.arguments if isinstance(a, GlobalArg)
-            and (a.strides is not None or a.order not in (None, "C"))), **others)
+        arrays = kernel.array_args.values()
+        as_declared = frozenset(a.name for a in arrays if a.strides is not None)
+        return cls(strided=as_declared.union(a.name for a in arrays if a.order not in (None, "C")),
+                   as_declared=as_declared, **others)
 
 
 @dataclass(frozen=True, repr=False)

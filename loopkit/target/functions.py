@@ -190,8 +190,9 @@ class _FunctionWriter:
 
     def outlined(self) -> OutlinedCall | None:
         own, written = self.outliner, assigned(self.node)
+        # each function has its own text of a constant array
         local = sorted(x for x in mentioned(self.node) & self.calls.arrays.keys()
-                       if self.calls.is_local(x, self.node.call))
+                       if self.calls.is_local(x, self.node.call) or self.calls.arrays[x].initializer)
         inner = {*local, *(x.iname if isinstance(x, For) else x.name for x in nodes_in(self.node)
                            if isinstance(x, For | Define))}
         slices: dict[str, PassedArray] = {}
@@ -260,7 +261,7 @@ class _FunctionWriter:
         total: Expression = 0
         for k, subscript in enumerate(a.subscripts):
             if not isinstance(step := _subscript_step(a, subscript, axis), int) or step:
-                length: Expression = p.Variable(place.strides[k]) if place.strides else 1
+                length: Expression = place.strides[k] if place.strides else 1
                 for extent in () if place.strides else place.shape[k + 1:]:
                     assert extent is not None
                     length = multiply(length, extent)
@@ -299,7 +300,7 @@ class _FunctionWriter:
         """The names in the addresses of the elements of whole *arrays*."""
         for place in map(self.outliner.addresses.arrays.get, arrays):
             if isinstance(place, Flat):
-                yield from place.strides or (x for e in place.shape[1:] if e is not None for x in sorted(variables(e)))
+                yield from (x for e in place.strides or place.shape[1:] if e is not None for x in sorted(variables(e)))
 
     def _add_values(self, names: Iterable[str], inner: set[str]) -> bool:
         """Add numbers of the caller; ``False``: one of them cannot be passed."""
@@ -330,7 +331,8 @@ class _FunctionWriter:
             declarations.append(array_declaration(array, own.dialect))
             if array.shape:
                 self.places[names[x]] = Nested("", array)
-            self.calls.inside.add(x)
+            if self.calls.is_local(x, self.node.call):
+                self.calls.inside.add(x)
         types = {new: own.type_of(x) for x, new in names.items() if " " not in x}
         types.update((names[f"slice {name}"], own.type_of(a.array)) for name, a in slices.items())
         types.update((new, own.type_of(x)) for x, new in names.items() if x.startswith("stride of "))
@@ -338,7 +340,7 @@ class _FunctionWriter:
         for name, place in self.places.items():
             if isinstance(place, Flat):
                 shape = tuple(None if e is None else substitute(e, renamed) for e in place.shape)
-                self.places[name] = Flat(shape, tuple(names.get(x, x) for x in place.strides))
+                self.places[name] = Flat(shape, tuple(substitute(e, renamed) for e in place.strides))
         return OutlinedCall(
             tuple(parameter for parameter, _ in self.parameters), tuple(given for _, given in self.parameters),
             tuple(declarations), _with_names_of_function(body, renamed), names,

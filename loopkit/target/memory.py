@@ -28,14 +28,14 @@ Print = Callable[[Expression], str]
 
 @dataclass(frozen=True)
 class Flat:
-    """An array in one piece of memory: in C order, or with *strides*, the names of parameters."""
+    """An array in one piece of memory: in C order, or with *strides* in terms of parameters."""
 
     shape: tuple[Expression | None, ...]
-    strides: tuple[str, ...] = ()
+    strides: tuple[Expression, ...] = ()
 
     def offset(self, indices: tuple[Expression, ...]) -> Expression:
         if self.strides:
-            return _sum_in_order(multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True))
+            return _sum_in_order(multiply(add(i), add(s)) for i, s in zip(indices, self.strides, strict=True))
         result: Expression = 0
         for axis, index in enumerate(indices):
             if axis:
@@ -172,9 +172,10 @@ class FunctionText:
                 arrays.append(Pointer(a.name, np.dtype(a.dtype), a.name in written, a.name in read))
                 shape = self.lowered.shapes[a.name]
                 axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
-                names = tuple(knl.fresh_name(f"{a.name}_stride_{k}") for k in axes)
-                strides += [Stride(x, layout.index, a.name, k) for k, x in enumerate(names)]
-                extents += [e for e in shape[1:] if e is not None and not names]
+                own = layout.declared_strides(a)
+                strides += [Stride(knl.fresh_name(f"{a.name}_stride_{k}"), layout.index, a.name, k)
+                            for k in axes if not own or own[k] is None]
+                extents += [e for e in (own if axes and own else () if axes else shape[1:]) if e is not None]
         for storage in self.lowered.storages.values():
             if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
                 instruction = storage.temporary.instruction
@@ -202,12 +203,14 @@ class FunctionText:
     @property
     def places(self) -> dict[str, Flat | Nested]:
         """The memory of arguments and global temporaries."""
-        strides: dict[str, list[str]] = {}
+        arguments = self.launch.kernel.array_args
+        strides = {name: dict(enumerate(self.layout.declared_strides(a))) for name, a in arguments.items()}
         for s in self.parameters:
             if isinstance(s, Stride):
-                strides.setdefault(s.array, []).append(s.name)
-        return {x.name: Flat(x.shape if isinstance(x, ScratchPointer) else self.lowered.shapes[x.name],
-                             tuple(strides.get(x.name, ()))) for x in self.parameters if isinstance(x, Pointer)}
+                strides[s.array][s.axis] = p.Variable(s.name)
+        return {x.name: Flat(x.shape, ()) if isinstance(x, ScratchPointer) else Flat(
+            self.lowered.shapes[x.name], tuple(e for _, e in sorted(strides[x.name].items()) if e is not None))
+            for x in self.parameters if isinstance(x, Pointer)}
 
 
 def count_of(launch: Launch) -> str:

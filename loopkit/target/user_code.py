@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
 
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.value_ranges import LowerBounds
@@ -69,8 +68,8 @@ def _strides(part: UserOperand, addresses: Addresses) -> Iterator[Expression]:
     place = addresses.arrays[array_of(part.element)]
     shape = place.shape if isinstance(place, Flat) else part.shape
     assert shape is not None
-    strides: list[Expression] = [p.Variable(x) for x in place.strides] if isinstance(place, Flat) and place.strides \
-        else [_extent_product(shape[axis + 1:]) for axis in range(len(shape))]
+    strides: list[Expression] = list(place.strides) if isinstance(place, Flat) and place.strides else \
+        [_extent_product(shape[axis + 1:]) for axis in range(len(shape))]
     for step in part.steps:
         yield add(*(multiply(count, stride) for count, stride in zip(step, strides, strict=True) if count))
 

@@ -9,7 +9,7 @@ from itertools import product
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, analysis_domain
 from loopkit.analysis.constructors import Image, between_images, reference_pairs, with_dependences, with_other_axes
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
@@ -24,7 +24,7 @@ from loopkit.kernel.tree import Leaf, Tree, in_order_of, rewrite, seq
 from loopkit.poly.affine import add, floor_div, integer_factor, multiply, remainder, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.relations import same_element
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import Condition, InstanceSet
 from loopkit.transform.step import known_list, require_fresh, require_positive, transform
 
 Axes = tuple[Expression, ...]
@@ -223,11 +223,14 @@ class _Separation:
                                     f"element of '{self.name}'.", subject=s.id,
                                     hint=f"write a statement for each element: subscript {to_text(open_ones[0])}")
         for index in self.names:
-            where = s.domain.where(*(("==", subtract(e, k)) for e, k in zip(own, index, strict=True)))
+            conditions: list[Condition] = [("==", subtract(e, k)) for e, k in zip(own, index, strict=True)]
+            where = s.domain.where(*conditions)
             if not where.is_empty():
                 known = {e: k for e, k in zip(own, index, strict=True) if not isinstance(e, int)}
                 new = self.kernel.fresh_name("".join((s.id, *(f"_s{k}" for k in index))))
-                yield replace(with_expressions(s, partial(self.read, known=known)), id=new, domain=where), where
+                # the dependences have no bounds that depend on data
+                yield replace(with_expressions(s, partial(self.read, known=known)), id=new, domain=where), \
+                    analysis_domain(self.kernel, s).where(*conditions)
 
     @cached_property
     def result(self) -> LoopKernel:

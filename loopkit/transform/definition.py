@@ -1,14 +1,17 @@
 """Definitions: steps that give a kernel other statements. They change its results, and there is nothing to prove."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.atomic_stores import claims_of_stores, is_claimed
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, joined_relations, relations_of
 from loopkit.analysis.match import Within
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, UndecidedError
+from loopkit.expr.mappers import variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
@@ -139,8 +142,45 @@ def defined(kernel: LoopKernel, instructions: Program,
     claims = claims_of_stores(result, [s for s in result.statements if claimed.get(s.id) != (s.assignee, s.expression)],
                               "with_statements", assume, unsafe=unsafe)
     result = annotated(result, obligations=(*result.obligations, *claims))
-    return tagged(result, {x: tag for x, tag in kernel.tags.items() if x in result.inames}, "with_statements",
-                  assume=assume, unsafe=unsafe)
+    tags = {x: tag for x, tag in kernel.tags.items() if x in result.inames}
+    try:
+        return tagged(result, tags, "with_statements", assume=assume, unsafe=unsafe)
+    except UndecidedError:
+        new = None if assume is not None else _under_old_claims(kernel, result, tags)
+        if new is None:
+            raise
+        return new
+
+
+def _under_old_claims(kernel: LoopKernel, result: LoopKernel, tags: Mapping[str, Any]) -> LoopKernel | None:
+    """*result* with the *tags* of *kernel*, if the obligations of *kernel* cover its undecided pairs of statements that
+    stay; else ``None``.
+    """
+    claims = {o.claim for o in kernel.obligations}
+    if not claims:
+        return None
+    new = tagged(result, tags, "with_statements", assume="the obligations of the kernel")
+    other = [s for s in new.statement_by_id if _elements_of(new, s) != _elements_of(kernel, s)]
+    added = [o.claim for o in new.obligations if o not in result.obligations]
+    if not claims.issuperset(added) or any(f"'{s}'" in claim for claim in added for s in other):
+        return None
+    return annotated(new, obligations=result.obligations)
+
+
+def _elements_of(kernel: LoopKernel, statement: str) -> Mapping[str, object]:
+    """The instances and the accesses of *statement*, and the texts of the statements on whose values they depend."""
+    found: dict[str, object] = {}
+    waiting = [s for s in kernel.statements if s.id == statement]
+    while waiting:
+        s = waiting.pop()
+        accesses, conditions = accesses_of(kernel, s), frozenset(map(to_text, s.predicates))
+        names = {*s.domain.params}.union(*map(variables, (*s.predicates, *(e for a in accesses for e in a.subscripts))))
+        names |= variables(s.expression) if found else set()
+        found[s.id] = (s.domain.text, s.inames, conditions, frozenset((a.array, a.subscripts) for a in accesses),
+                       to_text(s.expression) if found else s.written)
+        waiting += [w for name in names & kernel.temporaries.keys() for w in kernel.writers.get(name, ())
+                    if w.id not in found]
+    return found
 
 
 def _with_parts_of(kernel: LoopKernel, new: LoopKernel, temporaries: Collection[str] | None) -> LoopKernel:

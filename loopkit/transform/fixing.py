@@ -10,7 +10,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import declared, expand_rules, maybe_real
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, maybe_real
 from loopkit.analysis.constructors import Image, between_images, specialized
 from loopkit.analysis.shapes import without_inferred_shapes
 from loopkit.errors import PreconditionError, UnknownNameError
@@ -93,7 +93,7 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
         domain = domains.setdefault((id(s.domain), conditions), constrained(s.domain, conditions))
         return replace(s, domain=domain, predicates=parts[s.id][1] if s.id in parts else ())
     statements = tuple(map(narrowed, kernel.statements))
-    images = {s.id: (Image(s.id, within=s.domain.set),) for s in statements if affine.get(s.id)}
+    images = {s.id: (Image(s.id, within=analysis_domain(kernel, s).set),) for s in statements if affine.get(s.id)}
     return specialized(kernel, lambda found, _: between_images(found, images), statements=statements)
 
 

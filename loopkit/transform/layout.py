@@ -29,10 +29,10 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
     ``a_s1[i]``, ... The interface of the kernel changes.
 
     :arg ary_names: an array, or several: a sequence, or a text with commas between.
-    :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
-        with ``N0`` for the fastest. One axis of constant extent may have the tag ``vec``: it is the fastest, and its
-        elements are a vector. The axes of an argument may also have the tags ``stride:8``, ``stride:auto`` and
-        ``sep``; beside ``vec`` and ``sep``, ``C`` and ``F`` are tags of single axes.
+    :arg dim_tags: ``"C"`` or ``"C,C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis,
+        ``"N0,N1"``, with ``N0`` for the fastest. One axis of constant extent may have the tag ``vec``: it is the
+        fastest, and its elements are a vector. The axes of an argument may also have the tags ``stride:8``,
+        ``stride:auto`` and ``sep``; beside ``vec`` and ``sep``, ``C`` and ``F`` are tags of single axes.
     :raises UnknownNameError: there is no such array.
     :raises PreconditionError: *dim_tags* has another form, or lacks a tag for an axis; an axis of a temporary has a tag
         for arguments; the extent of an axis with ``vec`` or ``sep`` is not constant, or an access is outside of
@@ -86,7 +86,9 @@ def _axis_order(kernel: LoopKernel, name: str, dim_tags: str) -> tuple[int, ...]
     shape = array_shapes(kernel).get(name, ())
     axes = len(shape)
     levels = [f"N{level}" for level in range(axes)]
-    tags = {"C": levels[::-1], "F": levels}.get(dim_tags) or [tag.strip() for tag in dim_tags.split(",")]
+    tags = [tag.strip() for tag in dim_tags.split(",")]
+    if len({*tags}) == 1 and len(tags) in (1, axes):
+        tags = {"C": levels[::-1], "F": levels}.get(tags[0], tags)
     if tags.count("vec") == 1 and len(tags) == axes:
         place = tags.index("vec")
         if not isinstance(shape[place], int):

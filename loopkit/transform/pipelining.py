@@ -1,17 +1,15 @@
 """pipeline: software pipelining; copies for later iterations overlap the computation of the current iteration."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
-from loopkit.analysis.constructors import annotated, reordered, rewritten, with_axes, with_dependences, with_other_axes
+from loopkit.analysis.constructors import annotated, rewritten, with_axes, with_dependences, with_other_axes
 from loopkit.analysis.dependences import identity_pairs
-from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
@@ -24,13 +22,12 @@ from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_
 from loopkit.kernel.tree import Loop, in_order_of, leaves, loops_in, parts_of, rewrite_over, seq, with_ids
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
-from loopkit.transform.iname import split_into
-from loopkit.transform.order import ordered
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import known_list, require_positive, require_untagged, transform
 from loopkit.transform.tags import tagged
+from loopkit.transform.thread_distribution import block_of, distributed
 
 
 @transform
@@ -210,61 +207,18 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 def _distributed_over_threads(kernel: LoopKernel, iname: str, copies: _Copies, step: str, allowed: Allowed
                               ) -> LoopKernel:
-    """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
+    """*kernel* where the ``l.auto`` inames of copies are inames on the axes of the block, and unrolled rounds.
 
-    The threads are those of the computation; without such threads, loops over the inames remain. Lowering also lets
-    neighbouring threads take neighbouring points along the iname with the smallest stride in the loaded array.
+    The threads are those of the computation; without such threads, loops over the inames remain.
     """
-    block = _block(kernel, set(leaves(_loop(kernel, iname, copies))) - copies.keys())
+    block = block_of(kernel, set(leaves(_loop(kernel, iname, copies))) - copies.keys())
     for c in copies:
         s = kernel.statement_by_id[c]
         auto = fastest_last(kernel, s.expression, [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
-        # parts of several inames on one axis are packed as their loops nest
-        kernel = reordered(kernel, ordered(kernel.tree, auto),
-                           tags={x: t for x, t in kernel.tags.items() if x not in auto})
-        for x, digits in _thread_digits(kernel, auto, block) if block else ():
-            names = [x] if len(digits) == 1 else [
-                kernel.fresh_name(f"{x}_round" if axis is None else f"{x}_l{axis}") for _, axis in digits]
-            if len(digits) > 1:
-                lengths = {name: extent for name, (extent, _) in zip(names[1:], digits[1:], strict=True)}
-                kernel = split_into(kernel, x, names[0], lengths, frozenset(kernel.statement_by_id),
-                                    iname_range(kernel, x)[0])
-            tags: dict[str, InameTag] = {name: UnrollTag() if axis is None else LocalTag(axis)
-                                         for name, (_, axis) in zip(names, digits, strict=True)}
-            kernel = tagged(kernel, tags, step, assume=allowed.assume, unsafe=allowed.unsafe)
+        kernel, axes = distributed(kernel, auto, block)
+        tags: dict[str, InameTag] = {x: UnrollTag() if axis is None else LocalTag(axis) for x, axis in axes.items()}
+        kernel = tagged(kernel, tags, step, assume=allowed.assume, unsafe=allowed.unsafe)
     return kernel
-
-
-def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
-    result: dict[int, int] = {}
-    for u in users:
-        for axis, inames in axis_inames(kernel, kernel.statement_by_id[u].inames, LocalTag).items():
-            if threads := prod(iname_range(kernel, x)[1] for x in inames):
-                result[axis] = max(result.get(axis, 1), threads)
-    return dict(sorted(result.items()))
-
-
-def _thread_digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
-                   ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
-    """Each iname, the fastest first, in mixed radix: extents and axes of the block, or ``None`` for rounds."""
-    axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
-    for x in reversed(inames):
-        extent = iname_range(kernel, x)[1]
-        if not extent:
-            raise PreconditionError(f"'{x}' has no constant range, which the tag 'l.auto' needs.", subject=x,
-                                    hint="split the iname, or fix the parameter")
-        digits: list[tuple[int, int | None]] = []
-        while axes and extent > 1:
-            axis, threads = axes[0]
-            digits.append((min(extent, threads), axis))
-            if extent < threads and threads % extent == 0:
-                axes[0][1] = threads // extent          # the next iname shares the rest of the axis
-            else:
-                del axes[0]
-            extent = -(-extent // threads)
-        if extent > 1 or not digits:
-            digits.append((extent, None))
-        yield x, digits[::-1]
 
 
 def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopKernel:

@@ -146,10 +146,27 @@ def test_c_code_has_loopys_names() -> None:
 @pytest.mark.parametrize(("text", "options", "message"), [
     ("t = x[i];", {"assignees": "t"}, r"names 'x' in its code.*\n.*\n.*read_variables="),
     ("t = z[i];", {"assignees": "t", "read_variables": ["z"]}, "'z', whose shape is not declared"),
-    ("break;", {}, "ends an iteration"), ("y[0] = 1; t = 2;", {"assignees": ["y[i]", "t"]}, "names 'y' in its code")])
+    ("continue;", {}, "ends an iteration"),
+    ("y[0] = 1; t = 2;", {"assignees": ["y[i]", "t"]}, "names 'y' in its code")])
 def test_undeclared_accesses_are_undecided(text: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(lk.UndecidedError, match=message):
         in_c(text, **options)
+
+
+def test_a_break_ends_the_loop_of_the_statements_that_depend_on_it() -> None:
+    def stopping(*others: object, inames: object = "i") -> lp.TranslationUnit:
+        data = [lp.GlobalArg("x", np.float64), lp.GlobalArg("z", np.float64), lp.GlobalArg("last", np.int32), "..."]
+        return lp.make_kernel("{[i,j]: 0<=i<4 and 0<=j<2}", [
+            lp.CInstruction(inames, "break;", id="stop", predicates={"x[i] < 0"}), *others], data, target=HOST)
+    unit = stopping("z[i] = 2*x[i] {id=z, dep=stop}", "last[0] = i {dep=stop:z}")
+    _, (z, last) = unit(x=np.array([1., 2., -1., 3.]))
+    assert (z.tolist(), last.tolist()) == ([2, 4, 0, 0], [1])
+    for others, message in ((["z[i] = x[i]"], "that of 'z"), (["last[0] = 1 {dep=stop}"], "that of 'last"),
+                            ([lp.CInstruction("i", "f();", id="f", depends_on="stop")], "that of 'f'")):
+        with pytest.raises(lk.UndecidedError, match=message):
+            stopping(*others)
+    with pytest.raises(lk.UndecidedError, match=r"which loop the C instruction 'stop' ends.*\n.*i, j"):
+        stopping(inames=["i", "j"])
 
 
 def test_side_effects_keep_their_order(capfd: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,9 @@ def test_a_step_of_a_function_changes_its_caller() -> None:
     assert statements(unit)[0] == "for j [unr], i_outer, i_inner"
     assert "y[j, 2*i_outer + i_inner] = 2*x[j, 2*i_outer + i_inner]  {id=twice_insn}" in statements(unit)
     assert "# y[j,:] = twice(x[j,:])" in statements(unit)
-    assert "# y[j,:] = twice(x[j,:])" not in statements(lp.inline_callable_kernel(unit, "twice"))
+    inline = lp.inline_callable_kernel(unit, "twice")
+    assert statements(inline)[0] == "for j [unr], twic_i_outer, twic_i_inner"
+    assert "# y[j,:] = twice(x[j,:])" not in statements(inline)
 
 
 def test_a_function_does_not_change_under_a_step_that_is_not_known() -> None:
@@ -73,6 +75,48 @@ def test_a_registered_function_is_called(name: str) -> None:
     unit = lp.make_kernel("{[i]: 0<=i<n}", f"y[i] = {name}(x[i])", target=HOST)
     _, (y,) = lp.register_callable(unit, name, Half(name))(x=np.array([1., 4.]))
     assert y.tolist() == [0.5, 2]
+
+
+def test_the_ends_of_slices_are_those_of_their_arrays() -> None:
+    pair = lp.make_function("{:}", "g[0] = 2*e[0] {id=a}\ng[1] = e[1] {dep=a}", name="pair")
+    unit = lp.make_kernel(["{[i]: 0<=i<n}", "{[j]: 0<=j<n}"], "[i]: z[i, j] = pair([i]: x[i, j])",
+                          [lp.GlobalArg("x,z", np.float64, shape=(3, "n")), ...], target=HOST)
+    x = np.arange(3.0).reshape(3, 1)
+    _, (z,) = lp.merge([unit, pair])(x=x)
+    assert z[:2].tolist() == [[0], [1]]
+    wrong = lp.make_function("{:}", "g[0] = e[3]", name="pair")
+    with pytest.raises(lp.LoopyError, match="outside its shape"):
+        lp.generate_code_v2(lp.merge([unit, wrong]))
+
+
+class Divided(lp.ScalarCallable):
+    """A quotient and a rest: the second result through a pointer. Complex numbers are of the target's own type."""
+
+    def with_types(self, arg_id_to_dtype: dict[int, object], clbl_inf_ctx: object) -> tuple[lp.ScalarCallable, object]:
+        if arg_id_to_dtype[1].numpy_dtype.kind != "i":                                         # type: ignore[attr-defined]
+            raise TypeError("the divisor is an integer")
+        whole, real = lp.NumpyType(np.int32), arg_id_to_dtype[0]
+        return self.copy(name_in_target="divided", arg_id_to_dtype={0: real, 1: whole, -1: real, -2: whole}), None
+
+    def generate_preambles(self, target: object) -> list[tuple[str, str]]:
+        return [("1", "static double divided(double x, int by, int *rest)\n"
+                      "{ *rest = (int)x % by; return (double)((int)x / by); }")]
+
+
+def test_a_registered_function_has_several_results() -> None:
+    text = "<> q, r[i] = div(x[i] + 1, 4) {id=d}\ny[i] = 10*q {dep=d}"
+    unit = lp.register_callable(lp.make_kernel("{[i]: 0<=i<n}", text, target=HOST), "div", Divided("div"))
+    _, (r, y) = unit(x=np.array([10., 2.]))
+    assert (r.tolist(), y.tolist(), r.dtype) == ([3, 3], [20, 0], np.int32)
+    with pytest.raises(lp.LoopyError, match="has 2 results, and 'a, b, c = div"):
+        lp.register_callable(lp.make_kernel("{[i]: 0<=i<n}", "a, b, c = div(1, 4)"), "div", Divided("div"))
+    text = text.replace("id=d", "id_prefix=d").replace("dep=d", "dep=ddiv*")
+    unit = lp.make_kernel("{[i]: 0<=i<n}", text, target=lp.PyOpenCLTarget())
+    unit = lp.register_callable(unit, "div", Divided("div"))
+    made = lp.generate_code_v2(lp.add_dtypes(unit, {"x": np.complex128})).device_code()
+    for line in ("#include <pyopencl-complex.h>", "    r0 = divided(cdouble_new(a0.x, a0.y), a1, &r1);",
+                 "    found.f0 = (double2)(r0.real, r0.imag);"):
+        assert line in made.splitlines()
 
 
 def test_multiple_assignments_keep_their_parts_together() -> None:

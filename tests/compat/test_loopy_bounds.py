@@ -37,6 +37,18 @@ def test_domains_with_the_sizes_are_checked_before_a_call() -> None:
         lp.generate_code_v2(knl)
 
 
+def test_subscripts_from_memory_do_not_count_for_a_shape() -> None:
+    unit = lp.make_kernel("{[i,j]: 0<=i<4 and 0<=j<2}", """
+        x[i] = i {id=a}
+        x[map[j]] = -1 {id=b, dep=a}
+        <> t[i] = 2*x[i] {id=t, dep=b}
+        y[j] = t[map[j] + 1] {dep=t}""", target=lp.ExecutableCTarget())
+    _, (x, y) = unit(map=np.array([2, 0]))
+    assert (x.tolist(), y.tolist()) == ([-1, 1, -1, 3], [6, 2])
+    with pytest.raises(lk.CallError, match="too small"):
+        unit(map=np.array([2, 0]), x=np.zeros(3, np.int32))
+
+
 def test_a_divisibility_is_a_hint() -> None:
     """A call without it runs the kernel made without it, if the steps do not need it; other assumptions bind."""
     unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n >= 4", target=lp.ExecutableCTarget())

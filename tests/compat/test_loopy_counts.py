@@ -22,5 +22,20 @@ def test_counts_of_a_program() -> None:
     assert lp.gather_access_footprint_bytes(knl)["y", "write"].eval_with_dict({"n": 7}) == 28
     with pytest.raises(ValueError, match="bushel"):
         lp.MemAccess(count_granularity="bushel")
-    with pytest.raises(ValueError, match="tags of variables"):
-        lp.MemAccess(variable_tags=frozenset(["mine"]))
+
+
+def test_accesses_by_the_tags_of_variables() -> None:
+    knl = lp.make_kernel("{[i]: 0<=i<n}", """
+        y$out[i] = x$left[i] + x$left[i+1] + z[i] {id=a}
+        w[i] = x[i] {id=b}
+        v[i] = x$left[i] + x[i+1] {id=c}""", assumptions="n>=1")
+    knl = lp.split_iname(lp.add_dtypes(knl, {"x,z": np.float32}), "i", 32, inner_tag="l.0")
+    found = lp.get_mem_access_map(knl, within="not id:c").group_by("variable", "variable_tags", "direction")
+    left = frozenset([lp.LegacyStringInstructionTag("left")])
+    for name, tags, direction, number in (("x", left, "load", 14), ("x", None, "load", 7), ("y", ["out"], "store", 7),
+                                          ("z", (), "load", 7), ("w", (), "store", 7)):
+        key = lp.MemAccess(variable=name, variable_tags=tags, direction=direction)
+        assert found[key].eval_with_dict({"n": 7}) == number
+    assert len(found) == 5
+    with pytest.raises(lp.LoopyError, match="'x' has several tags in 'c'"):
+        lp.get_mem_access_map(knl)

@@ -43,7 +43,7 @@ def test_arguments_without_first_values_are_made() -> None:
     with pytest.raises(lp.LoopyError, match="the dtype of 'x' is not known"):
         unit(m=3)
     with pytest.raises(lp.LoopyError, match="'f' is missing, and its shape is not known"):
-        make("f[i] = f[s[i]]", [lp.GlobalArg("f", np.int8, **fields), ...], "{[i]: 0<=i<m}")(s=np.zeros(3, np.int32))
+        make("f[s[i]] = f[s[i]]", [lp.GlobalArg("f", np.int8, **fields), ...], "{[i]: 0<=i<m}")(s=np.zeros(3, np.int32))
 
 
 def shape(unit: Any) -> Any:

@@ -50,6 +50,10 @@ def test_sizes_alone_give_outputs_on_the_device(queue: Any) -> None:
     unit = lp.make_kernel("{[i]: 0<=i<n}", "y[i] = i", [lp.GlobalArg("y", np.float32), ...])
     _, (y,) = unit(queue, n=3)
     assert y.get().tolist() == [0, 1, 2]
+    unit = lp.make_kernel("[n] -> {[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, j)")
+    unit = lp.realize_reduction(lp.fix_parameters(unit, n=5), force_scan=True)          # the runtime infers the shape
+    _, (y,) = unit(queue)
+    assert y.get().tolist() == [0, 1, 3, 6, 10]
 
 
 def test_outputs_and_temporaries_have_the_memory_of_the_allocator(queue: Any) -> None:

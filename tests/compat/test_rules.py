@@ -27,7 +27,7 @@ def text_of(unit: Any) -> str:
 
 @pytest.mark.parametrize(("given", "read"), [
     ("y[i] = a$t[b$u[i]]", "y[i] = a_t(b_u(i))"),
-    ("y$t[i], z = f(x$t[i])", "y[i], z = f(x_t(i))"),          # f is no rule
+    ("y$t[i], z = f(x$t[i])", "y$t[i], z = f(x_t(i))"),          # f is no rule
     ("g(s) := 2*s\nif g$t(i) >= 2\ny[i] = sin$t(x)\nend", "g(s) := 2*s\nif g_t(i) >= 2\ny[i] = sin(x)\nend"),
     ("c := x[0]\ny[i] = c$one + c$one", "c := x[0]\ny[i] = c_one + c_one"),
     ("y[i] = x$t + x_t", "y[i] = x + x_t"),                     # a tag of a number has no meaning

@@ -43,3 +43,36 @@ def test_other_reductions_have_their_own_loops() -> None:
 def test_only_sums_and_products_are_written_out() -> None:
     with pytest.raises(lk.PreconditionError, match="needs the value of each 'b'"):
         boxes("y[t] = max((b, s), x[s]) {id=y}")
+
+
+def test_a_sum_shares_a_loop_whose_bounds_come_from_memory() -> None:
+    """A statement whose copied iname is that of its block has the loop of the copy alone."""
+    unit = lp.make_kernel(["{[t]: 0<=t<nt}", "{[b]: first<=b<stop}", "{[c]: 0<=c<2}"], """
+        for t
+            <> first = starts[t]
+            <> stop = starts[t+1]
+            for c
+                <> scale[c] = c + 1 {id=scale, dup=c}
+                z[t, c] = 1 {id=z, if=t > c}
+            end
+            for b
+                <> term = x[b]*x[b]
+            end
+            y[t] = simul_reduce(sum, b, term) + scale[1] {id=y}
+        end""", target=lp.ExecutableCTarget())
+    inames = unit["loopy_kernel"].insn_inames
+    assert (inames("scale"), inames("z"), inames("y_b_update")) == ({"t", "c_0"}, {"t", "c"}, {"t", "b"})
+    _, (y, z) = unit(starts=np.array([0, 2, 2, 6], np.int32), x=X, nt=3)
+    np.testing.assert_allclose(y, [2.0 + X[:2] @ X[:2], 2.0, 2.0 + X[2:] @ X[2:]])
+    assert z.tolist() == [[0, 0], [1, 0], [1, 1]]
+
+
+def test_a_number_between_two_statements_of_an_iteration_is_in_their_loop() -> None:
+    unit = lp.make_kernel("{[j,i,k]: 0<=j<n and 0<=i,k<3}", """
+        t[i] = x[j, i] {id=copy}
+        <int32> at = 2 - k {id=at, dep=copy}
+        y[j, k] = t[at] {id=y, dep=at}""", [lp.TemporaryVariable("t", np.float64, (3,)), "..."],
+        target=lp.ExecutableCTarget())
+    assert unit["loopy_kernel"].insn_inames("at") == {"j", "k"}
+    _, (y,) = unit(x=X.reshape(2, 3))
+    assert np.array_equal(y, X.reshape(2, 3)[:, ::-1])

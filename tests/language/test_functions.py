@@ -190,6 +190,9 @@ REFUSED: Mapping[str, tuple[str, type[lk.LoopkitError], str]] = {
     "an iname of the call": ("for i\n[i]: y[i] = add(x[i, :], 4)\nend", lk.ParseError, "is also an iname of the call"),
     "two slices of one argument": ("x[:], y[:] = swap(y[:], x[:])", lk.ParseError, "reads and writes 'a'"),
     "outside of a slice": ("[i]: y[i] = add([i]: x[i], 5)", lk.BoundsError, "add_insn[i_0=4] writes b[4]"),
+    "an unknown argument": ("y[:] = add(x=x[:], n=4)", lk.ParseError, "'add' does not have an argument 'x'"),
+    "an argument twice": ("y[:] = add(x[:], a=x[:])", lk.ParseError, "'a' is passed twice"),
+    "a name before a place": ("y[:] = add(n=4, x[:])", lk.ParseError, "stands behind one with a name"),
     "outside by a size": ("[i]: y[i] = add([i]: x[i], n)", lk.BoundsError, "with n = 5: add_insn[i_0=4] writes b[4]"),
     "a smaller array": ("y[:] = fixed([i]: x[i])", lk.ShapeError, "passes 4 elements along an axis of 'a'"),
     "a name of a function": ("add[i] = 1", lk.NameConflictError, "The function 'add' is already in use"),
@@ -203,6 +206,13 @@ def test_refusals(name: str) -> None:
     with pytest.raises(error) as caught:
         lk.make_kernel(domains, text, functions=[ADD, SWAP, FIXED])
     assert message in str(caught.value)
+
+
+def test_arguments_with_names() -> None:
+    less = lk.make_function("{[k]: 0<=k<4}", "d[k] = c*u[k] - b[k]", name="less")
+    for text in ("less(u=p[i, :], c=2, b=q[i, :])", "less(q[i, :], u=p[i, :], c=2)", "less(q[i, :], 2, p[i, :])"):
+        knl = lk.make_kernel("{[i]: 0<=i<m}", f"y[i, :] = {text}", functions=[less])
+        assert "y[i, k] = 2*p[i, k] - q[i, k]" in knl.statements_text
 
 
 def test_functions_with_steps() -> None:

@@ -49,6 +49,38 @@ def test_a_place_outside_is_refused() -> None:
         made("i*n + j", shape=("n", "n"), strides=("n", 1))
 
 
+def test_declared_strides_stand_in_the_text_and_on_the_card() -> None:
+    add = lk.make_function("{[q]: 0<=q<s}", "b[q] = a[q] + 1", name="add")
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]\nfor i\nz[i, :] = add(x[i, :], m)\nend", [
+        lk.GlobalArg("x", np.float32, strides="1, ldx"), lk.GlobalArg("y", np.float32, strides="2*sy, 1"),
+        lk.GlobalArg("z", np.float32, shape="n, m", strides=(None, 1)), "..."], functions=[add])
+    card = str(knl)
+    assert all(x in card for x in ("(n, m)  (1, ldx)   read", "(n, m)  (2*sy, 1)  written", "(n, m)  (any, 1)"))
+    code = lk.generate_code(knl, target="c")
+    assert "y[i*2*sy + j] = 2.0f*x[i + j*ldx]" in code.source
+    assert "add(&z[i*z_stride_0], &x[i], m, ldx)" in code.source
+    assert [p.name for p in code.kernels[0].parameters] == ["x", "y", "z", "ldx", "m", "n", "sy", "z_stride_0"]
+    x = np.asfortranarray(np.arange(180, dtype=np.float32).reshape(9, 20))[:7, :18]
+    y, z = (np.zeros((7, 32), np.float32)[:, :18] for _ in range(2))
+    run = lk.compile(knl, target="c")
+    assert run(x=x, y=y, z=z, sy=16).y is y
+    np.testing.assert_array_equal([y, z], [2*x, x + 1])
+    # the stride of an axis of one element may differ
+    assert run(x=np.ones((1, 1), np.float32), z=z[:1, :1], ldx=5, sy=40).y.tolist() == [[2]]
+    with pytest.raises(lk.CallError, match=r"'y' must have the stride 34 \(2\*sy\) along axis 0"):
+        run(x=x, y=y, z=z, sy=17)
+
+
+@pytest.mark.parametrize(("place", "hint"), [
+    ("i*m + j", "write y[i, j] in place of y[i*m + j]"), ("(i*m + j)*l + k", "write y[i, j, k] in place of"),
+    ("i*m + j + 1", "rewrite the access in an affine form"), ("i*j", "rewrite the access in an affine form")])
+def test_the_subscripts_of_rows_are_a_way_out(place: str, hint: str) -> None:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"y[{place}] = i + j + k")
+    with pytest.raises(lk.UndecidedError, match="a subscript of 'insn' is not affine") as caught:
+        lk.tag_inames(knl, "i: g.0")
+    assert f"keep these statements in their order, {hint}" in caught.value.hint
+
+
 def test_an_offset_is_added_to_subscripts() -> None:
     twice = lk.make_function("{[j]: 0<=j<n}", "b[j] = 2*a[j]", name="twice")
     data = [lk.GlobalArg("x", np.int32, offset="start"), lk.GlobalArg("y", offset=2), lk.GlobalArg("z", offset=0), ...]

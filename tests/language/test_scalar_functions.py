@@ -97,6 +97,46 @@ def test_text(golden: GoldenFiles) -> None:
     compile_cuda(str(code), "sm_80")
 
 
+def test_a_function_returns_a_tuple() -> None:
+    dtype = np.dtype([("q", "i4"), ("r", "f8")], align=True)
+    text = "static tuple_q_i32_r_f64 both(double x)\n{ tuple_q_i32_r_f64 t = {(int)x / 4, 0.5}; return t; }"
+    both = lk.ScalarFunction("both", 1, lambda _: dtype, text={"c": "both"}, preamble=text, reference=lambda x: x)
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = both(x[i])\ny[i] = t.q + t.r", functions=[both])
+    knl = lk.add_dtypes(knl, {"x": np.float64})
+    assert lk.compile(knl, "c")(x=np.array([9.0, 2.0])).y.tolist() == [2.5, 0.5]
+    with pytest.raises(lk.PreconditionError, match="no text for the language 'cuda'"):
+        lk.generate_code(knl, target="cuda")
+
+
+def test_the_text_of_a_function_is_compared_with_its_reference() -> None:
+    """Complex numbers and functions without a reference are left out."""
+    others = [SIZE, lk.ScalarFunction("plain", 1, text={"c": "{0} + {0}"})]
+    def kernel_of(text: str) -> lk.LoopKernel:
+        square = lk.ScalarFunction("square", 1, text={"c": text}, reference=lambda x: x*x)
+        knl = lk.make_kernel("{[p]: 0<=p<q}", "r(a) := plain(square(a)) + size(z[p])\n"
+                             "y[p] = r(d[p]) {if=square(i[p]) > 0}", functions=[*others, square])
+        return lk.add_dtypes(knl, {name: DATA[name].dtype for name in "dzi"})
+    right, wrong = kernel_of("{0}*{0}"), kernel_of("{0} + {0}")
+    assert lk.check_equivalent(right, right, {"q": 4}, target="c").error == 0
+    with pytest.raises(lk.EquivalenceError, match="the kernel with the Python references of 'square' in place"):
+        lk.check_equivalent(wrong, wrong, {"q": 4}, target="c")
+
+
+def test_an_exception_of_a_reference_names_the_function_and_the_operands() -> None:
+    quotient = lk.ScalarFunction("quotient", 2, reference=lambda x, y: int(x)/int(y))
+    knl = of(quotient, call="quotient(x[i], 0)")
+    message = r"The Python reference of 'quotient' has no value for \(2.0, 0.0\): ZeroDivisionError: division by zero."
+    for run in (lambda: lk.compile(knl, target="c")(x=np.full(1, 2, np.float32)),
+                lambda: ran(knl, {"x": np.full(1, 2, np.float32), "n": 1}, reference_order)):
+        with pytest.raises(lk.PreconditionError, match=message) as caught:
+            run()
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert caught.value.subject == "quotient"
+    text = of(lk.ScalarFunction("f", 1, reference=lambda x: "text"))
+    with pytest.raises(lk.PreconditionError, match=r"of 'f' has no value for \(2.0\): ValueError: could not convert"):
+        lk.compile(text, target="c")(x=np.full(1, 2, np.float32))
+
+
 # Errors
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -156,7 +196,7 @@ def test_the_host_calls_a_reference_without_a_text() -> None:
     knl = lk.split_iname(of(f, call="2*f(x[i], i)"), "i", 4, outer_tag="g.0", inner_tag="l.0")
     x = np.linspace(-1, 1, 7, dtype=np.float32)
     lk.check_equivalent(lambda x: 2*(np.sinc(x).astype(np.float64) + np.arange(len(x))), knl, {"n": 7})
-    with pytest.raises(ArithmeticError, match="seven"):
+    with pytest.raises(lk.PreconditionError, match=r"'f' has no value for \(0.0, 7\): ArithmeticError: seven."):
         knl(x=np.zeros(9, np.float32))
     assert knl(x=x).y[3] == 2*(1 + 3)                # an error of one call is not one of the next
     assert of(f, np.float16, "f(x[i], 2)")(x=x.astype(np.float16)).y[3] == 3

@@ -210,7 +210,7 @@ def test_functions_of_the_user_in_tuples() -> None:
     compile_cuda(str(lk.generate_code(mapped, target="cuda")))
 
 
-@pytest.mark.parametrize("dtypes", [{"float64": PAIR}, lambda _: PAIR])
+@pytest.mark.parametrize("dtypes", [{"float64": PAIR}, lambda _: "pair"])
 def test_functions_of_the_user_are_of_numbers(dtypes: Any) -> None:
     with pytest.raises((lk.PreconditionError, lk.TypeInferenceError), match=r"dtypes= .* not .* of numbers"):
         infer_types(lk.make_kernel("{[i]: 0<=i<n}", "a[i] = f(x[i])", [lk.GlobalArg("x", np.float64), "..."],

@@ -409,7 +409,16 @@ def test_what_the_last_iteration_writes_is_read_behind_a_barrier() -> None:
     knl = lk.buffer_array(lk.add_prefetch(knl, "x", ["i_inner"], default_tag="l.auto"), "c", [])
     checked = lk.verify(knl, full=True)
     assert checked.ok
-    assert "3, each needed" in str(checked)
+    # the last barrier of the loop over 'i' runs in its last iteration, too
+    assert "2, each needed" in str(checked)
+    assert "u: insn writes, insn_0 reads" in str(lk.generate_code(knl, target="cuda"))
+
+
+def test_the_last_barrier_of_a_loop_serves_the_loops_around_it() -> None:
+    knl = lk.make_kernel("{[j,i]: 0<=i<m and 0<=j<n}", "y[i,j] = 2*x[i,j]", [lk.GlobalArg("x", F32), "..."])
+    knl = lk.split_iname(knl, "j", 4, inner_tag="l.0")
+    assert "barriers  proven     2, each needed" in str(lk.verify(lk.buffer_array(
+        knl, "y", ["j_inner"], default_tag=None), full=True))
 
 
 def test_a_barrier_behind_a_loop_is_not_the_one_that_its_last_iteration_goes_without() -> None:

@@ -40,3 +40,37 @@ def test_blocks_run_in_groups() -> None:
     assert "i_block <" not in lk.generate_code(knl).source         # what a remainder says already
     for n, m in ((1, 1), (13, 9), (24, 8), (25, 3)):
         assert_same(plain, knl, n=n, m=m)
+
+
+def test_a_value_passes_between_threads_of_an_axis_whose_inner_extent_depends_on_sizes() -> None:
+    plain = make("{[i,j]: 0<=i<4 and m<=j<n}", """
+        for i
+            for j
+                <> t[i,j] = x[i,j]
+            end
+            for j
+                y[i,j] = t[i,n+m-1-j]
+            end
+        end
+        """, x=F32)
+    plain = lk.assume(plain, "0 <= m < n")
+    knl = lk.tag_inames(plain, "i: l.0, j: l.0")
+    assert len(lines_with(knl, "__syncthreads();")) == 1
+    assert_same(plain, knl, n=7, m=2)
+    constant = lk.tag_inames(lk.fix_parameters(plain, n=8, m=4), "i: l.0, j: l.0")
+    assert len(lines_with(constant, "__syncwarp();")) == 1
+    assert_same(plain, constant, n=8, m=4)
+
+
+def test_the_constant_extent_between_two_sizes_packs_a_warp() -> None:
+    knl = lk.tag_inames(make("{[i,j]: 0<=i<4 and m<=j<m+4}", """
+        for i
+            for j
+                <> t[i,j] = x[i,j]
+            end
+            for j
+                y[i,j] = t[i,2*m+3-j]
+            end
+        end
+        """, x=F32), "i: l.0, j: l.0")
+    assert len(lines_with(knl, "__syncwarp();")) == 1

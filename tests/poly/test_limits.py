@@ -61,6 +61,7 @@ def with_rule() -> lk.LoopKernel:
 CALLS: dict[str, Callable[[], object]] = {
     "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
     "make_einsum": lambda: lk.make_einsum("ij,j->i", "a, x"),
+    "make_copy_kernel": lambda: lk.make_copy_kernel("F,F", shape=(2, "n")),
     "fuse_kernels": lambda: lk.fuse_kernels([fresh(), fresh()]),
     "diff_kernel": lambda: lk.diff_kernel(fresh(), "y", "x"),
     "find_instructions": lambda: lk.find_instructions(fresh(), "reads:x"),

@@ -106,3 +106,19 @@ def test_a_function_with_a_barrier(golden: GoldenFiles) -> None:
     code = lk.generate_code(with_barrier(), target="cuda")
     golden.check("function_with_barrier.cu", code)
     compile_cuda(str(code))
+
+
+def test_a_constant_of_a_function_that_two_versions_of_its_loop_use() -> None:
+    weights = lk.TemporaryVariable("w", initializer=np.array([1., 2., 3.]), read_only=True)
+    weighted = lk.make_function("{[q, r]: 0<=q<n and 0<=r<3}", "d[q] = sum(r, u[q]*w[r])", ["d", "u", "n", weights],
+                                name="weighted")
+    knl = lk.make_kernel("{[i, j]: 0<=i<m and 0<=j<n}", "y[i, :] = weighted(p[i, :], n)\nz[i, j] = y[i, n - 1 - j]",
+                         functions=[weighted])
+    knl = lk.split_iname(lk.interchange(knl, "r", "q"), "i", 2, inner_tag="l.0")
+    text = str(lk.generate_code(lk.add_dtypes(knl, {"p": np.float64}), target="cuda"))
+    # in the function for full tiles, and in the kernel for the others
+    assert text.count("static __constant__ const double w[3] = {1.0, 2.0, 3.0};") == 2
+    p = np.arange(15.).reshape(5, 3)
+    outputs = lk.compile(knl, target="c")(p=p)
+    np.testing.assert_array_equal(outputs.y, 6*p)
+    np.testing.assert_array_equal(outputs.z, 6*p[:, ::-1])

@@ -130,3 +130,30 @@ def test_wrong_separations_are_refused() -> None:
                 tagged(*given)
     with pytest.raises(lk.UndecidedError, match="It is unknown which of the arrays of 'x'"):
         tagged("sep,C", "y[i] = x[s[k], i]")
+
+
+ROWS = """
+for i
+    <> first = ptr[i]
+    <> last = ptr[i+1]
+    for k
+        for c
+            <> t[c] = x[k] + c {id=init}
+        end
+        t[0] = 2*t[0]
+        t[1] = 3*t[1]
+        for d
+            y[d, k] = t[d] {id=out, if=alpha*d < 4}
+        end
+    end
+end"""
+
+
+def test_bounds_from_memory_are_no_part_of_the_new_dependences() -> None:
+    """The values of a loop with such bounds stay in the cells of its iteration."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first, last] -> {[k, c, d]: first<=k<last and 0<=c<2 and 0<=d<2}"], ROWS,
+                         [lk.GlobalArg("y", float, (2, "m")), lk.ValueArg("alpha", np.float32), "..."])
+    knl = lk.fix_parameters(lk.add_dtypes(knl, {"ptr": np.int32, "x": float}), alpha=3)
+    given = {"ptr": np.array([0, 2, 3], np.int32), "x": np.arange(3.)}
+    assert knl(**given, m=3).y.tolist() == [[0, 2, 4], [3, 6, 9]]
+    assert np.array_equal(lk.compile(lk.tag_array_axes(knl, "y", "sep,C"), "c")(**given, m=3), [[0, 2, 4], [3, 6, 9]])

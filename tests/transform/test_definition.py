@@ -152,3 +152,18 @@ def test_statements_get_other_ids() -> None:
 def test_refused_ids(ids: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         lk.replace_instruction_ids(pair(), ids)
+
+
+def test_an_obligation_covers_the_statements_that_stay() -> None:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[k]: first<=k<first+2}"], """
+        <> first = ptr[i] {id=first}
+        y[k] = a*x[k] {id=store}
+        z[i] = 1 {id=other}""")
+    knl = lk.tag_inames(knl, {"i": "g.0"}, assume="the rows do not overlap")
+    new = lk.map_instructions(knl, "other", lambda insn: insn.copy(expression=insn.expression + 1))
+    assert (new.obligations, new.tags) == (knl.obligations, knl.tags)
+    assert all(d.source != "store" for d in dependences(new))
+    for changed in ("first", "store"):
+        with pytest.raises(lk.UndecidedError, match="two instances of 'store'"):
+            lk.map_instructions(knl, changed, lambda insn: insn.copy(
+                assignee="y[k+1]" if insn.id == "store" else insn.assignee, expression=insn.expression + 1))

@@ -183,3 +183,18 @@ def test_an_axis_more_behind_it() -> None:
     knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
     with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, but it now has 3"):
         lk.lower(lk.privatize(knl, "b_inner", "t"))
+
+
+def test_copies_between_layouts() -> None:
+    x = np.arange(12.).reshape(3, 4)
+    for new, old in (("F,F", "C,C"), ("C", "C"), ("N0,N1", "N1,N0"), ("C,C", "F,F")):
+        given = x[0] if new == "C" else np.asfortranarray(x) if old == "F,F" else x
+        copied = lk.make_copy_kernel(new, old)(input=given).output
+        np.testing.assert_array_equal(copied, given)
+        assert copied.flags.f_contiguous is (new not in ("C", "C,C")) or new == "C"
+    parts = lk.make_copy_kernel("sep,C", shape=(3, "n"))(input=x)
+    np.testing.assert_array_equal([parts.output_s0, parts.output_s1, parts.output_s2], x)
+    with pytest.raises(lk.PreconditionError, match="'C,F' is not an order of the 2 axes of 'output'"):
+        lk.make_copy_kernel("C,F")
+    with pytest.raises(lk.PreconditionError, match="extent is not constant"):
+        lk.make_copy_kernel("sep,C")

@@ -164,3 +164,21 @@ def test_partial_sums_of_blocks_in_global_memory(golden: GoldenFiles) -> None:
     for n in (0, 1, 100):
         a = np.arange(n, dtype=np.int32)
         np.testing.assert_array_equal(knl(a=a, n=n).y, a.sum())
+
+
+@pytest.mark.parametrize(("threads", "rounds"), [(16, 1), (6, 3)])
+def test_each_thread_sums_in_a_register_under_l_auto(threads: int, rounds: int) -> None:
+    """Only the sums are in shared memory, as other threads read them: one barrier before, one after."""
+    plain = _kernel("f(x) := sum(j, a[x,j]*b[j])\ny[k,i,p] = f(i)*f(15-i) + c[k]*p",
+                    ["{[i,j,k]: 0<=i<16 and 0<=j<m and 0<=k<n}", f"{{[p]: 0<=p<{threads}}}"])
+    knl = lk.precompute(lk.tag_inames(plain, "p: l.0, k: g.0"), "f", "i")
+    shown = {name: (str(s.space), s.shape) for name, s in lk.lower(knl).storages.items()}
+    assert shown == {"acc_j": ("private", ()), "f_0": ("shared", (16,))}
+    text = lk.generate_code(knl, target="cuda").source
+    assert text.count("__syncwarp();") == 1
+    assert ("f_dim_0_round < 3" in text) == (rounds > 1)
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.integers(0, 9, shape).astype(np.int32) for shape in ((16, 5), 5, 2))
+    f = a @ b
+    np.testing.assert_array_equal(lk.compile(knl, target="c")(a=a, b=b, c=c).y, (f*f[::-1])[None, :, None]
+                                  + c[:, None, None]*np.arange(threads, dtype=np.int32))

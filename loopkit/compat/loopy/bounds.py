@@ -9,7 +9,7 @@ from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
-from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.analysis.shapes import Shape, array_shapes, with_shapes_of_affine_accesses
 from loopkit.compat.loopy.dtypes import with_loopy_dtypes
 from loopkit.compat.loopy.index_of import with_indices
 from loopkit.compat.loopy.kernel.definition import condition_of
@@ -22,7 +22,10 @@ from loopkit.poly.sets import Set
 
 
 def ready(core: lk.LoopKernel) -> lk.LoopKernel:
-    """*core* as it is compiled: with loopy's dtypes, and with the assumptions that loopy leaves to the caller.
+    """*core* as it is compiled: with loopy's dtypes, its shapes, and the assumptions that loopy leaves to the caller.
+
+    An array whose shape is not declared has the extents that its affine subscripts need: those that come from memory
+    do not count.
 
     loopy checks no access whose subscripts, or whose array's extents, have an argument that the domains of its
     statement do not mention. Such an access then may be outside of its array for some arguments; each call is checked.
@@ -31,8 +34,8 @@ def ready(core: lk.LoopKernel) -> lk.LoopKernel:
     >>> print(ready(knl).assumptions.is_subset(lk.assume(knl, "n <= 0 or (s >= 0 and s + n <= m)").assumptions))
     True
     """
-    typed = with_loopy_dtypes(with_indices(core))
     with bounded(f"looking at the bounds of kernel '{core.name}'"):
+        typed = with_shapes_of_affine_accesses(with_loopy_dtypes(with_indices(core)))
         good = reduce(Set.subtract, _sizes_outside(typed), typed.assumptions)
         some = [s.domain.set.params() for s in typed.statements if not s.domain.is_empty()]
         # a statement that runs at no other sizes is wrong at all

@@ -45,7 +45,8 @@ class CStatements:
         """The lines of *items*; :raises UnknownNameError: a call has no result, and its function is not known."""
         items = list(items)
         self._given |= {x for item in items if isinstance(item, str) for x in _IDS.findall(item)}
-        found = [line for item in items for line in (self._text(item) if isinstance(item, str) else self._code(item))]
+        found = [line for item in self._without_breaks([*items]) for line in (
+            self._text(item) if isinstance(item, str) else self._code(item))]
         if any(x.has_effects for x in self.own.instructions):
             found.insert(0, f"<int32> {EFFECTS} = 0 {{id={EFFECTS}, inames=}}")
         return found
@@ -60,6 +61,55 @@ class CStatements:
                 raise UndecidedError(str(err).partition("\n")[0], err.reason, hint=(
                     f"name '{name}' in read_variables=, assignees= or iname_exprs=; for a name of the code itself, "
                     "CInstruction(..., assume='...') with the reason")) from None
+
+    # The end of a loop
+
+    def _without_breaks(self, items: Sequence[str | CInstruction]) -> Iterator[str | CInstruction]:
+        """The *items*, with a flag for each instruction ``break;``, which is a condition of those that depend on it.
+
+        :raises UndecidedError: it is in several loops, or another statement of its loop does not depend on it.
+        """
+        stops: dict[str, tuple[str, str]] = {}
+        for item in filter(_is_break, items):
+            assert isinstance(item, CInstruction)
+            inames = sorted(self._inames_of(item))
+            if len(inames) != 1:
+                raise UndecidedError(f"It is unknown which loop the C instruction '{item.id}' ends.",
+                                     f"the inames of its code are {', '.join(inames) or 'none'}",
+                                     hint="name one iname in iname_exprs=")
+            stops[str(item.id or "break")] = inames[0], f"{item.id or 'break'}_stopped"
+        for item in items:
+            if isinstance(item, str):
+                yield "\n".join(self._stopped(line, stops) for line in logical_lines(item)) if stops else item
+            elif _is_break(item):
+                own = str(item.id or "break")
+                iname, flag = stops[own]
+                conditions = [f"if={text_of(x)}" for x in item.predicates]
+                before = ":".join((f"{flag}_begin", *sorted(item.depends_on)))
+                yield f"<int32> {flag} = 0 {{id={flag}_begin, inames=}}"
+                yield f"{flag} = 1 {{{', '.join((f'id={own}', f'inames={iname}', *conditions, f'dep={before}'))}}}"
+            else:
+                for own, (iname, _) in stops.items():
+                    if iname in self._inames_of(item):
+                        raise _misplaced(own, iname, str(item.id))
+                yield item
+
+    def _inames_of(self, item: CInstruction) -> frozenset[str]:
+        given = [*map(text_of, item.predicates),
+                 *(x if isinstance(x, str) else text_of(x[1]) for x in item.iname_exprs)]
+        return frozenset({*item.within_inames}.union(*map(variables, map(parse, given))) & {*self.inames})
+
+    def _stopped(self, line: str, stops: Mapping[str, tuple[str, str]]) -> str:
+        """*line*, under the conditions that the loops in which it is go on."""
+        found = _LAST_OPTIONS.search(line)
+        options = list(options_of(found["options"])) if found is not None else []
+        after = {x for option in options if option.startswith("dep=") for x in option[4:].lstrip("*").split(":")}
+        for own, (iname, flag) in stops.items():
+            if (own in after) != bool(re.search(rf"\b{iname}\b", line)):
+                raise _misplaced(own, iname, line.strip())
+            if own in after:
+                options.append(f"if={flag} == 0")
+        return line if found is None else f"{line[:found.start()]}{{{', '.join(options)}}}"
 
     # Calls without results
 
@@ -174,6 +224,17 @@ def _with_placeholder(code: str, text: str, placeholder: str) -> str:
 
 #: The ids that a text gives.
 _IDS = re.compile(r"\bid\s*=\s*(\w+)", re.ASCII)
+def _is_break(item: str | CInstruction) -> bool:
+    return isinstance(item, CInstruction) and item.code.strip() == "break;"
+
+
+def _misplaced(own: str, iname: str, other: str) -> UndecidedError:
+    return UndecidedError(f"The C instruction '{own}' ends the loop over '{iname}', and it is unknown whether it ends "
+                          f"that of '{other}'.", "the order of both in an iteration is open",
+                          hint=f"dep={own} for each statement of the loop, and for no other one")
+
+
+_LAST_OPTIONS = re.compile(r"\{(?P<options>[^{}]*)\}\s*(?:#.*)?$", re.DOTALL)
 _CALL_ALONE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*\(", re.ASCII)
 _OPTIONS = re.compile(r"\s*(?:\{(?P<options>[^{}]*)\})?\s*(?:#.*)?", re.DOTALL)
 

@@ -276,7 +276,9 @@ class _Types:
             case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
                 return self.cast_call(expr, name)
             case p.Call(function=FunctionName()):
-                arguments = (self.cast(e, None)[0] for e in expr.parameters)
+                # a number in the text is an argument of its own dtype
+                arguments = (TypeCast("int32", e) if _is_integer(e) and _of_number(e) == INT32 else
+                             self.cast(e, None)[0] for e in expr.parameters)
                 return with_children(expr, tuple(arguments)), _of(expr, self.core, self.known)
             case _ if isinstance(expr, _TRUTH):
                 return map_children(expr, lambda e: self.cast(e, None)[0]), BOOL

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopkit.language.loopy_names import LOOPY_NAMES
+from loopkit.kernel.loopy_names import LOOPY_NAMES
 from loopkit.lazy import LazyTable
 
 _PACKAGE = "loopkit.compat.loopy"

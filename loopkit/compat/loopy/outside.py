@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pymbolic.primitives as p
@@ -34,6 +36,26 @@ _NONE: frozenset[str] = frozenset()
 
 #: The operations with an accumulator in the loops of a block: their functions, and the first values.
 _ACCUMULATED: Mapping[str, tuple[Any, int]] = {"sum": (p.Sum, 0), "product": (p.Product, 1)}
+
+
+def with_loops_of_copies(nodes: Iterable[ProgramNode]) -> tuple[ProgramNode, ...]:
+    """*nodes*, in which a statement with ``dup=i`` is in no block over ``i``: it has the loop of its copy instead."""
+    return tuple(node for node, _ in _apart(nodes))
+
+
+def _apart(nodes: Iterable[ProgramNode]) -> Iterator[tuple[ProgramNode, frozenset[str]]]:
+    """The *nodes*, each with the inames that no block around it may have."""
+    for node in nodes:
+        match node:
+            case ForBlock():
+                for copied, group in groupby(_apart(node.body), key=itemgetter(1)):
+                    body = tuple(inner for inner, _ in group)
+                    left = tuple(token for token in node.inames if token.text not in copied)
+                    yield from ((part, copied) for part in ([replace(node, inames=left, body=body)] if left else body))
+            case ParsedAssignment():
+                yield node, frozenset(token.text for token, _ in node.options.inames.private)
+            case _:
+                yield node, _NONE
 
 
 @dataclass

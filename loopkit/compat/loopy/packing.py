@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.domains import Domains
@@ -39,7 +39,11 @@ class Packing:
     domains: Domains
     taken: set[str]
 
-    def packed(self, node: FunctionCall, signature: Signature) -> FunctionCall:
+    def with_slices(self, node: FunctionCall, signature: Signature, *, any_rank: bool) -> FunctionCall:
+        """*node* with the slices that it means in loopy; they may have any rank."""
+        return (self._packed if any_rank else self._opened)(node, signature)
+
+    def _packed(self, node: FunctionCall, signature: Signature) -> FunctionCall:
         """*node* with the text of a call whose slices have the ranks of the arguments.
 
         :raises PreconditionError: the extents of a slice are not numbers, or it has too few elements.
@@ -52,6 +56,42 @@ class Packing:
         declared = "" if node.temporary is None else f"<{node.temporary}> "
         text = f"{declared}{', '.join(results)} = {node.function}({', '.join(arguments)})"
         return replace(node, text=text)
+
+    def _opened(self, node: FunctionCall, signature: Signature) -> FunctionCall:
+        """*node*, in which slices reach to the ends of their arrays, of which the function accesses a fixed number of
+        elements, and which have a size as their extent: loopy checks the ends of no slice.
+        """
+        shapes = array_shapes(self.functions[node.function])
+        pairs = [*zip(signature.results, node.results, strict=True), *(
+            (name, given) for name, given in zip(signature.parameters, node.arguments, strict=True)
+            if isinstance(given, Slice))]
+        texts = {id(given): self._open(given) for name, given in pairs if isinstance(given, Slice)
+                 and any(isinstance(e, int) for e in shapes.get(name, ()))}
+        if not any(texts.values()) or any(e is not None for _, given in pairs for _, e in given.extents):
+            return node
+
+        def text(given: Slice) -> str:
+            subscripts = ", ".join(":" if isinstance(e, p.Variable) and e.name in dict(given.extents) else to_text(e)
+                                   for e in given.subscripts)
+            swept = f"[{', '.join(given.swept)}]: " if given.swept else ""
+            return texts.get(id(given)) or f"{swept}{given.array}[{subscripts or '()'}]"
+        arguments = (text(x) if isinstance(x, Slice) else to_text(x) for x in node.arguments)
+        declared = "" if node.temporary is None else f"<{node.temporary}> "
+        return replace(node, text=f"{declared}{', '.join(map(text, node.results))} = {node.function}("
+                                  f"{', '.join(arguments)})")
+
+    def _open(self, given: Slice) -> str | None:
+        """*given* with ``:`` for its inames, if they begin at 0, end at a size, and are subscripts in their order."""
+        plain = {e.name: k for k, e in enumerate(given.subscripts)
+                 if isinstance(e, p.Variable) and e.name in given.swept}
+        others = [e for k, e in enumerate(given.subscripts) if k not in plain.values()]
+        own = (self.domains.instances(self.domains.sorted(self.domains.ancestors([x]))).onto((x,)) for x in given.swept)
+        ends = [affine_ends(points, universe_params()) for points in own]
+        if [*plain] != [*given.swept] or not plain or any(variables(e) & plain.keys() for e in others) or any(
+                end is None or end[0] != 0 or isinstance(end[1], int) for end in ends):
+            return None
+        subscripts = (":" if k in plain.values() else to_text(e) for k, e in enumerate(given.subscripts))
+        return f"{given.array}[{', '.join(subscripts)}]"
 
     def _slice(self, name: str, shape: Sequence[Expression | None], given: Slice) -> str:
         """*given*, for the array *name* of the function, with its *shape*."""

@@ -11,12 +11,12 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.compat.loopy.order import Item, Order, circle_of, ordered, text_of
-from loopkit.compat.loopy.outside import Outside
+from loopkit.compat.loopy.outside import Outside, with_loops_of_copies
 from loopkit.compat.loopy.packing import Packing, packed_signature
-from loopkit.compat.loopy.spelling import respelled
+from loopkit.compat.loopy.spelling import VariableTags, respelled, without_tags
 from loopkit.errors import require_known
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.mappers import called, subexpressions, update_of, variables
+from loopkit.expr.mappers import array_of, called, subexpressions, update_of, variables
 from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
@@ -57,6 +57,7 @@ class LoopyStatement:
 
     :ivar conditions: those of its blocks and of its own.
     :ivar reads: every name that it reads, also through substitution rules; *writes*: every name that it writes.
+    :ivar variable_tags: tags of the variables that it names.
     """
 
     id: str
@@ -65,6 +66,7 @@ class LoopyStatement:
     conditions: tuple[Expression, ...] = ()
     reads: frozenset[str] = _NOTHING
     writes: frozenset[str] = _NOTHING
+    variable_tags: VariableTags = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,14 +206,14 @@ def _in_sequence(items: Sequence[Item]) -> Iterator[Item]:
 def read_program(instructions: str | Iterable[str], domains: Domains, declared: Declared,
                  functions: Mapping[str, ScalarFunction], kernels: Mapping[str, LoopKernel],
                  packed: Collection[str] = (), operations: Mapping[str, ReductionOperation] | None = None,
-                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None
-                 ) -> LoopyProgram:
+                 groups: Mapping[str, frozenset[str]] | None = None, tags: Mapping[str, Tag] | None = None,
+                 tagged: Mapping[str, tuple[str, str]] | None = None) -> LoopyProgram:
     """The program of *instructions* in loopy's language.
 
     :arg functions: the user's functions of numbers; *kernels*: the kernels that statements may call.
     :arg packed: those of *kernels* whose slices may have another rank than their arguments.
     :arg operations: further reductions; *groups*: ids that name several statements.
-    :arg tags: user tags, by their labels in the text.
+    :arg tags: user tags, by their labels in the text; *tagged*: the rules of tagged elements.
 
     >>> from loopkit.language.domains import read_domains
     >>> program = read_program("y[i] = a[i]\\na[i] = 2*x[i]", read_domains("{[i]: 0<=i<n}"), {}, {}, {})
@@ -221,7 +223,8 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         y[i] = a[i] {id=insn, inames=}
     end
     """
-    source = Source(respelled(instructions), "the instructions")
+    text, variable_tags = without_tags(respelled(instructions))
+    source = Source(text, "the instructions")
     signatures = {name: signature_of(f) for name, f in kernels.items()}
     parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
                            functions_with_dot(declared, functions), {
@@ -231,11 +234,12 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     ids = number_statements(parsed, groups or ())
     outside = Outside(_NOTHING.union(*(groups or {}).values()), {t.text for t in tokenize(source)}, {*ids.places})
-    kept = outside.inside(parsed.body)
+    kept = with_loops_of_copies(outside.inside(parsed.body))
     parsed = with_private_inames(replace(parsed, body=(*_with_final_inames(kept), *outside.moved)), rules)
     places = {name: start for start, name in ids.of.items()}
     inames = _inferred(parsed, rules, inames_of_parts(parsed, (), rules), [
         [places[x] for x in names if x in places] for names in (groups or {}).values()])
+    inames = _with_loops_between(parsed, rules, inames, ids.of)
     packing = Packing(kernels, domains, {t.text for t in tokenize(source)})
     inside: dict[str, set[str]] = {}
     for node, _, _ in _flat(parsed.body):
@@ -244,7 +248,13 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
 
     def is_shared(node: Reduction) -> bool:
         every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
-        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in domains.bounds(every))
+        names = {*domains.bounds(every)}
+        if not inside.keys().isdisjoint(domains.bounds(node.inames)):
+            # no array can hold a number for each iteration
+            parts = [*subexpressions(node.expr)]
+            arrays = {array_of(e) for e in parts if isinstance(e, p.Subscript)}
+            names |= {e.name for e in parts if isinstance(e, p.Variable)} - arrays
+        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in names)
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
         if isinstance(node, Marker):
@@ -253,10 +263,27 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         for name, part, more in outside.parts(node, ids.of[node.start], is_shared):
             own = domains.ancestors(inames[node.start] | more)
             statements.append(LoopyStatement(
-                name, packing.packed(part, signatures[part.function]) if isinstance(
-                    part, FunctionCall) and part.function in packed else part, own, conditions,
-                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part]))))
+                name, part if not isinstance(part, FunctionCall) else packing.with_slices(
+                    part, signatures[part.function], any_rank=part.function in packed), own, conditions,
+                _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part])),
+                _tags_of(part, variable_tags, tagged or {})))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
+
+
+def _tags_of(node: ParsedAssignment | FunctionCall, places: Mapping[int, frozenset[str]],
+             rules: Mapping[str, tuple[str, str]]) -> VariableTags:
+    """The sets of tags with which *node* reads and writes each variable, if it has any.
+
+    :arg places: the tags of assigned variables; *rules*: the names of tagged elements, each for an array and a tag.
+    """
+    found: dict[tuple[str, str], frozenset[frozenset[str]]] = {}
+    if isinstance(node, ParsedAssignment):
+        every = [((use.name, "load" if k else "store"), places.get(use.start, _NOTHING))
+                 for k, use in enumerate(node.uses)]
+        every += [((rules[x][0], "load"), frozenset([rules[x][1]])) for x in called(node.expression) if x in rules]
+        for key, own in every:
+            found[key] = found.get(key, frozenset()) | {own}
+    return {key: own for key, own in found.items() if any(own)}
 
 
 def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[str]],
@@ -290,6 +317,29 @@ def _inferred(program: ParsedProgram, rules: Rules, own: Mapping[int, frozenset[
             found.update(dict.fromkeys(group, _NOTHING.union(*(found[at] for at in group))))
         if found == before:
             return found
+
+
+def _with_loops_between(program: ParsedProgram, rules: Rules, inames: Mapping[int, frozenset[str]],
+                        ids: Mapping[int, str]) -> Mapping[int, frozenset[str]]:
+    """*inames*, and those of a loop inside which a number is needed between two statements of one iteration.
+
+    The number is a temporary of its own, the loop does not change it, and its statement depends on one in this loop.
+    """
+    flat = [(x, conditions) for x, conditions, _ in _flat(program.body) if not isinstance(x, Marker)]
+    found, reads = dict(inames), {x.start: _reads(x, conditions, rules, inames[x.start]) for x, conditions in flat}
+    written = {x.start: {name for name, _ in writes([x])} for x, _ in flat}
+    for node, _ in flat:
+        if not isinstance(node, ParsedAssignment) or node.temporary is None or not node.options.dep or not isinstance(
+                node.assignee, p.Variable):
+            continue
+        readers = [found[x.start] for x, _ in flat if node.written in reads[x.start] and x is not node]
+        before = (found[x.start] for x, _ in flat if x is not node and any(
+            fnmatchcase(ids[x.start], token.text) for token in node.options.dep))
+        missing = frozenset.intersection(*readers) - found[node.start] if readers else _NOTHING
+        for iname in sorted(missing & _NOTHING.union(*before)):
+            if all(written[x.start].isdisjoint(reads[node.start]) for x, _ in flat if iname in found[x.start]):
+                found[node.start] = rules.domains.ancestors(found[node.start] | {iname})
+    return found
 
 
 def _with_final_inames(nodes: Iterable[ProgramNode], *, inside: bool = False) -> tuple[ProgramNode, ...]:

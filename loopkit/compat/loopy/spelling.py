@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 #: Options that order nothing here and change no value: schedule hints, and groups of statements that may interleave.
@@ -24,7 +24,7 @@ def respelled(instructions: str | Iterable[str]) -> str:
     y[i] = sum([j], a[j]) {dep=*a, if=p:q}
     """
     texts = [instructions] if isinstance(instructions, str) else instructions
-    lines = [_line(_REDUCTION.sub(_reduction, _TAG.sub("", line))) for text in texts for line in logical_lines(text)]
+    lines = [_line(_REDUCTION.sub(_reduction, line)) for text in texts for line in logical_lines(text)]
     return _without_empty_blocks("\n".join(lines))
 
 
@@ -51,8 +51,26 @@ def options_of(text: str, left_out: frozenset[str] = _HINTS) -> Iterator[str]:
         yield key if plain else f"{key}={value}"
 
 
-#: The tag of a variable, a$tag, which has no meaning for values.
-_TAG = re.compile(r"(?<=\w)\$[A-Za-z_]\w*", re.ASCII)
+#: By variable and direction, "load" or "store", the sets of tags with which a statement accesses it.
+VariableTags = Mapping[tuple[str, str], frozenset[frozenset[str]]]
+
+#: A variable with tags, a$tag, which have no meaning for values.
+_TAGGED = re.compile(r"([A-Za-z_]\w*)((?:\$[A-Za-z_]\w*)+)", re.ASCII)
+
+
+def without_tags(text: str) -> tuple[str, Mapping[int, frozenset[str]]]:
+    """*text* without the tags of its variables, and these by the places of the variables.
+
+    >>> without_tags("c$sum[i] = a$load[i] + 1")
+    ('c[i] = a[i] + 1', {0: frozenset({'sum'}), 7: frozenset({'load'})})
+    """
+    found: dict[int, frozenset[str]] = {}
+    plain, end = "", 0
+    for variable in _TAGGED.finditer(text):
+        plain += text[end:variable.start()]
+        found[len(plain)] = frozenset(variable[2][1:].split("$"))
+        plain, end = plain + variable[1], variable.end()
+    return plain + text[end:], found
 
 _EMPTY_BLOCK = re.compile(r"^[ \t]*(?:for|if)\b[^\n]*\n\s*end[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
 

@@ -1,14 +1,20 @@
 """loopy's counts: those of loopkit, of the kernel that a call of a program enters."""
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import loopkit as lk
 from loopkit.analysis.counts import CountGranularity as CountGranularity
 from loopkit.analysis.counts import Synchronization, ToCountMap
+from loopkit.analysis.match import matching
 from loopkit.compat.loopy.match import as_within
-from loopkit.compat.loopy.translation_unit import core_of
-from loopkit.errors import PreconditionError
+from loopkit.compat.loopy.spelling import VariableTags
+from loopkit.compat.loopy.translation_unit import core_of, single_kernel
+from loopkit.errors import PreconditionError, UndecidedError
+from loopkit.kernel.statement import owner
 from loopkit.lowering import counts
 from loopkit.poly.quasi_polynomials import PiecewiseQuasiPolynomial
 
@@ -25,17 +31,21 @@ def Op(*args: Any, **fields: Any) -> lk.Op:  # noqa: N802  # loopy's name
         raise ValueError(str(error)) from error
 
 
-def MemAccess(*args: Any, variable_tags: Any = None, **fields: Any) -> lk.MemAccess:  # noqa: N802  # loopy's name
-    """A :class:`loopkit.MemAccess`; :raises ValueError: a field cannot have its value.
+@dataclass(frozen=True, repr=False, eq=False)
+class MemAccess(lk.MemAccess):
+    """A :class:`loopkit.MemAccess`; *variable_tags*: those of the variable in the text, ``a$tag[i]``, or ``None``.
 
-    :arg variable_tags: none, because the layer drops the tags of variables.
+    :raises ValueError: a field cannot have its value.
     """
-    if variable_tags:
-        raise ValueError(f"variable_tags={variable_tags!r}: accesses have no tags of variables.")
-    try:
-        return lk.MemAccess(*args, **fields)
-    except PreconditionError as error:
-        raise ValueError(str(error)) from error
+
+    variable_tags: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variable_tags", frozenset(self.variable_tags or ()) or None)
+        try:
+            super().__post_init__()
+        except PreconditionError as error:
+            raise ValueError(str(error)) from error
 
 
 def get_op_map(program: Any, count_redundant_work: bool = False, count_within_subscripts: bool = True,
@@ -47,9 +57,32 @@ def get_op_map(program: Any, count_redundant_work: bool = False, count_within_su
 
 def get_mem_access_map(program: Any, count_redundant_work: bool = False, subgroup_size: Any = None,
                        entrypoint: str | None = None, within: Any = None) -> ToCountMap:
-    """:func:`loopkit.get_mem_access_map`."""
-    return lk.get_mem_access_map(_entered(program, entrypoint), count_redundant_work, subgroup_size,
-                                 within=as_within(within))
+    """:func:`loopkit.get_mem_access_map`, by the tags of the variables, too.
+
+    :raises UndecidedError: a statement accesses a variable with several sets of tags.
+    """
+    kernel = single_kernel(program if entrypoint is None else program[entrypoint])
+    core, tags = kernel.core, kernel.origin.variable_tags
+    every = frozenset(map(owner, matching(core, as_within(within) or "*")))
+    found = list[tuple[Any, PiecewiseQuasiPolynomial]]()
+    for ids in (*([s] for s in sorted(every & tags.keys())), sorted(every - tags.keys())):
+        own = tags.get(ids[0], {}) if ids else {}
+        counted = lk.get_mem_access_map(core, count_redundant_work, subgroup_size,
+                                        within=" or ".join(f"id:{x}" for x in ids)) if ids else {}
+        for key, number in counted.items():
+            assert isinstance(key, lk.MemAccess)
+            fields = {f.name: getattr(key, f.name) for f in dataclass_fields(key)}
+            found.append((MemAccess(**fields, variable_tags=_tags_of(key, own, ids)), number))
+    return ToCountMap.of(found)
+
+
+def _tags_of(key: lk.MemAccess, tags: VariableTags, ids: Iterable[str]) -> frozenset[str]:
+    every: list[frozenset[str]] = [*tags.get((str(key.variable), str(key.direction)), [frozenset()])]
+    if len(every) > 1:
+        raise UndecidedError(f"'{key.variable}' has several tags in '{next(iter(ids))}', and the accesses of one "
+                             "statement are counted together.", "the number for each tag is unknown",
+                             hint="give each access a statement of its own")
+    return every[0]
 
 
 def get_synchronization_map(program: Any, subgroup_size: Any = None, entrypoint: str | None = None) -> ToCountMap:

@@ -26,12 +26,12 @@ _EQUALS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
 def with_rules_for_tags(texts: Iterable[str]) -> tuple[list[str], Tagged]:
-    """*texts* with rules in place of tagged rules and elements; other tags have no meaning, and are dropped.
+    """*texts* with rules in place of tagged rules and elements. Assigned names keep their tags; others have no meaning.
 
     >>> texts, tagged = with_rules_for_tags(["y$out[i] = a$in[i, 0] + b"])
     >>> print("\\n".join(texts), tagged)
     a_in(place_0, place_1) := a[place_0, place_1]
-    y[i] = a_in(i, 0) + b {'a_in': ('a', 'in')}
+    y$out[i] = a_in(i, 0) + b {'a_in': ('a', 'in')}
     """
     texts = list(texts)
     text = "\n".join(texts)
@@ -57,10 +57,10 @@ class _Rules:
     lines: list[str] = field(default_factory=list)
 
     def line(self, line: str) -> str:
-        """*line* with the rules in place of tagged names; those that it assigns lose their tags."""
+        """*line* with the rules in place of tagged names; those that it assigns keep their tags."""
         equals = _EQUALS.search(line)
         start = 0 if equals is None else equals.start()
-        assigned, rest = _TAGGED.sub(lambda x: x["name"] + x["open"], line[:start]), line[start:]
+        assigned, rest = line[:start], line[start:]
         while (found := _TAGGED.search(rest)) is not None:
             name, bracket = found["name"], found["open"].strip()
             count, end = values_in(rest, found.end()) if bracket else (0, found.end())

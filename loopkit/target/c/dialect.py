@@ -139,7 +139,7 @@ class Dialect:
         :raises PreconditionError: it has no text in this language.
         """
         by_python = (self.functions.references and function.reference is not None and not any(
-            dtype.kind == "c" for dtype in (value, *arguments)) and self.syntax.name not in function.text
+            dtype.kind in "cV" for dtype in (value, *arguments)) and self.syntax.name not in function.text
             and function.name not in self.functions.texts)
         return reference_name(function, value, arguments) if by_python else \
             function.text_for(self.syntax.name, arguments, self.functions.texts)

@@ -356,8 +356,11 @@ class _HostFunction(FunctionText):
 
     @cached_property
     def body(self) -> list[str]:
-        constants = [array_declaration(a, self.dialect) for a in self.function.arrays if a.initializer]
-        return [*constants, *([""] if constants else []), *self._block_loops()]
+        lines = list(self._block_loops())
+        names = set(re.findall(r"\w+", "\n".join(lines)))              # a function declares its own constants
+        constants = [array_declaration(a, self.dialect) for a in self.function.arrays
+                     if a.initializer and a.name in names]
+        return [*constants, *([""] if constants else []), *lines]
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:

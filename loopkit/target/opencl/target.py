@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Block, Call, If, Scope, Sync
+from loopkit.ast.nodes import Block, Call, If, Node, Scope, Sync
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import LimitError, PreconditionError
@@ -107,6 +107,27 @@ class OpenCLTarget(TextTarget):
 
 #: The class by which ``target="opencl"`` finds the target of this folder.
 TARGET = OpenCLTarget
+
+
+_END_OF_CONDITION = \
+    "the condition ends with a barrier, for compilers that run the threads of a block in loops between barriers"
+
+
+def _closed_by_barrier(node: Node) -> Node:
+    """*node*; a condition around barriers also ends with one.
+
+    PoCL 3.0 makes wrong code of a loop between the last barrier of a condition and its end: the loop may read outside
+    of its arrays if it has no iteration for some threads.
+    """
+    inner = node.then.children if isinstance(node, If) else ()
+    if not isinstance(node, If) or not any(map(_has_barrier, inner)) or _has_barrier(inner[-1]):
+        return node
+    end = Sync((_END_OF_CONDITION,))
+    return replace(node, then=Block((*inner, end)))
+
+
+def _has_barrier(node: Node) -> bool:
+    return any(isinstance(x, Sync) and x.scope is not Scope.THREAD for x in nodes_in(node))
 
 
 def _branch_condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
@@ -210,5 +231,5 @@ class _OpenCLFunction(FunctionText):
             align = f"__attribute__((aligned({_ALIGNMENT}))) " if a.name in aligned else ""
             memory = OPENCL_MEMORIES[AddressSpace.SHARED if a.shared else AddressSpace.PRIVATE]
             body.append(f"{memory}{align}{array_declaration(a, OPENCL)}")
-        inner = list(emitter.lines(function.body, bounds))
+        inner = list(emitter.lines(rewritten(function.body, _closed_by_barrier), bounds))
         return [*body, *([""] if body else []), *inner]

@@ -255,3 +255,10 @@ def test_the_launch_takes_the_block_from_the_arguments(device: OpenCLDevice) -> 
     with pytest.raises(lk.LimitError, match=r"'rows' on .* needs 1000000 threads") as caught:
         compiled(x=np.zeros((1, 1000000), np.float32))
     assert "the block is m x n" in (caught.value.hint or "")
+
+
+def test_loops_behind_the_last_barrier_of_a_condition(device: OpenCLDevice) -> None:
+    scan = lk.make_kernel("{[j, k]: 0<=j<n and 0<=k<=j}", "y[j] = sum(k, x[k])  {id=S}")
+    scan = lk.compile(lk.make_two_level_scan(scan, "S", "k", "j", 2, inner_tag="l.0"), target="opencl")
+    for n in (2, 1, 5):                                    # of the loop of thread 1, one iteration, none and two
+        np.testing.assert_array_equal(scan(x=np.ones(n)).y, np.arange(1, n + 1))

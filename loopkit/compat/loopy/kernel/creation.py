@@ -21,6 +21,7 @@ from loopkit.compat.loopy.kernel.definition import Again, Callee, Definition, Or
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBase, line_of, text_of
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
+from loopkit.compat.loopy.kernel.results import with_tuples_of_results
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.options import make_options
 from loopkit.compat.loopy.order import Item
@@ -267,9 +268,10 @@ class _Text:
                 scalars |= {THREEFRY.name: THREEFRY} if any(THREEFRY.name in line for line in lines) else {}
             lines, places = with_places(lines, declared, self.name)
             scalars |= places
-            _require_new(lines, self.instructions)
             if shadowed:
                 lines = [CALL.sub(lambda call: f"{shadowed.get(call[1], call[1])}(", line) for line in lines]
+            lines = [x for line in lines for x in with_tuples_of_results(line, scalars, c_code.groups)]
+            _require_new(lines, self.instructions)
             if any("clamp(" in line for line in lines) and not {"clamp"} & (scalars.keys() | kernels.keys()):
                 lines = [_CLAMP, *lines]
             lines, tagged = with_rules_for_tags(lines)
@@ -277,7 +279,7 @@ class _Text:
                 domains = read_domains([*self.domains, *c_code.own.domains])
             scalars |= {f.name: f for f in c_code.own.functions}
             program = read_program(lines, domains, declared, scalars, kernels, packed,
-                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags)
+                                   {o.name: o for o in c_code.own.reductions}, c_code.groups, self.extras.tags, tagged)
             if names := _second_names(declared, program.written):
                 text = tuple(x if isinstance(x, CInstruction) else _with_names(x, names) for x in self.instructions)
                 data = tuple(d for d in self.data if isinstance(d, str) or d.name not in names)
@@ -295,7 +297,9 @@ class _Text:
         fixed = {name: value for name, value in self.fixed.items() if name in core.argument_by_name}
         core = lk.fix_parameters(core, **fixed) if fixed else core
         nesting = Nesting(not program.is_nested, steps=len(core.history))
-        return core, Origin(tuple(functions), program.order(items, selected), nesting, tagged=tagged)
+        variable_tags = {s.id: s.variable_tags for s in program.statements if s.variable_tags}
+        return core, Origin(tuple(functions), program.order(items, selected), nesting, tagged=tagged,
+                            variable_tags=variable_tags)
 
     def _items(self, program: LoopyProgram, selected: Mapping[str, AbstractSet[str]]) -> Sequence[Item]:
         return program.items(selected, in_sequence=self.in_sequence,

@@ -13,6 +13,7 @@ import loopkit as lk
 from loopkit.compat.loopy.kernel.function_interface import SideEffect
 from loopkit.compat.loopy.nesting import Nesting
 from loopkit.compat.loopy.order import Order
+from loopkit.compat.loopy.spelling import VariableTags
 from loopkit.errors import LoopkitError
 
 #: The functions that statements call: those of numbers, those without results, and kernels.
@@ -145,6 +146,7 @@ class Origin:
     :ivar realized: the statements whose reductions are shown as their init, their updates and their final value.
     :ivar tagged: the rules that stand for tagged names: the name and the tag of each.
     :ivar index_dtype: loopy's dtype of indices; loopkit chooses one for each text.
+    :ivar variable_tags: tags of the variables in each statement, by variable and direction.
     """
 
     functions: tuple[Callee, ...] = ()
@@ -153,6 +155,7 @@ class Origin:
     realized: frozenset[str] = frozenset()
     tagged: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     index_dtype: Any = np.int32
+    variable_tags: Mapping[str, VariableTags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """Functions of numbers with loopy's interface."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
 
 import loopkit as lk
+from loopkit.compat.loopy.kernel.results import UserCall, function_of, value_dtype
 from loopkit.compat.loopy.types import NumpyType
 from loopkit.errors import PreconditionError, TypeInferenceError
 from loopkit.expr.functions import functions_in
@@ -70,22 +72,22 @@ class ScalarCallable:
         :raises PreconditionError: it has no result, and another name in the text for each dtype.
         """
         known: dict[str, Any] = {}
-        for dtype in _DTYPES if arity else _DTYPES[:1]:
+        for dtypes in _combinations(arity):
             # a dtype that the function is not for raises an error of any class; a call with it raises the error again
             with suppress(Exception):
-                known[dtype] = self.typed([np.dtype(dtype)] * arity)
+                names = [x.name for x in dtypes]
+                known[names[0] if len({*names}) == 1 else ", ".join(names)] = self.typed(dtypes)
         preamble = "\n".join(text for _, text in sorted(self.generate_preambles(target)))
-        if known and not any(-1 in (own.arg_id_to_dtype or {}) for own in known.values()):
+        counts = {len(_results(own)) for own in known.values()}
+        if known and counts == {0}:
             texts = {own.name_in_target or name for own in known.values()}
             if len(texts) > 1:
                 raise PreconditionError(f"The function '{name}' has no result, and in the text it has the names "
                                         f"{', '.join(sorted(texts))}.", subject=name,
                                         hint="one name_in_target for all dtypes")
             return SideEffect(name, texts.pop(), preamble)
-        known = {x: own.name_in_target for x, own in known.items() if own.name_in_target is not None}
-        languages = ("c", "opencl", "cuda")
-        return lk.ScalarFunction(name, arity, self.result, text=dict.fromkeys(languages, known),
-                                 preamble=dict.fromkeys(languages, preamble) if preamble else {})
+        calls = {x: UserCall(own.name_in_target, _arguments(own), _results(own)) for x, own in known.items()}
+        return function_of(lk.ScalarFunction(name, arity, self.result), calls, preamble, target)
 
     def typed(self, dtypes: Sequence[np.dtype[Any]]) -> Any:
         """The function for arguments of *dtypes*."""
@@ -94,9 +96,28 @@ class ScalarCallable:
     def result(self, *dtypes: Any) -> np.dtype[Any]:
         """The dtype of a call with arguments of *dtypes*; :raises TypeInferenceError: there is none."""
         given = [np.dtype(d) for d in (dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], tuple) else dtypes)]
-        found = (self.typed(given).arg_id_to_dtype or {}).get(-1)
-        if found is None:
+        found = _results(self.typed(given))
+        if not found:
             raise TypeInferenceError(f"'{self.name}' has no result for arguments of {', '.join(map(str, given))}.",
                                      subject=self.name)
-        own: np.dtype[Any] = np.dtype(found.numpy_dtype)
-        return own
+        return value_dtype(found)
+
+
+def _combinations(arity: int) -> Iterator[Sequence[np.dtype[Any]]]:
+    """The dtypes of *arity* arguments for which a function is asked: all, or of many arguments those of one dtype and
+    int32.
+    """
+    if arity < 3:
+        yield from product(map(np.dtype, _DTYPES), repeat=arity)
+        return
+    yield from dict.fromkeys(each for x in _DTYPES for each in product({np.dtype(x), np.dtype("int32")}, repeat=arity))
+
+
+def _results(function: Any) -> Sequence[np.dtype[Any]]:
+    known = {k: x for k, x in (function.arg_id_to_dtype or {}).items() if isinstance(k, int) and k < 0}
+    return [np.dtype(known[k].numpy_dtype) for k in sorted(known, reverse=True)]
+
+
+def _arguments(function: Any) -> Sequence[np.dtype[Any]]:
+    known = {k: x for k, x in (function.arg_id_to_dtype or {}).items() if isinstance(k, int) and k >= 0}
+    return [np.dtype(known[k].numpy_dtype) for k in sorted(known)]

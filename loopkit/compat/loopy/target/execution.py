@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
+from loopkit.analysis.shapes import array_shapes
 from loopkit.compat.loopy.bounds import ready, without_divisibility
 from loopkit.compat.loopy.diagnostic import NoExecutable, StridesMismatchError
 from loopkit.compat.loopy.kernel.data import ArrayArg
@@ -18,6 +19,7 @@ from loopkit.compat.loopy.typing import auto
 from loopkit.errors import CallError, CompilerError
 from loopkit.expr.evaluate import known_value, parameter_plus_constant
 from loopkit.kernel.printing import integer_arguments
+from loopkit.poly.limits import bounded
 from loopkit.verification.checks import generate_code
 
 
@@ -113,11 +115,13 @@ class ExecutorBase:
         """
         made, values = dict[str, Any](), _sizes(core, given)
         only_written = self.kernel.get_written_variables() - self.kernel.get_read_variables()
+        with bounded(f"inferring shapes of kernel '{core.name}'"):
+            shapes = array_shapes(core)
         for name, a in core.array_args.items():
             undefined = name in self._undefined
             plain = a.order in (None, "C") and a.strides is None and a.shape_like is None
             if given.get(name) is None and (undefined or (new is not None and plain and name in only_written)):
-                shape = [None if e is None else known_value(e, values) for e in a.shape or a.inferred or ()]
+                shape = [None if e is None else known_value(e, values) for e in shapes.get(name, (None,))]
                 if None not in shape and a.dtype is not None:
                     made[name] = (np.zeros if new is None else new)(tuple(shape), a.dtype)
                 elif undefined:

@@ -61,6 +61,7 @@ def register_callable(translation_unit: TranslationUnit, function_identifier: st
 def inline_callable_kernel(translation_unit: Any, function_name: str) -> Any:
     """:func:`loopkit.inline_callable_kernel` in each kernel that calls *function_name*.
 
+    An iname ``i`` of the function ``f`` becomes ``f_i``, with the first four letters of the function's name.
     If no call may enter the function, the program has no kernel of this name any more.
     """
     new = _inlined(translation_unit, function_name)
@@ -79,7 +80,12 @@ def inline_callable_kernel(translation_unit: Any, function_name: str) -> Any:
 def _inlined(kernel: LoopKernel, function_name: str) -> LoopKernel:
     if function_name not in {region.function for region in kernel.core.calls.values()}:
         return kernel
-    return kernel.with_core(lk.inline_callable_kernel(kernel.core, function_name))
+    core = lk.inline_callable_kernel(kernel.core, function_name)
+    own = {x: name for region in kernel.core.calls.values() if region.function == function_name
+           for x, name in region.names.items() if x in core.inames}
+    for x, name in own.items():
+        core = lk.rename_iname(core, x, core.fresh_name(f"{function_name[:4]}_{name}"))
+    return kernel.with_core(core)
 
 
 def pack_and_unpack_args_for_call(program: TranslationUnit, call_name: str, input_args_to_pack: Any = None,

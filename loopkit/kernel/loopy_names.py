@@ -1,4 +1,4 @@
-"""The functions of loopy that have another name in loopkit, or none."""
+"""The functions of loopy, and their arguments, that have another name in loopkit, or none."""
 from __future__ import annotations
 
 #: For each name of loopy, what to use instead.
@@ -19,7 +19,6 @@ LOOPY_NAMES = {
     "has_schedulable_iname_nesting": "nothing: each kernel has an order of its loops",
     "infer_unknown_types": "lk.add_dtypes for the arguments: other dtypes are inferred when they are needed",
     "linearize": "lk.lower(knl, stop='ast')",
-    "make_copy_kernel": "lk.library.copy",
     "make_reduction_inames_unique": "nothing: the inames of a reduction exist only inside it",
     "parse_fortran": "the kernel language",
     "privatize_temporaries_with_inames": "lk.privatize",
@@ -33,6 +32,28 @@ LOOPY_NAMES = {
     "tag_data_axes": "lk.tag_array_axes",
     "unprivatize_temporaries_with_inames": "lk.contract of each temporary",
 }
+
+#: For arguments of loopy's functions, what to use instead.
+LOOPY_ARGUMENTS = {
+    "make_kernel": {
+        "default_offset": "nothing: a call passes views, such as a[3:]",
+        "fixed_parameters": "lk.fix_parameters(knl, n=16)",
+        "lang_version": "nothing: there is one language",
+        "seq_dependencies": "nothing: statements run in the order of the text",
+        "silenced_warnings": "the module warnings of Python, with lk.LoopkitWarning",
+        "target": "the target of lk.generate_code or lk.compile"},
+    "split_iname": {"slabs": "nothing with blocks, whose code has a version for full tiles, and lk.peel otherwise"},
+    "assignment_to_subst": {"force_retain_argument": "nothing: an argument keeps its assignment"},
+}
+
+
+def no_argument(function: str, name: str) -> str:
+    """The message about an argument *name* of loopy's that *function* does not have.
+
+    >>> no_argument("make_kernel", "fixed_parameters")
+    "make_kernel() does not have the argument 'fixed_parameters' of loopy. Use lk.fix_parameters(knl, n=16)."
+    """
+    return f"{function}() does not have the argument '{name}' of loopy. Use {LOOPY_ARGUMENTS[function][name]}."
 
 
 def no_attribute(name: str) -> str:
