@@ -9,9 +9,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Node
+from loopkit.ast.nodes import Assign, Instruction
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import array_of, replaced, subexpressions
@@ -36,12 +35,18 @@ class AtomicUpdate(MemoryInstruction):
     def claims(self, element: Expression, target: Expression) -> bool:
         return element == target
 
+    def load_before(self, operation: str) -> Instruction:
+        return AtomicFetch(operation)
+
+    def fetching(self, load: Assign) -> Instruction:
+        return replace(self, fetch=load)
+
 
 @dataclass(frozen=True)
 class AtomicFetch(MemoryInstruction):
     """The load of an element's old value in one step with the atomic update that follows.
 
-    :ivar operation: that of the update.
+    :ivar operation: the operation of the update.
     """
 
     noun: ClassVar[str] = "the old value of an atomic update"
@@ -62,41 +67,7 @@ class AtomicFetch(MemoryInstruction):
             else statement.written
 
 
-def with_fetches(block: Block) -> Block:
-    """*block* with each load of an old value as a part of its update.
-
-    :raises PreconditionError: the two do not follow each other.
-    """
-    def joined(node: Node) -> Node:
-        if not isinstance(node, Block):
-            return node
-        result: list[Node] = []
-        for child in node.children:
-            last = result[-1] if result else None
-            if isinstance(last, Assign) and isinstance(child, Assign) and child.combine is not None \
-                    and child.target == last.value and AtomicFetch(child.combine) in last.instructions:
-                result[-1] = plain = replace(last, instructions=())
-                if any(isinstance(i, AtomicUpdate) for i in child.instructions):
-                    result.pop()
-                child = replace(child, instructions=tuple(
-                    replace(i, fetch=plain) if isinstance(i, AtomicUpdate) else i for i in child.instructions))
-            result.append(child)
-        return replace(node, children=tuple(result))
-    new = rewritten(block, joined)
-    for node in nodes_in(new):
-        if isinstance(node, Assign) and _is_fetch(node):
-            raise PreconditionError(
-                f"'{node.statement}' keeps the old value of an atomic update, but the update does not follow it "
-                "directly.", subject=node.statement,
-                hint="keep the two statements in one loop, without ilp, and no statement between them")
-    return new if any(isinstance(node, Assign) and _is_fetch(node) for node in nodes_in(block)) else block
-
-
-def _is_fetch(node: Assign) -> bool:
-    return any(isinstance(i, AtomicFetch) for i in node.instructions)
-
-
-def _kept(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> str:
+def _assigned_to(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> str:
     """The start of a line that keeps the old value."""
     if update.fetch is None:
         return ""
@@ -172,7 +143,7 @@ def _cuda(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBou
         raise PreconditionError(
             f"CUDA has no atomic access to {what}, as '{node.statement}' needs it.", subject=node.statement,
             hint=f"use one array for each part: the largest element is a number of {_LARGEST} bytes")
-    target, lead = printer.value(node.target, bounds, dtype), _kept(printer, node, update, bounds)
+    target, lead = printer.value(node.target, bounds, dtype), _assigned_to(printer, node, update, bounds)
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     function, dtypes = _FUNCTIONS.get("" if operation is None else operation.combine, ("", ()))
     if dtype.name in dtypes:
@@ -257,7 +228,7 @@ def _opencl(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerB
     """:raises PreconditionError: there is no such function, and no compare-and-swap of so many bits."""
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     combine, dtype = "" if operation is None else operation.combine, printer.dtype_of(node.target)
-    name, lead = _OPENCL_TYPES.get(dtype.name), _kept(printer, node, update, bounds)
+    name, lead = _OPENCL_TYPES.get(dtype.name), _assigned_to(printer, node, update, bounds)
     memory = "global" if printer.memory_of(node.target) is AddressSpace.GLOBAL else "local"
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if name is not None and operation is None and node.target not in subexpressions(node.value):

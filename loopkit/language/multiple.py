@@ -15,7 +15,6 @@ from loopkit.expr.mappers import subscripts_of, update_of
 from loopkit.expr.parsing import BARE, NameUse
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import field_of, fields_of
-from loopkit.instructions.atomic_update import AtomicFetch
 from loopkit.language.names import fresh
 from loopkit.language.program import PREFIX, IfBlock, InstructionOptions, ParsedAssignment, ProgramNode
 
@@ -104,7 +103,7 @@ class MultipleAssignment:
             given = options.id
             second = options if given is None or given.kind == PREFIX else replace(
                 options, id=given._replace(text=fresh(f"{given.text}_1", taken)))
-            first = replace(options, instructions=(AtomicFetch(found[0]),))
+            first = replace(options, instructions=tuple(i.load_before(found[0]) for i in options.instructions))
             uses = [[*target.uses, *self.uses] for target in (kept, updated)]
             return (ParsedAssignment(start, kept.assignee, kept.written, values[old], kept.temporary, first,
                                      tuple(uses[0])),

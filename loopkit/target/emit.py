@@ -34,7 +34,6 @@ from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
-from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import AddressSpace, CachePolicy
 from loopkit.kernel.kernel import LoopKernel
@@ -266,7 +265,7 @@ class Emitter:
             if text.assignment is not None and (lines := text.assignment(printer, node, i, bounds)) is not None:
                 yield from lines
                 return
-        fetch = next((i.fetch for i in node.instructions if isinstance(i, AtomicUpdate)), None)
+        fetch = next((i.fetch for i in node.instructions if i.fetch is not None), None)
         yield from [] if fetch is None else [printer.plain(fetch, bounds)]
         yield printer.plain(node, bounds)
 

@@ -213,7 +213,7 @@ def test_an_old_value_and_its_update_stay_together() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "old[i], h[b[i]] = h[b[i]], h[b[i]] + 1 {id=A, atomic}", [
         lk.GlobalArg("b,h", np.int32, shape="n"), "..."])
     for apart in (lk.distribute_loop(knl, "i", "A_1"), lk.split_iname(knl, "i", 4, inner_tag="ilp")):
-        with pytest.raises(lk.PreconditionError, match="'A' keeps .* but the update does not follow it directly"):
+        with pytest.raises(lk.PreconditionError, match=r"'A' keeps .* but the update does not follow it directly"):
             lk.generate_code(apart, target="c")
     with pytest.raises(lk.PreconditionError, match="but 'A' uses 'h' in another way"):
         lk.buffer_array(lk.split_iname(knl, "i", 4), "h", "i_inner")
