@@ -358,7 +358,9 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                   "declared reorderable") for o in operations.values()
                        if o.reorderable and not is_fieldwise(o)),
-                     *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values())),
+                     *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values()),
+                     *(Obligation("make_kernel", f"'{s.id}' may keep the old values in any order", "declared atomic")
+                       for s in reductions.statements if s.fetches is not None)),
         substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
                        for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(
