@@ -357,11 +357,11 @@ def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, h
         near = range(max(line - 3, 0), min(line + 2, len(text)))
         lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
     return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines),
-                         hint="; ".join(filter(None, (undefined_hint(log), hint))))
+                         hint="; ".join(filter(None, (undefined_hint(log), hint))) or None)
 
 
 def undefined_hint(log: str) -> str | None:
-    """The hint for a name in the user's code that the *log* of a compiler or of a loader does not know.
+    """The hint for an unknown name in the user's code, by the *log* of a compiler or of a loader.
 
     >>> undefined_hint("kernel.so: undefined symbol: softplusf")
     "define 'softplusf' in the preamble= of the function whose text has it"
