@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -245,22 +246,13 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     for node, _, _ in _flat(parsed.body):
         for name, _ in writes([node]):
             inside.setdefault(name, set()).update(domains.ancestors(inames[node.start]))
-
-    def is_shared(node: Reduction) -> bool:
-        every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
-        names = {*domains.bounds(every)}
-        if not inside.keys().isdisjoint(domains.bounds(node.inames)):
-            # no array can hold a number for each iteration
-            parts = [*subexpressions(node.expr)]
-            arrays = {array_of(e) for e in parts if isinstance(e, p.Subscript)}
-            names |= {e.name for e in parts if isinstance(e, p.Variable)} - arrays
-        return any(not inside.get(name, set()).isdisjoint(node.inames) for name in names)
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
         if isinstance(node, Marker):
             statements.append(LoopyStatement(_marker_id(node, after.ids), node, domains.ancestors(around)))
             continue
-        for name, part, more in after.parts(node, ids.of[node.start], is_shared):
+        for name, part, more in after.parts(node, ids.of[node.start],
+                                             lambda r: _shares_its_loop(r, domains, inside)):
             own = domains.ancestors(inames[node.start] | more)
             statements.append(LoopyStatement(
                 name, part if not isinstance(part, FunctionCall) else packing.with_slices(
@@ -268,6 +260,21 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
                 _reads(part, conditions, rules, own), frozenset(x for x, _ in writes([part])),
                 _tags_of(part, variable_tags, tagged or {})))
     return LoopyProgram(tuple(statements), lines, domains, groups or {}, tags or {}, _is_nested(kept))
+
+
+def _shares_its_loop(node: Reduction, domains: Domains, inside: Mapping[str, AbstractSet[str]]) -> bool:
+    """Does a statement in the loop of *node* write a bound of a loop in it, or a number that it reads?
+
+    :arg inside: for each name that statements write, the inames of their loops.
+    """
+    every = {x for e in subexpressions(node) if isinstance(e, Reduction) for x in e.inames}
+    names = {*domains.bounds(every)}
+    if not inside.keys().isdisjoint(domains.bounds(node.inames)):
+        # no array can hold a number for each iteration
+        parts = [*subexpressions(node.expr)]
+        arrays = {array_of(e) for e in parts if isinstance(e, p.Subscript)}
+        names |= {e.name for e in parts if isinstance(e, p.Variable)} - arrays
+    return any(not inside.get(name, _NOTHING).isdisjoint(node.inames) for name in names)
 
 
 def _tags_of(node: ParsedAssignment | FunctionCall, places: Mapping[int, frozenset[str]],

@@ -332,14 +332,18 @@ def _tagged(kernel: LoopKernel, core: lk.LoopKernel, tags: Mapping[str, Any], *,
             raise
         new = lk.tag_inames(in_lockstep(core, of_execution), tags, force=force,
                             assume="silenced_warnings= has the write races of these statements")
-        claims = [_PAIR.match(o.claim) for o in new.obligations if o not in core.obligations]
-        pairs = [() if found is None else found.groups() for found in claims]
-        # the copies of a statement for separate arguments have its claim
-        known = {x: x if (own := _SEPARATE.sub("", x)) in core.statement_by_id else own for pair in pairs for x in pair}
-        if not all(pair and all(any(fnmatchcase(f"write_race({known[x]})", pattern) for pattern in silenced)
-                                for x in pair) for pair in pairs):
+        if not _are_silenced_races(core, [o.claim for o in new.obligations if o not in core.obligations], silenced):
             raise
         return new
+
+
+def _are_silenced_races(core: lk.LoopKernel, claims: Iterable[str], silenced: Collection[str]) -> bool:
+    """Are *claims* about pairs of statements of *core* whose write races have the patterns *silenced*?"""
+    pairs = [() if (found := _PAIR.match(claim)) is None else found.groups() for claim in claims]
+    # the copies of a statement for separate arguments have its claim
+    known = {x: x if (own := _SEPARATE.sub("", x)) in core.statement_by_id else own for pair in pairs for x in pair}
+    return all(pair and all(any(fnmatchcase(f"write_race({known[x]})", pattern) for pattern in silenced)
+                            for x in pair) for pair in pairs)
 
 
 #: The claim that two statements have no race.
