@@ -179,8 +179,8 @@ def _require_same_integers(kernel: LoopKernel, writer: str, products: Sequence[t
             raise PreconditionError(f"The dtype of a product that '{writer}' adds is unknown.", subject=writer,
                                     hint="declare the dtypes of its operands with add_dtypes")
         if isinstance(given, np.dtype) and given.kind in "iu" and given != dtype:
-            raise PreconditionError(f"'{writer}' adds a product of dtype {given} to a sum of dtype {dtype}, which holds "
-                                    "other values.", subject=writer,
+            raise PreconditionError(f"'{writer}' adds a product of dtype {given} to a sum of dtype {dtype}, which "
+                                    "holds other values.", subject=writer,
                                     hint=f"write cast({dtype}, ...) around the operands, or give both one dtype")
 
 

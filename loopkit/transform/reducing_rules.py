@@ -226,12 +226,12 @@ def with_reductions(kernel: LoopKernel, copy: str, rule: SubstitutionRule, domai
     tree = rewrite(kernel.tree, lambda node: seq(*before, node) if node == Leaf(copy) else node)
     rest = [final if s.id == copy else s for s in kernel.statements]
     return with_dependences(
-        kernel, lambda _, new: _of_parts(kernel, new, (copy, *(s.id for s in parts)), nodes.values()),
+        kernel, lambda _, new: _read_by_parts(kernel, new, (copy, *(s.id for s in parts)), nodes.values()),
         statements=in_order_of(tree, [*parts, *rest]), tree=tree, reductions={**kernel.reductions, **nodes},
         temporaries={**kernel.temporaries, **temporaries})
 
 
-def _of_parts(kernel: LoopKernel, new: LoopKernel, parts: Sequence[str], nodes: Collection[ReductionNode]
+def _read_by_parts(kernel: LoopKernel, new: LoopKernel, parts: Sequence[str], nodes: Collection[ReductionNode]
               ) -> Iterator[Dependence]:
     """The dependences of *kernel* with the reads of a copy, the first of *parts*, at those that read in *new*."""
     copy = parts[0]
