@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
+import loopkit as lk
 from loopkit.kernel.loopy_names import LOOPY_NAMES
 from loopkit.lazy import LazyTable
 
@@ -130,5 +132,9 @@ def missing(name: str) -> str:
     >>> missing("parse_fortran")
     "loopkit.compat.loopy has no 'parse_fortran'. Use the kernel language."
     """
-    message, advice = f"{_PACKAGE} has no '{name}'.", ADVICE.get(name)
-    return message if advice is None else f"{message} Use {advice}."
+    advice, close = ADVICE.get(name), get_close_matches(name, __all__, n=2)
+    if advice is None and name in lk.__all__:
+        advice = f"lk.{name} with the kernel of loopkit, unit.default_entrypoint.core"
+    if advice is None and close:
+        advice = " or ".join(close)
+    return f"{_PACKAGE} has no '{name}'." + (f" Use {advice}." if advice else "")
