@@ -10,7 +10,17 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
-from loopkit.expr.mappers import children, element, elements_of, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import (
+    array_of,
+    children,
+    element,
+    elements_of,
+    map_children,
+    subexpressions,
+    subscripts_of,
+    substitute,
+    variables,
+)
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -257,13 +267,13 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                is_own: bool = False) -> Access:
-        """:arg is_own: it reads or writes the element of the assignee."""
+        """:arg is_own: it reads or writes the element of the assignee, or the one whose old value is fetched."""
         domain, doubt = where
         known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         update = statement.combine if is_own and statement.commutes else None
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update,
-                      statement.any_order if is_own else None)
+                      (statement.fetches or statement.any_order) if is_own else None)
 
     def branch(condition: Expression, where: _Where, holds: bool) -> _Where:
         domain, doubt = where
@@ -279,10 +289,13 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
         for name, subscripts, at in references(expr, (domain, doubt), branch):
             if subscripts or name in knl.data:
-                is_own = statement.combine is None and (name, subscripts) == (statement.written, statement.subscripts)
+                own = statement.assignee if statement.fetches is None else statement.expression
+                is_own = statement.combine is None and isinstance(own, p.Variable | p.Subscript) and (
+                    name, subscripts) == (array_of(own), subscripts_of(own))
                 yield access(name, subscripts, at, is_own=is_own)
     for is_write in (True,) if statement.combine is None else (False, True):
-        yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, is_own=True)
+        yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write,
+                     is_own=statement.fetches is None)
 
 
 #: The instances that evaluate an expression, and the reason why not all of them do (``None``: all).

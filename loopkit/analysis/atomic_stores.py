@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import Access, accesses_of, expanded_expression, 
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.mappers import children, subexpressions, variables
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation, Statement
 from loopkit.poly.affine import is_quasi_affine
@@ -91,6 +92,12 @@ def _undecided(knl: LoopKernel, s: Statement, step: str, pairs: Map, reads_itsel
     doubt = why_inexact(knl, _write_of(knl, s))
     reason = f"two instances may access one element, because {doubt}" if doubt is not None else \
         str(BrokenPairs.on_one_element(knl, s.written, "output", s.id, s.id, pairs).witness())
+    if not reads_itself and s.written in knl.temporaries and isinstance(s.expression, p.Subscript):
+        read = to_text(s.expression)
+        return UndecidedError(
+            f"{step}: the atomic stores of '{s.id}' to '{s.written}' may leave any of their values.", reason,
+            hint=f"a read needs no option; an update keeps the old value by {to_text(s.assignee)}, {read} = {read}, "
+                 f"{read} + 1 {{atomic}}")
     first = "" if step.startswith("make_atomic") else "write the statement without {atomic}, and "
     what = _access_noun(reads_itself)
     return UndecidedError(

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 import pymbolic.primitives as p
@@ -16,7 +16,7 @@ from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import if_affine
+from loopkit.poly.affine import affine_difference, if_affine
 from loopkit.poly.elements import axis_extent, missed, outside, reached_within, subscript_range
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
@@ -153,15 +153,26 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
                      for a in by_array[arg.name] if a.affine for s in a.subscripts)
         return next((other for other in sorted(knl.array_args)
                      if other not in knl.written_names and knl.array_args[other].shape is None
-                     and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
+                     and patterns[other] == patterns[arg.name]
+                     and (elements(other) == elements(arg.name) or (margin and are_apart(other, arg.name)))
                      and holds(other, by_array[arg.name])), None)
 
+    @cache
     def elements(name: str) -> set[object]:
         return {a.subscripts for a in by_array.get(name, ())}
 
+    def are_apart(other: str, name: str) -> bool:
+        """Are the elements of both a constant apart, as those of a stencil?"""
+        return any(all(affine_difference(x, y) is not None for x, y in zip(a.subscripts, b.subscripts, strict=True))
+                   for a in by_array[other] if a.affine for b in by_array[name][:1])
+
+    @cache
+    def inside(name: str) -> set[object]:
+        return {(a.domain, a.subscripts) for a in by_array[name]}
+
     def holds(other: str, accesses: Sequence[Access]) -> bool:
-        shape, inside = array_shapes(knl)[other], {(a.domain, a.subscripts) for a in by_array[other]}
-        return all(a.affine and ((a.domain, a.subscripts) in inside
+        shape = array_shapes(knl)[other]
+        return all(a.affine and ((a.domain, a.subscripts) in inside(other)
                                  or outside(a.relation, shape, knl.assumptions) is None) for a in accesses)
     return with_accesses_of(knl, specialized(knl, arguments=tuple(
         replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments)))

@@ -80,6 +80,24 @@ class Instruction:
         return ()
 
     @property
+    def fetches(self) -> str | None:
+        """The operation of the atomic update before which it loads the old value; ``None``: it does nothing such."""
+        return None
+
+    @property
+    def fetch(self) -> Assign | None:
+        """The assignment that it makes in one step with its own, just before it: the load of the old value."""
+        return None
+
+    def load_before(self, operation: str) -> Instruction:
+        """The instruction that loads the old value before an update by *operation* through this one."""
+        return self
+
+    def fetching(self, load: Assign) -> Instruction:
+        """The instruction with *load*, that of the old value, in one step with its own assignment, if it can."""
+        return self
+
+    @property
     def assumed(self) -> tuple[Assumed, ...]:
         """The assumptions of the instruction about the arguments of a call."""
         return ()

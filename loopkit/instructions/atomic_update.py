@@ -2,20 +2,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign
+from loopkit.ast.nodes import Assign, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
-from loopkit.expr.mappers import replaced, subexpressions
+from loopkit.expr.mappers import array_of, replaced, subexpressions
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
+from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer, indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 
@@ -30,8 +30,52 @@ class AtomicUpdate(MemoryInstruction):
     commutes: ClassVar[bool] = True
     titles: ClassVar[tuple[str, ...]] = ("atomic",)
 
+    fetch: Assign | None = None
+
     def claims(self, element: Expression, target: Expression) -> bool:
         return element == target
+
+    def load_before(self, operation: str) -> Instruction:
+        return AtomicFetch(operation)
+
+    def fetching(self, load: Assign) -> Instruction:
+        return replace(self, fetch=load)
+
+
+@dataclass(frozen=True)
+class AtomicFetch(MemoryInstruction):
+    """The load of an element's old value in one step with the atomic update that follows.
+
+    :ivar operation: the operation of the update.
+    """
+
+    noun: ClassVar[str] = "the old value of an atomic update"
+    memories: ClassVar[frozenset[AddressSpace]] = frozenset(AddressSpace)
+
+    operation: str
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"old value of {self.operation}",)
+
+    @property
+    def fetches(self) -> str:
+        return self.operation
+
+    def accessed(self, statement: Statement) -> str:
+        return array_of(statement.expression) if isinstance(statement.expression, p.Variable | p.Subscript) \
+            else statement.written
+
+
+def _assigned_to(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> str:
+    """The start of a line that keeps the old value."""
+    if update.fetch is None:
+        return ""
+    own, dtype = printer.dtype_of(update.fetch.target), printer.dtype_of(node.target)
+    if own != dtype:
+        raise PreconditionError(f"'{update.fetch.statement}' keeps a value of dtype {dtype} as {own}.",
+                                subject=update.fetch.statement, hint="give both one dtype")
+    return f"{printer.place(update.fetch.target, bounds)} = "
 
 
 # CUDA, C with OpenMP, and OpenCL
@@ -52,32 +96,34 @@ _STORED = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16
 _HELPERS = {"swap_in_word": """
 // replaces an element by a function of its value, by compare-and-swap of the word around it
 template <typename Word, typename T, typename F>
-__device__ __forceinline__ void swap_in_word(Word *word, const T *, F new_value, unsigned int shift)
+__device__ __forceinline__ T swap_in_word(Word *word, const T *, F new_value, unsigned int shift)
 {
     const Word others = sizeof(T) == sizeof(Word) ? 0 : ~((((Word)1 << 8*sizeof(T) % (8*sizeof(Word))) - 1) << shift);
     Word last, seen = *word;
+    T old = {};
     do {
         last = seen;
         const Word part = last >> shift;
-        T old = {};
         memcpy(&old, &part, sizeof(T));
         const T value = new_value(old);
         Word bits = 0;
         memcpy(&bits, &value, sizeof(T));
         seen = atomicCAS(word, last, (last & others) | bits << shift);
     } while (seen != last);
+    return old;
 }
 """, "atomic_update": """
 template <typename T, typename F>
-__device__ __forceinline__ void atomic_update(T *target, F new_value)
+__device__ __forceinline__ T atomic_update(T *target, F new_value)
 {
     if constexpr (sizeof(T) == 8) {
-        swap_in_word(reinterpret_cast<unsigned long long *>(target), target, new_value, 0);
+        return swap_in_word(reinterpret_cast<unsigned long long *>(target), target, new_value, 0);
     } else if constexpr (sizeof(T) == 4) {
-        swap_in_word(reinterpret_cast<unsigned int *>(target), target, new_value, 0);
+        return swap_in_word(reinterpret_cast<unsigned int *>(target), target, new_value, 0);
     } else {
         const unsigned int at = reinterpret_cast<unsigned long long>(target) % 4;
-        swap_in_word(reinterpret_cast<unsigned int *>(reinterpret_cast<char *>(target) - at), target, new_value, 8*at);
+        return swap_in_word(
+            reinterpret_cast<unsigned int *>(reinterpret_cast<char *>(target) - at), target, new_value, 8*at);
     }
 }
 """}
@@ -86,8 +132,8 @@ __device__ __forceinline__ void atomic_update(T *target, F new_value)
 _OLD = p.Variable("old_")
 
 
-def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
-    """The access on a GPU. The old value is not used further, so that the thread does not wait for it.
+def _cuda(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+    """The access on a GPU. If the old value is not used further, the thread does not wait for it.
 
     :raises PreconditionError: the element is not a single word that CUDA swaps.
     """
@@ -97,22 +143,22 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
         raise PreconditionError(
             f"CUDA has no atomic access to {what}, as '{node.statement}' needs it.", subject=node.statement,
             hint=f"use one array for each part: the largest element is a number of {_LARGEST} bytes")
-    target = printer.value(node.target, bounds, dtype)
+    target, lead = printer.value(node.target, bounds, dtype), _assigned_to(printer, node, update, bounds)
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     function, dtypes = _FUNCTIONS.get("" if operation is None else operation.combine, ("", ()))
     if dtype.name in dtypes:
         operand = printer.value(node.value, bounds, dtype)
         if function in _WITHOUT_SIGN and dtype.name == "int64":     # the bits of two's complements are the same
-            yield f"{function}((unsigned long long *)&{target}, (unsigned long long)({operand}));"
+            yield f"{lead}{function}((unsigned long long *)&{target}, (unsigned long long)({operand}));"
         else:
-            yield f"{function}(&{target}, {operand});"
+            yield f"{lead}{function}(&{target}, {operand});"
         return
     new = replaced(node.value, {node.target: _OLD}) if operation is None else operation.apply(_OLD, node.value)
     if operation is None and new == node.value and dtype.name in _STORED:
         yield f"*(volatile {printer.type_name(dtype)} *)&{target} = {printer.value(new, bounds, dtype)};"
         return
     value = printer.with_registers({_OLD.name: dtype}).value(new, bounds, dtype)
-    yield f"atomic_update(&{target}, [&]({printer.type_name(dtype)} {_OLD.name}) {{ return {value}; }});"
+    yield f"{lead}atomic_update(&{target}, [&]({printer.type_name(dtype)} {_OLD.name}) {{ return {value}; }});"
 
 
 #: The functions that CUDA lacks for int64.
@@ -121,9 +167,13 @@ _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 CUDA = InstructionText(_HELPERS, assignment=_cuda)
 
 
-def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
+def _openmp(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> list[str]:
     """The access on the host: atomic for global memory, as the threads of one block run one after another."""
     plain = printer.plain(node, bounds)
+    if update.fetch is not None:
+        pair = [printer.plain(update.fetch, bounds), plain]
+        return ["#pragma omp atomic capture", "{", *indented(pair), "}"] \
+            if printer.memory_of(node.target) is AddressSpace.GLOBAL else pair
     pragma = "#pragma omp atomic" + (" write" if node.combine is None else "")
     return [pragma, plain] if printer.memory_of(node.target) is AddressSpace.GLOBAL else [plain]
 
@@ -141,15 +191,17 @@ _OPENCL_TYPES = {"float32": "float", "float64": "double", "int32": "int", "uint3
 
 #: Other updates, by compare-and-swap.
 _OPENCL_UPDATE = """
-static inline void NAME(volatile MEMORY TYPE *to, const TYPE value)
+static inline TYPE NAME(volatile MEMORY TYPE *to, const TYPE value)
 {
     volatile MEMORY BITS *word = (volatile MEMORY BITS *)to;
     BITS last, seen = *word;
+    TYPE old;
     do {
         last = seen;
-        const TYPE old = as_TYPE(last);
+        old = as_TYPE(last);
         seen = CAS(word, last, as_BITS(VALUE));
     } while (seen != last);
+    return old;
 }
 """
 
@@ -172,20 +224,20 @@ def _opencl_update(operation: str, dtype: str, memory: str) -> str:
     return f"atomic_{_OPENCL_WORDS[operation]}_{_OPENCL_TYPES[dtype]}_{memory}"
 
 
-def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+def _opencl(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
     """:raises PreconditionError: there is no such function, and no compare-and-swap of so many bits."""
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     combine, dtype = "" if operation is None else operation.combine, printer.dtype_of(node.target)
-    name = _OPENCL_TYPES.get(dtype.name)
+    name, lead = _OPENCL_TYPES.get(dtype.name), _assigned_to(printer, node, update, bounds)
     memory = "global" if printer.memory_of(node.target) is AddressSpace.GLOBAL else "local"
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if name is not None and operation is None and node.target not in subexpressions(node.value):
         yield f"*(volatile __{memory} {name} *)&{target} = {operand};"
     elif name is not None and dtype.kind in "iu" and combine in _OPENCL_FUNCTIONS:
         function = f"atom{'' if dtype.itemsize == 8 else 'ic'}_{_OPENCL_FUNCTIONS[combine]}"
-        yield f"{function}(&{target}, {operand});"
+        yield f"{lead}{function}(&{target}, {operand});"
     elif name is not None and combine in _OPENCL_VALUES:
-        yield f"{_opencl_update(combine, dtype.name, memory)}(&{target}, {operand});"
+        yield f"{lead}{_opencl_update(combine, dtype.name, memory)}(&{target}, {operand});"
     else:
         raise PreconditionError(
             f"OpenCL has no atomic {node.combine or 'update by an expression'} of {dtype.name}, as "

@@ -30,6 +30,10 @@ class MemoryInstruction(Instruction):
     capability: ClassVar[int] = 0
     alternative: ClassVar[str] = ""
 
+    def accessed(self, statement: Statement) -> str:
+        """The array that decides whether it serves: the one that *statement* writes."""
+        return statement.written
+
     def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
         """Called if the assignee of *statement* is in a *memory* that the instruction cannot access.
 

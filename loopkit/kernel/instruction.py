@@ -12,6 +12,8 @@ from pymbolic.typing import Expression
 from pytools.tag import Tag
 
 from loopkit.ast.nodes import Instruction
+from loopkit.errors import PreconditionError
+from loopkit.expr.kinds import dtype_of
 from loopkit.expr.mappers import array_of, is_node, map_children
 from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.kernel.tags import in_order
@@ -57,6 +59,7 @@ class InstructionBase(Declared):
     :ivar no_sync_with: likewise those for which a claim holds that no barrier is needed.
     :ivar tags: labels, and user tags.
     :ivar place: its instances and loops, if it comes from a kernel; it holds as long as *within_inames* stay.
+    :raises PreconditionError: a field that lists names is something else.
     """
 
     id: str | None = None
@@ -68,11 +71,12 @@ class InstructionBase(Declared):
     place: StatementPlace | None = None
 
     def __post_init__(self) -> None:
-        own = {name: _name_set(getattr(self, name)) for name in ("depends_on", "no_sync_with", "tags")}
-        if self.within_inames is not None:
-            own["within_inames"] = _name_set(self.within_inames)
-        for name, value in own.items():
-            object.__setattr__(self, name, value)
+        for name in ("depends_on", "no_sync_with", "tags", *["within_inames"]*(self.within_inames is not None)):
+            given = getattr(self, name)
+            if not isinstance(given, str | Tag | Iterable | None):
+                raise PreconditionError(f"{type(self).__name__}: {name}= must be a text or a list of names, not "
+                                        f"{given!r}.", subject=name, hint=f'{name}="a, b"')
+            object.__setattr__(self, name, _name_set(given))
         several = isinstance(self.predicates, frozenset | set | list | tuple)
         listed = self.predicates if several else (self.predicates,)
         # a set has no order of its own
@@ -210,7 +214,8 @@ class CallInstruction(InstructionBase):
 
     def __str__(self) -> str:
         kind = None if self.temp_var_type == "auto" else self.temp_var_type
-        declared = "" if self.temp_var_type is None else f"<{'' if kind is None else np.dtype(kind).name}> "
+        dtype = None if kind is None else dtype_of(kind)
+        declared = "" if self.temp_var_type is None else f"<{'' if kind is None else dtype.name if dtype else kind}> "
         parts = [*map(_text, self.parts)]
         count = len(self.assignees) if isinstance(self.assignees, tuple) else 1
         results = f"{declared}{', '.join(parts[:count])} = " if count else ""

@@ -85,6 +85,11 @@ class Statement(Shown):
         return f"= {self.id if variables(self.expression) else to_text(self.expression)}"
 
     @property
+    def fetches(self) -> str | None:
+        """The key of the atomic updates among which it reads its element, as the old value of the next statement."""
+        return next((i.fetches for i in self.instructions if i.fetches is not None), None)
+
+    @property
     def completion(self) -> Completion:
         """The event at which its accesses are performed, if instructions execute it."""
         return completion_of(self.instructions)

@@ -75,6 +75,12 @@ def offsets_of(declared: Declared) -> Mapping[str, int | str]:
     return {name: d.offset for name, d in declared.items() if isinstance(d, GlobalArg) and d.offset not in (None, 0)}
 
 
+def shapes_of(declared: Declared) -> Mapping[str, tuple[Expression, ...]]:
+    """The declared shapes of arrays without an offset."""
+    return {name: d.shape for name, d in declared.items() if isinstance(d, GlobalArg | TemporaryVariable)
+            and d.shape is not None and name not in offsets_of(declared)}
+
+
 def _subscripts_in_fortran_order(place: Expression, shape: tuple[Expression, ...]) -> tuple[Expression, ...]:
     return subscripts_at(place, shape[::-1])[::-1]
 
@@ -291,8 +297,10 @@ class _Uses:
         rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
         for name in rest if _REST not in known else ():
             if name not in self.sizes:
-                raise self.source.unknown(self.ranks[name].start, "argument", name, known,
-                                          hint="end kernel_data with '...' to add the arguments of the text")
+                temporary = f"; temporary_variables=[TemporaryVariable('{name}', ...)] declares a temporary"
+                raise self.source.unknown(
+                    self.ranks[name].start, "argument", name, known, hint="end kernel_data with '...' to add the "
+                    f"arguments of the text{temporary if name in self.written else ''}")
         found: list[Argument] = []
         for d in {**self.declared, _REST: _REST}.values():
             if isinstance(d, str):

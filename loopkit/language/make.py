@@ -32,6 +32,7 @@ from loopkit.language.arguments import (
     read_declarations,
     readers_of_places,
     resolve,
+    shapes_of,
 )
 from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.call_checks import require_calls, require_functions
@@ -305,7 +306,7 @@ def _read_program(instructions: Iterable[str | InstructionObject], domains: Sequ
     parsed = parse_program(source, read.parents.keys(), read.add_inline, operations,
                            functions_with_dot(declared, called),
                            {name: signature_of(f) for name, f in kernels.items()}, readers_of_places(declared),
-                           offsets_of(declared))
+                           offsets_of(declared), shapes_of(declared))
     parsed, of_tuples = in_fields(parsed, declared)
     return _ReadProgram(source, read, parsed, {**operations, **of_tuples}, called, kernels, tuple(own.instructions))
 
@@ -357,7 +358,9 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
         obligations=(*(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                   "declared reorderable") for o in operations.values()
                        if o.reorderable and not is_fieldwise(o)),
-                     *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values())),
+                     *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values()),
+                     *(Obligation("make_kernel", f"'{s.id}' may keep the old values in any order", "declared atomic")
+                       for s in reductions.statements if s.fetches is not None)),
         substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
                        for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import subscripts_of
+from loopkit.expr.mappers import subscripts_of, update_of
 from loopkit.expr.parsing import BARE, NameUse
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import field_of, fields_of
@@ -54,6 +54,8 @@ class MultipleAssignment:
         :raises ParseError: *value* is not a tuple with a value for each target.
         """
         start, equals, first = self.starts
+        if any(i.commutes for i in self.options.instructions):
+            return self._under_condition(self._fetching(source, taken))
         fields, options = fields_of(self.value), self.options
         if len(fields) != len(self.targets):
             found = f"a tuple of {len(fields)} values" if fields else "no tuple"
@@ -78,6 +80,34 @@ class MultipleAssignment:
             uses = (*target.uses, NameUse(name, BARE, start))
             nodes.append(ParsedAssignment(place, target.assignee, target.written, field_of(held, field),
                                           target.temporary, own, uses, beside=(*every, self.value)))
-        if options.condition is None:
-            return tuple(nodes)
-        return (IfBlock(equals, options.condition, self.condition_uses, tuple(nodes), ()),)
+        return self._under_condition(tuple(nodes))
+
+    def _under_condition(self, nodes: tuple[ProgramNode, ...]) -> tuple[ProgramNode, ...]:
+        if self.options.condition is None:
+            return nodes
+        return (IfBlock(self.starts[1], self.options.condition, self.condition_uses, nodes, ()),)
+
+    def _fetching(self, source: Source, taken: set[str]) -> tuple[ProgramNode, ...]:
+        """The two statements of an atomic update whose old value is kept: ``old, a[f] = a[f], a[f] + e {atomic}``.
+
+        :raises ParseError: the assignment has another form.
+        """
+        options, start = replace(self.options, condition=None), self.starts[0]
+        fields = fields_of(self.value)
+        values = [field_of(self.value, name) for name in fields]
+        for old, new in ((0, 1), (1, 0)) if len(self.targets) == len(values) == 2 else ():
+            kept, updated = self.targets[old], self.targets[new]
+            found = update_of(updated.assignee, values[new])
+            if found is None or values[old] != updated.assignee or kept.written == updated.written:
+                continue
+            given = options.id
+            second = options if given is None or given.kind == PREFIX else replace(
+                options, id=given._replace(text=fresh(f"{given.text}_1", taken)))
+            first = replace(options, instructions=tuple(i.load_before(found[0]) for i in options.instructions))
+            uses = [[*target.uses, *self.uses] for target in (kept, updated)]
+            return (ParsedAssignment(start, kept.assignee, kept.written, values[old], kept.temporary, first,
+                                     tuple(uses[0])),
+                    ParsedAssignment(self.starts[2], updated.assignee, updated.written, values[new],
+                                     updated.temporary, second, tuple(uses[1])))
+        raise source.error(start, "An atomic assignment of several values keeps the old value of an update.",
+                           "'old, h[f] = h[f], h[f] + e'", hint="the operations are +, *, min, max, and, or, &, |, ^")

@@ -46,9 +46,10 @@ class Signature:
 
 @dataclass
 class SliceParser(ExpressionParser):
-    """A position in tokens, with the *kernels* that statements may call, by name."""
+    """A position in tokens, with the *kernels* that statements may call, and the declared *shapes* of arrays."""
 
     kernels: Mapping[str, Signature] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
 
     def function_at(self) -> int | None:
         """The place of the function's name if the current line is a call, else ``None``.
@@ -162,7 +163,7 @@ class SliceParser(ExpressionParser):
         subscripts: tuple[Expression, ...] = ()
         extents: dict[str, Expression | None] = {}
         if self.text == "[":
-            subscripts = self._subscripts(extents)
+            subscripts = self._subscripts(array, extents)
         elif swept is None and rank:
             extents = {f"axis {k}": None for k in range(rank)}
             subscripts = tuple(map(p.Variable, extents))
@@ -196,19 +197,20 @@ class SliceParser(ExpressionParser):
         self.take(":", "':' and an array")
         return tuple(found)
 
-    def _subscripts(self, extents: dict[str, Expression | None]) -> tuple[Expression, ...]:
-        """The subscripts of a slice; *extents* gets the axis of each ``:``."""
+    def _subscripts(self, array: str, extents: dict[str, Expression | None]) -> tuple[Expression, ...]:
+        """The subscripts of a slice of *array*; *extents* gets the axis of each ``:``."""
         self.at += 1
         if self.text == "(" and self.tokens[self.at + 1].text == ")":
             self.at += 2
             self.take("]", "']'")
             return ()
-        found = self.separated(lambda: self._part(extents))
+        sizes = iter(self.shapes.get(array, ()))
+        found = self.separated(lambda: self._part(array, next(sizes, None), extents))
         self.take("]", "',' or ']'")
         return tuple(found)
 
-    def _part(self, extents: dict[str, Expression | None]) -> Expression:
-        """A subscript, or ``start:stop:step``."""
+    def _part(self, array: str, size: Expression | None, extents: dict[str, Expression | None]) -> Expression:
+        """A subscript of *array*, or ``start:stop:step``, along an axis of this *size*."""
         at = self.at
         first = None if self.text == ":" else self.expression()
         if first is not None and self.text != ":":
@@ -218,12 +220,14 @@ class SliceParser(ExpressionParser):
         step = self.expression() if self.accept(":") else 1
         if not isinstance(step, int) or step == 0:
             raise self.error("a number other than 0 as the step", at=at, message="The step of a slice is a number.")
-        if step < 0 and (first is None or stop is None):
-            raise self.error("start:stop:step", at=at, message="A slice with a negative step has a start and a stop.")
+        if step < 0 and first is None and size is None:
+            raise self.error("start:stop:step", at=at, message=f"The last element of '{array}' is not known.", hint=(
+                f"declare the shape, GlobalArg('{array}', shape=...), or write the start: {array}[n-1::{step}]"))
         if any(isinstance(e, int) and e < least for e, least in ((first, 0), (stop, -1 if step < 0 else 0))):
             raise self.error("subscripts from 0 on", at=at,
                              message="A slice counts from the beginning of the array, not from its end.")
-        begin: Expression = 0 if first is None else first
+        begin: Expression = first if first is not None else 0 if step > 0 or size is None else subtract(size, 1)
+        stop = -1 if step < 0 and stop is None else stop
         length = None if stop is None else subtract(stop, begin) if step > 0 else subtract(begin, stop)
         if length is not None and abs(step) > 1:
             length = add(length, abs(step) - 1)

@@ -29,7 +29,7 @@ from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement, StatementOptions, owner
 from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Tree, leaves, nest, seq
 from loopkit.language.domains import Domains
-from loopkit.language.names import fresh
+from loopkit.language.names import fresh, fresh_names
 from loopkit.language.program import (
     BARRIERS,
     ForBlock,
@@ -304,6 +304,7 @@ class ReductionMaker:
     :ivar ids: every statement id in use.
     :ivar statements: all statements of the kernel so far.
     :ivar temporaries: those made for reductions and conditions.
+    :ivar new_names: for each beginning of a name, the names that are still free.
     """
 
     domains: Domains
@@ -313,6 +314,12 @@ class ReductionMaker:
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
     nodes: dict[str, ReductionNode] = field(default_factory=dict)
+    node_names: set[str] = field(default_factory=set)
+    new_names: dict[str, Iterator[str]] = field(default_factory=dict)
+
+    def _new_name(self, base: str, taken: set[str]) -> str:
+        """The next one of the names that begin with *base*: no search from the first one."""
+        return next(self.new_names.setdefault(base, fresh_names(base, taken)))
 
     def hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
         """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
@@ -398,8 +405,8 @@ class ReductionMaker:
         The init is not under those conditions: the accumulator has a value in every instance that reads it.
         """
         joined = "_".join(e.inames)
-        name = fresh(f"{template.id}.{joined}", set(self.nodes))
-        accumulator = p.Variable(fresh(f"acc_{joined}", self.taken))
+        name = self._new_name(f"{template.id}.{joined}", self.node_names)
+        accumulator = p.Variable(self._new_name(f"acc_{joined}", self.taken))
         self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
         node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", (f"{name}.update",),
                              place.owner)

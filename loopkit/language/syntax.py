@@ -81,18 +81,18 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
                   operations: Mapping[str, Operation], functions: Mapping[str, ScalarFunction],
                   kernels: Mapping[str, Signature],
                   at_place: Mapping[str, Callable[[Expression], tuple[Expression, ...]]],
-                  offsets: Mapping[str, int | str]) -> ParsedProgram:
+                  offsets: Mapping[str, int | str], shapes: Mapping[str, tuple[Expression, ...]]) -> ParsedProgram:
     """Parse the instructions of a kernel.
 
     :arg inames: the inames of the kernel's domains.
     :arg operations: the user's reduction operations; *functions*: the user's functions of numbers.
     :arg kernels: the kernels that statements may call.
     :arg at_place: the subscripts that ``a[[place]]`` stands for, for arrays with a declared shape of several axes.
-    :arg offsets: the number or the name that is added to the subscripts of arrays.
+    :arg offsets: the number or the name that is added to the subscripts of arrays; *shapes*: declared ones.
     :arg read_domain: checks the domain of a reduction (source, text, place) and returns its inames.
     :raises ParseError: the text cannot be read; with the first place that is wrong.
     """
-    parser = _StatementParser(source, tokenize(source), kernels=kernels)
+    parser = _StatementParser(source, tokenize(source), kernels=kernels, shapes=shapes)
     parser.known = KnownNames(inames, parser.arities(), {**BUILT_IN, **operations}, functions, read_domain,
                               at_place, offsets)
     body = parser.block(None)

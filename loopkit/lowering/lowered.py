@@ -187,10 +187,11 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
 
 
 def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *instruction* work on the memory of the assignee of *s*?"""
-    storage = storages.get(s.written)
-    memory = AddressSpace.GLOBAL if storage is None else storage.space
-    return isinstance(instruction, MemoryInstruction) and memory in instruction.memories
+    """Does *instruction* work on the memory that it accesses in *s*?"""
+    if not isinstance(instruction, MemoryInstruction):
+        return False
+    storage = storages.get(instruction.accessed(s))
+    return (AddressSpace.GLOBAL if storage is None else storage.space) in instruction.memories
 
 
 def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]

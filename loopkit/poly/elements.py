@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain, combinations
 
 import islpy as isl
@@ -24,7 +23,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
-from loopkit.poly.relations import union_of_some
+from loopkit.poly.relations import union_of, union_of_some
 from loopkit.poly.sets import InstanceSet, bounded_by, constant_range, has_unknowns
 
 
@@ -34,7 +33,7 @@ def subscript_range(accesses: Sequence[tuple[InstanceSet, Expression]]) -> tuple
 
 
 def _accessed_values(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
-    return reduce(isl.Set.union, [domain.set.apply(subscripts_on(domain, (s,))) for domain, s in accesses])
+    return union_of([domain.set.apply(subscripts_on(domain, (s,))) for domain, s in accesses])
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
@@ -93,14 +92,14 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
 
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The elements of *shape* that no relation accesses, if any; :raises NotAffineError: an extent is not affine."""
-    reached = reduce(isl.Set.union, (relation.range() for relation in relations))
+    reached = union_of([relation.range() for relation in relations])
     gaps = _all_elements(reached.get_space(), shape).intersect_params(assumptions).subtract(coalesced(reached))
     return None if gaps.is_empty() else gaps
 
 
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
     """The elements that *relations* access within an array of *shape*: all or none of it if isl can show that."""
-    reached = reduce(isl.Set.union, (relation.range() for relation in relations))
+    reached = union_of([relation.range() for relation in relations])
 
     def all_or_none() -> isl.Set:
         """The whole array at the sizes at which *reached* is not empty, if that is equal to it; else *reached*."""
@@ -118,7 +117,7 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],
                 assumptions: isl.Set) -> bool:
     """Does each of *instances* get every element of *shape*? :raises NotAffineError: an extent is not affine."""
-    reached = reduce(isl.Map.union, relations)
+    reached = union_of(relations)
     box = _all_elements(reached.range().get_space(), shape)
     wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
     return bool(wanted.is_subset(reached))

@@ -52,22 +52,22 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
     joint must-write.
     """
     earlier = cache(lambda a, b: earlier_accesses(accesses[a], accesses[b]))
+    is_none = cache(lambda a, b: earlier(a, b).is_empty())
     writes = [*(JointMustWrite((i,)) for i, a in enumerate(accesses) if a.is_write and a.must), *joint]
-    found = [(i, j, _not_replaced(accesses, i, j, [x for x in writes if x.read in (None, j)], earlier))
-             for i, source in enumerate(accesses) if source.is_write
-             for j, sink in enumerate(accesses) if not sink.is_write]
+    found = [(i, j, _not_replaced(accesses, i, j, [
+                x for x in writes if x.read in (None, j) and not any(is_none(i, w) or is_none(w, j) for w in x.writes)],
+                earlier)) for i, source in enumerate(accesses) if source.is_write
+             for j, sink in enumerate(accesses) if not sink.is_write and not is_none(i, j)]
     return [flow for flow in found if not flow[2].is_empty()]
 
 
 def _not_replaced(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],
                   earlier: Callable[[int, int], isl.Map]) -> isl.Map:
-    """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them.
+    """The pairs of *source* and *sink* that share an element that none of *writes*, between them, replaces.
 
     If an instance of both ends may access several elements, each element is considered separately.
     """
     found = earlier(source, sink)
-    writes = [x for x in writes if not any(earlier(source, w).is_empty() or earlier(w, sink).is_empty()
-                                           for w in x.writes)] if not found.is_empty() else []
     if not writes:
         return found
     first, last = accesses[source], accesses[sink]
@@ -92,7 +92,8 @@ def _not_replaced(accesses: Sequence[TimedAccess], source: int, sink: int, write
 
 def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:
     """The pairs of instances of two accesses that access one element, the first one earlier."""
-    return same_element(first.relation, second.relation).intersect(_earlier(first, second))
+    same = same_element(first.relation, second.relation)
+    return same if same.is_empty() else same.intersect(_earlier(first, second))
 
 
 def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:

@@ -80,7 +80,13 @@ def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool
 def union_of_some(parts: Sequence[T]) -> T | None:
     """The union of those of *parts*, sets or relations, that are not empty; ``None`` if all are."""
     some = [part for part in parts if not part.is_empty()]
-    return reduce(lambda whole, part: whole.union(part), some) if some else None
+    return union_of(some) if some else None
+
+
+def union_of(parts: Sequence[T]) -> T:
+    """The union of all *parts*, one at least: half by half, as isl copies both of two sets that it unites."""
+    middle = len(parts)//2
+    return union_of(parts[:middle]).union(union_of(parts[middle:])) if middle else parts[0]
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:

@@ -356,7 +356,20 @@ def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, h
         text = source.splitlines()
         near = range(max(line - 3, 0), min(line + 2, len(text)))
         lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
-    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
+    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines),
+                         hint="; ".join(filter(None, (undefined_hint(log), hint))) or None)
+
+
+def undefined_hint(log: str) -> str | None:
+    """The hint for an unknown name in the user's code, by the *log* of a compiler or of a loader.
+
+    >>> undefined_hint("kernel.so: undefined symbol: softplusf")
+    "define 'softplusf' in the preamble= of the function whose text has it"
+    """
+    found = re.search(r"(?:implicit declaration of function|undeclared (?:function|identifier)|undefined symbol:|"
+                      r"identifier) [\"'\u2018]?(\w+)|[\"'\u2018](\w+)[\"'\u2019] undeclared", log)
+    return None if found is None else \
+        f"define '{found[1] or found[2]}' in the preamble= of the function whose text has it"
 
 
 class KeptInMemory(Generic[P, T]):

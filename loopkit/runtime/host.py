@@ -34,6 +34,7 @@ from loopkit.runtime.compiler import (
     dump,
     find_compiler,
     loopkit_version,
+    undefined_hint,
 )
 from loopkit.runtime.functions import FunctionPlan, require_block
 from loopkit.runtime.kinds import ArrayKinds, host_view
@@ -243,7 +244,8 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCac
     try:
         return _mapped(content)
     except OSError as err:
-        raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err)) from None
+        raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err),
+                            hint=undefined_hint(str(err))) from None
 
 
 def object_key(source: str, compiler: HostCompiler) -> str:

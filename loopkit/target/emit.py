@@ -265,6 +265,8 @@ class Emitter:
             if text.assignment is not None and (lines := text.assignment(printer, node, i, bounds)) is not None:
                 yield from lines
                 return
+        fetch = next((i.fetch for i in node.instructions if i.fetch is not None), None)
+        yield from [] if fetch is None else [printer.plain(fetch, bounds)]
         yield printer.plain(node, bounds)
 
     # Expressions

@@ -321,7 +321,7 @@ def _operation_of(step: str, name: str, accesses: Sequence[Access]) -> str | Non
     first = next((a for a in accesses if a.update is not None), None)
     if first is None:
         return None
-    other = next((a for a in accesses if not commute(a, first)), None)
+    other = next((a for a in accesses if not commute(a, first) or a.update is None), None)
     if other is not None:
         raise PreconditionError(
             f"{step}: a buffer accumulates atomic updates of '{name}' by one operation, that of '{first.statement}', "

@@ -9,15 +9,18 @@ from itertools import combinations, islice, pairwise
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, accesses_of
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, UndecidedError, Witness
-from loopkit.expr.mappers import children, subexpressions, update_of, variables
+from loopkit.expr.mappers import children, update_of, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.literals import call_text
+from loopkit.kernel.tags import TAGS, is_simd
 from loopkit.poly.limits import bounded
+from loopkit.poly.relations import injective_given
 from loopkit.transform.affine import shift, skew
 from loopkit.transform.data import set_temporary_address_space
 from loopkit.transform.expansion import expand, privatize
@@ -58,7 +61,7 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
             told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
-            told += [running] if name in _TAGGING and (running := _running_total(kernel, refusal.witness)) else []
+            told += [text for text in (_of_the_text(kernel, refusal) if name in _TAGGING else ()) if text is not None]
             first = (_first(ways, kernel, step) for ways in _families(kernel, name, refusal.witness))
             for text in islice(filter(None, first), MOST_TOLD - len(told)):
                 if not any(text.startswith(f"{way} and ") for way in found):     # a known way and a needless step
@@ -156,7 +159,7 @@ def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | N
     if s is None or source != sink or array not in kernel.array_args or refusal.after is None:
         return None
     found = update_of(s.assignee, s.expression)
-    if found is None or s.assignee in subexpressions(found[1]):
+    if found is None or array in variables(found[1]):
         return None
     if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
            for v in violations(refusal.after)):
@@ -171,6 +174,12 @@ def _differ_in_one_subscript(previous: Expression, result: Expression) -> bool:
         return previous == result
     return previous.aggregate == result.aggregate and sum(
         a != b for a, b in zip(previous.index_tuple, result.index_tuple, strict=True)) <= 1
+
+
+def _of_the_text(kernel: LoopKernel, refusal: IllegalTransformError) -> Sequence[str | None]:
+    """Other forms of the text of a loop that cannot be parallel."""
+    old, witness = _old_values(refusal), refusal.witness
+    return (old,) if old is not None else (_shared_elements(kernel, witness), _running_total(kernel, witness))
 
 
 def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
@@ -194,6 +203,9 @@ def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
     previous = operand.then if isinstance(operand, p.If) else operand
     if array in variables(found[1]) or not _differ_in_one_subscript(previous, s.assignee):
         return None
+    own = next(a for a in accesses_of(kernel, s) if a.is_write)
+    if previous != s.assignee and not (own.exact and injective_given(own.relation, s.domain, ())):
+        return None                         # several instances write one element
     if previous == s.assignee:              # only the final value may be read
         moving = {x for x in at if at[x] != then.get(x)}
         inside = [a for a in accesses_by_array(kernel)[array] if a.statement != s.id and not a.is_write]
@@ -201,3 +213,28 @@ def _running_total(kernel: LoopKernel, witness: Witness) -> str | None:
             return None
     return (f"a scan may run over threads: write the running {found[0]} as a reduction whose bound moves, "
             f"{found[0]}(k, ...), tag its sweep, then realize_scan")
+
+
+def _shared_elements(kernel: LoopKernel, witness: Witness) -> str | None:
+    """For two instances of calls: the calls of one function pass slices that share elements."""
+    if {witness.source[0], witness.sink[0]} - kernel.statement_by_id.keys():
+        return None
+    first, second = (kernel.statement_by_id[s].options.calls for s, _ in (witness.source, witness.sink))
+    if not first or not second or witness.array in kernel.temporaries:
+        return None
+    names = dict.fromkeys(kernel.calls[x[0]].function for x in (first, second))
+    return (f"the slices of '{witness.array}' that the calls of {' and '.join(map(repr, names))} pass share elements: "
+            "pass slices that share none, or write the results to another array")
+
+
+def _old_values(refusal: IllegalTransformError) -> str | None:
+    """For a statement that reads values from before the loop: the ways to keep them."""
+    (source, at), (sink, then), after = refusal.witness.source, refusal.witness.sink, refusal.after
+    if after is None or source != sink or any(v.dependence.kind != "anti" for v in violations(after)):
+        return None
+    moving = [x for x in at if at[x] != then.get(x) and is_simd(after.tags.get(x))]
+    vectors = annotated(after, tags={**after.tags, **dict.fromkeys(moving, TAGS["vec"])})
+    tag = f"tag '{moving[0]}' vec: a vector reads all of its elements before it writes them; or " \
+        if moving and next(violations(vectors), None) is None else ""
+    array = refusal.witness.array
+    return f"{tag}write the results to another array than '{array}', as the loop reads old values of it"

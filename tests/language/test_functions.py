@@ -158,6 +158,28 @@ def test_tags_and_loops_of_a_function_stay() -> None:
     assert knl.statements_text.splitlines()[:2] == ["for i, i_outer, i_inner [l.0]", "  # y[i, :] = f(x[i, :], n)"]
 
 
+def test_slices_run_backwards() -> None:
+    twice = lk.make_function("{[i]: 0<=i<n}", "b[i] = 2*a[i]", name="twice")
+    knl = lk.make_kernel("{[r]: 0<=r<m}", """
+        y[r, :] = twice(x[r, ::-1], q)
+        z[r, :] = twice(x[r, q-1:1:-2], (q-1)//2)
+        w[r, :] = twice(x[r, 3::-1], 4)
+        """, [lk.GlobalArg("x", np.int32, shape="m, q"), "..."], functions=[twice], assumptions="q>=4")
+    x = np.arange(14, dtype=np.int32).reshape(2, 7)
+    out = knl(x=x)
+    np.testing.assert_array_equal(out.y, 2*x[:, ::-1])
+    np.testing.assert_array_equal(out.z, 2*x[:, 6:1:-2])
+    np.testing.assert_array_equal(out.w, 2*x[:, 3::-1])
+
+
+def test_an_output_of_a_strided_slice_ends_with_the_slice() -> None:
+    """Only one whose elements are a constant apart from the input's, as a stencil's, is as large as the input."""
+    copy = lk.make_function("{[i]: 0<=i<n}", "b[i] = a[i]", name="copy")
+    for text, size in (("y[0:10:2]", 9), ("y[9:-1:-2]", 10), ("y[2:12:2]", 11), ("y[1:12:2]", 11)):
+        knl = lk.make_kernel("{[q]: 0<=q<1}", f"{text} = copy(x[1:11:2], 5) {{inames=q}}", functions=[copy])
+        assert knl(x=np.ones(11)).y.shape == (size,), text
+
+
 # Refusals
 
 ADD = lk.make_function("{[i]: 0<=i<n}", "b[i] = a[i] + 1", name="add")
@@ -183,7 +205,7 @@ REFUSED: Mapping[str, tuple[str, type[lk.LoopkitError], str]] = {
     "a real size": ("y[:] = add(x[:], 4.5)", lk.ParseError, "'n' of 'add' is an integer"),
     "from the end": ("y[-4:] = add(x[:], 4)", lk.ParseError, "not from its end"),
     "step 0": ("y[0:4:0] = add(x[:], 4)", lk.ParseError, "The step of a slice is a number"),
-    "a negative step alone": ("y[::-1] = add(x[:], 4)", lk.ParseError, "has a start and a stop"),
+    "a negative step alone": ("y[::-1] = add(x[:], 4)", lk.ParseError, "The last element of 'y' is not known"),
     "an iname twice": ("[i, i]: y[i] = add(x[:], 4)", lk.ParseError, "'i' is there twice"),
     "no iname": ("[m]: y[m] = add(x[:], 4)", lk.UnknownNameError, "'m' is not an iname"),
     "a triangle": ("[j]: y[j] = add([k]: x[k], 2)", lk.BoundsError, "outside of the slice of 'y'"),

@@ -235,6 +235,25 @@ def test_instructions_print_and_pickle() -> None:
     assert set_("y[i]", 2, tags="a:b", depends_on=None).tags == {"a", "b"}
 
 
+@pytest.mark.parametrize("field", ["tags", "depends_on", "no_sync_with", "within_inames"])
+@pytest.mark.parametrize("made", [lambda **own: lk.Assignment("y[i]", 1, **own),
+                                  lambda **own: lk.CallInstruction("y[i]", "f", (), **own)])
+def test_names_of_an_instruction_are_names(field: str, made: Any) -> None:
+    with pytest.raises(lk.PreconditionError, match=f"{field}= must be a text or a list of names, not 5"):
+        made(**{field: 5})
+
+
+def test_a_kernel_with_declared_temporaries_is_made_again_from_its_parts() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "t[i] = x[i]\nfor i\n<> u = t[i]\ny[i] = u\nend", [
+        lk.TemporaryVariable("t", np.float64, shape="n", address_space="global"), "..."])
+    parts = knl.domains, knl.instructions, knl.arguments
+    again = lk.make_kernel(*parts, temporary_variables=knl.temporary_variables)
+    assert (again.statements, again.temporaries) == (knl.statements, knl.temporaries)
+    with pytest.raises(lk.UnknownNameError, match="'t' is not an argument") as caught:
+        lk.make_kernel(*parts)
+    assert "temporary_variables=[TemporaryVariable('t', ...)] declares a temporary" in caught.value.hint
+
+
 def test_a_kernel_without_statements() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", [])
     assert (knl.instructions, [d.text for d in knl.domains]) == ((), ["[n] -> { [i] : 0 <= i < n }"])

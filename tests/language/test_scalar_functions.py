@@ -11,6 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.interpreter.instances import reference_order
+from loopkit.runtime.compiler import undefined_hint
 from tests.golden_files import GoldenFiles
 from tests.interpreter.test_machine import ran
 from tests.nvrtc import compile_cuda
@@ -120,6 +121,20 @@ def test_the_text_of_a_function_is_compared_with_its_reference() -> None:
     assert lk.check_equivalent(right, right, {"q": 4}, target="c").error == 0
     with pytest.raises(lk.EquivalenceError, match="the kernel with the Python references of 'square' in place"):
         lk.check_equivalent(wrong, wrong, {"q": 4}, target="c")
+
+
+def test_a_name_that_the_preamble_does_not_define() -> None:
+    with pytest.raises(lk.CompilerError) as caught:
+        of(lk.ScalarFunction("f", 1, text={"c": "unknown_f({0})"}))(x=np.ones(1, np.float32))
+    assert caught.value.hint.startswith("define 'unknown_f' in the preamble= of the function whose text has it")
+
+
+@pytest.mark.parametrize("log", [
+    "kernel.c:3:9: error: implicit declaration of function \u2018f_2\u2019", "<kernel>:3:9: error: 'f_2' undeclared",
+    "kernel.cl:3:9: error: use of undeclared identifier 'f_2'", 'kernel.cu(3): error: identifier "f_2" is undefined'])
+def test_names_that_compilers_do_not_know(log: str) -> None:
+    assert undefined_hint(log) == "define 'f_2' in the preamble= of the function whose text has it"
+    assert undefined_hint("kernel.c:3:9: error: expected ';' before 'f_2'") is None
 
 
 def test_an_exception_of_a_reference_names_the_function_and_the_operands() -> None:

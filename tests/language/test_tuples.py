@@ -91,7 +91,8 @@ def test_refused_dtypes(text: str, message: str) -> None:
 @pytest.mark.parametrize(("text", "message"), [
     ("a, b = s[i]", "2 targets are assigned no tuple"), ("a, b = 1, 2, 3", "2 targets are assigned a tuple of 3"),
     ("a, b = argmin(j, s[j].value, j, 1)", "combines tuples of 2 values, not of 3"), ("a, b += 1, 2", r"at '\+='"),
-    ("a[i], b[i] = 1, 2 {atomic}", "A multiple assignment cannot be atomic"), ("y[i] = make_tuple(1)", "not a tuple"),
+    ("a[i], b[i] = 1, 2 {atomic}", "An atomic assignment of several values keeps"),
+    ("a[i], b[i] = b[i], 2 {atomic}", "expected 'old, h"), ("y[i] = make_tuple(1)", "not a tuple"),
     ("y[i] = make_tuple(a=1, 2)", "not a tuple"), ("y[i] = make_tuple(a=1, a=2)", "named twice"),
     ("y[i] = make_tuple(x_f32=1, b=2)", "has the part 'f32'"), ("y[i] = segmented(foo)(j, 1, 2)", "segmented"),
     ("s[i].value = 1", r"s\[i\] = make_tuple\(value=..., other=s\[i\].other\)"),

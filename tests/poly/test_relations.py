@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import random
+from functools import reduce
 from itertools import product
 
 import islpy as isl
 import pytest
 
-from loopkit.poly.relations import identity_on, only_dims
+from loopkit.poly.relations import identity_on, only_dims, union_of, union_of_some
 from loopkit.poly.sets import InstanceSet
 
 MOST = 4
@@ -58,3 +59,12 @@ def test_some_dimensions_come_in_the_order_that_is_asked_for(source: list[int], 
     pair = isl.Map("{ [10, 11, 12] -> [20, 21] }")
     wanted = isl.Map(f"{{ {[10 + i for i in source]} -> {[20 + i for i in sink]} }}")
     assert only_dims(pair, source, sink).is_equal(wanted)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_a_union_has_all_parts_in_their_order(count: int) -> None:
+    parts = [isl.Set(f"{{ [{3*k}] }}") for k in range(count)]
+    found = union_of(parts)
+    assert str(found) == str(reduce(isl.Set.union, parts))
+    assert union_of_some([isl.Set("{ [i] : 1 = 0 }"), *parts]).is_equal(found)
+    assert union_of_some([isl.Set("{ [i] : 1 = 0 }")]) is None

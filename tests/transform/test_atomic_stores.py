@@ -160,10 +160,11 @@ def every_kind() -> lk.LoopKernel:
     """Updates by a function, by compare-and-swap and by the user's operation, a store and a flag."""
     larger = lk.ReductionOperation("larger", "if(b*b > a*a or (b*b == a*a and b > a), b, a)", reorderable=True)
     knl = lk.make_kernel("{[i]: 0<=i<n}", """
-        total[b[i]] = total[b[i]]*x[i] {id=multiply, atomic}
         extreme[b[i]] = if(x[i]*x[i] > extreme[b[i]]*extreme[b[i]] or (x[i]*x[i] == extreme[b[i]]*extreme[b[i]]
             and x[i] > extreme[b[i]]), x[i], extreme[b[i]]) {id=by_operation, atomic}
-        bits[b[i]] = bits[b[i]] ^ i {id=flip, atomic}
+        <> before, bits[b[i]] = bits[b[i]], bits[b[i]] ^ i {id=flip, atomic}
+        factor[i], total[b[i]] = total[b[i]], total[b[i]]*x[i] {id=multiply, atomic}
+        parity[i] = before & 1
         small[b[i]] = small[b[i]] | cast(uint8, i) {id=within_a_word, atomic}
         sample[0] = x[i] {id=store}
         found[0] = true {id=flag, atomic, if=x[i] > 2}
@@ -185,7 +186,7 @@ def test_an_operation_that_is_also_a_sum() -> None:
 def test_texts(golden: GoldenFiles) -> None:
     knl = every_kind()
     assert {s.id: s.combine for s in knl.statements if s.combine} == {
-        "multiply": "product", "by_operation": "larger", "flip": "bit_xor", "within_a_word": "bit_or"}
+        "multiply_1": "product", "by_operation": "larger", "flip_1": "bit_xor", "within_a_word": "bit_or"}
     source = str(lk.generate_code(knl, target="cuda"))
     compile_cuda(source)
     golden.check("atomic_accesses.cu", source)
@@ -197,5 +198,6 @@ def test_texts(golden: GoldenFiles) -> None:
     assert found.extreme[:2].tolist() == [2.5, -3]
     assert found.bits[:2].tolist() == [0 ^ 2, 1 ^ 3]
     assert found.small[:2].tolist() == [0 | 2, 1 | 3]
+    assert (found.parity.tolist(), found.factor.tolist()) == ([0, 0, 0, 1], [1, 1, 1, -3])
     assert found.sample[0] in x
     assert found.found[0]

@@ -174,3 +174,48 @@ def test_buffers_that_cannot_be() -> None:
         lk.buffer_array(lk.make_kernel("{[i,k]: 0<=i,k<n}", "h[i] = h[i] + w[k] {atomic}"), "h", "k")
     with pytest.raises(lk.PreconditionError, match="are for values"):
         lk.buffer_array(counting(), "h", "i", fetch_bounding_box=True)
+
+
+# The old value of an update
+
+def compaction() -> lk.LoopKernel:
+    return lk.make_kernel("{[b, i]: 0<=b<n and 0<=i<64}", """
+        for b
+            <> count = 0
+            for i
+                if x[b, i] > 0
+                    <> place, count = count, count + 1 {id=take, atomic}
+                    y[b, place] = x[b, i]
+                end
+            end
+            total[b] = count
+        end
+        """, [lk.GlobalArg("x,y", np.float32, shape="n, 64"), "..."])
+
+
+@pytest.mark.parametrize("tags", ["", "b:g.0, i:l.0"])
+def test_each_update_keeps_another_value(tags: str) -> None:
+    """Threads take places from a counter in shared memory, in any order."""
+    knl = lk.tag_inames(compaction(), tags, assume="places differ") if tags else compaction()
+    assert [o.claim for o in knl.obligations][:1] == ["'take' may keep the old values in any order"]
+    x = np.random.default_rng(2).normal(size=(3, 64)).astype(np.float32)
+    found = knl(x=x, y=np.zeros_like(x))
+    for row, own, total in zip(x, found.y, found.total, strict=True):
+        assert sorted(own[:total]) == sorted(row[row > 0])
+        assert not own[total:].any()
+    if tags:
+        assert "place = atomicAdd(&count, 1);" in str(lk.generate_code(knl, target="cuda"))
+        assert "place = atomic_add(&count, 1);" in str(lk.generate_code(knl, target="opencl"))
+    assert lk.verify(knl, full=True).verdict is not Verdict.REFUTED
+
+
+def test_an_old_value_and_its_update_stay_together() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "old[i], h[b[i]] = h[b[i]], h[b[i]] + 1 {id=A, atomic}", [
+        lk.GlobalArg("b,h", np.int32, shape="n"), "..."])
+    for apart in (lk.distribute_loop(knl, "i", "A_1"), lk.split_iname(knl, "i", 4, inner_tag="ilp")):
+        with pytest.raises(lk.PreconditionError, match=r"'A' keeps .* but the update does not follow it directly"):
+            lk.generate_code(apart, target="c")
+    with pytest.raises(lk.PreconditionError, match="but 'A' uses 'h' in another way"):
+        lk.buffer_array(lk.split_iname(knl, "i", 4), "h", "i_inner")
+    with pytest.raises(lk.UndecidedError, match=r"old, h\[b\[i\]\] = h\[b\[i\]\], h\[b\[i\]\] \+ 1 \{atomic\}"):
+        lk.make_kernel("{[i]: 0<=i<n}", "<> old = h[b[i]] {atomic}\ny[i] = old", [lk.GlobalArg("b", np.int32), "..."])

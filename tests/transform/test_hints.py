@@ -105,6 +105,30 @@ def test_a_running_total_may_be_a_scan(instructions: str, operation: str | None)
     assert (hint in str(caught.value)) if operation else ("realize_scan" not in str(caught.value))
 
 
+@pytest.mark.parametrize(("tag", "instruction", "hint"), [
+    ("cpu.simd", "y[i] = y[i+1] + 1", "tag 'i' vec: a vector reads all of its elements before it writes them; or "
+                                      "write the results to another array than 'y'"),
+    ("cpu.threads", "y[i] = y[i+1] + 1", "write the results to another array than 'y', as the loop reads old values"),
+    ("l.0", "y[i] = y[i+1] + y[i+2]", "write the results to another array than 'y', as the loop reads old values"),
+    ("l.0", "y[0] = y[0] + x[i]", "write the accumulation into 'y' as a reduction"),
+    ("l.0", "y[i] = y[i] + y[0]", "keep these loops in order")])
+def test_old_values_are_no_running_total(tag: str, instruction: str, hint: str) -> None:
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(lk.make_kernel("{[i]: 0<=i<64}", instruction), f"i: {tag}")
+    assert caught.value.hint.startswith(hint)
+    if tag == "cpu.simd":
+        lk.tag_inames(lk.make_kernel("{[i]: 0<=i<64}", instruction), "i: vec")
+
+
+def test_calls_whose_slices_overlap_are_no_scan() -> None:
+    add = lk.make_function("{[j]: 0<=j<4}", "b[j] = a[j] + 1", name="add")
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "x[2*i+1:2*i+5] = add(x[2*i:2*i+4])", functions=[add])
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(knl, "i: g.0")
+    assert caught.value.hint.startswith("the slices of 'x' that the calls of 'add' pass share elements")
+    assert "scan" not in caught.value.hint
+
+
 def test_a_scan_is_tagged_first() -> None:
     knl = lk.realize_scan(lk.make_kernel("{[i,j]: 0<=i<64 and 0<=j<=i}", "y[i] = sum(j, x[j])"), "j")
     with pytest.raises(lk.IllegalTransformError, match="tag its sweep before realize_scan"):

@@ -22,7 +22,7 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.arguments import Declared, readers_of_places
+from loopkit.language.arguments import Declared, readers_of_places, shapes_of
 from loopkit.language.calls import signature_of
 from loopkit.language.domains import Domains
 from loopkit.language.elementwise import functions_with_dot
@@ -229,7 +229,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
     parsed = parse_program(source, domains.parents.keys(), domains.add_inline, operations or {},
                            functions_with_dot(declared, functions), {
                                name: packed_signature(s) if name in packed else s for name, s in signatures.items()},
-                           readers_of_places(declared), {})
+                           readers_of_places(declared), {}, shapes_of(declared))
     rules = read_rules(parsed, domains)
     lines = tuple(f"{r.rule.name}({', '.join(r.rule.arguments)}) := {to_text(r.rule.expr)}" for r in parsed.rules)
     ids = number_statements(parsed, groups or ())
