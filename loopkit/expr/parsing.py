@@ -327,9 +327,7 @@ class ExpressionParser(Cursor):
 
     def _unknown(self, kind: str, name: str, known: Collection[str], at: int) -> UnknownNameError:
         return self.source.unknown(self.tokens[at].start, kind, name, known,
-                                   where="the kernel" if kind == "iname" else "the kernel language", hint=
-                                   "make_kernel(..., functions=[...]) has functions of the user's own"
-                                   if kind == "function" else None)
+                                   where="the kernel" if kind == "iname" else "the kernel language")
 
     def dtype_name(self) -> str:
         """Step over ``float32`` or ``np.float32``; numpy's name of it."""

@@ -72,8 +72,7 @@ class SliceParser(ExpressionParser):
         if has_slice and not (name in self.known.rules or name in self.known.operations or name in FUNCTIONS
                               or name in self.known.functions
                               or name in DTYPE_NAMES or name in ("cast", "reduce")):
-            raise self.source.unknown(start, "function", name, self.kernels,
-                                      hint="make_kernel(..., functions=[...]) has functions of the user's own")
+            raise self.source.unknown(start, "function", name, self.kernels)
         return None
 
     def _call(self, name: str, at: int) -> Expression:
