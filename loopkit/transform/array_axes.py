@@ -38,7 +38,7 @@ def split_array_axis(kernel: LoopKernel, array_names: str | Sequence[str], axis_
     The interface of the kernel changes: a call passes arguments with the new axes. Each element keeps a place of its
     own, so no dependence changes.
 
-    :arg array_names: arrays: arguments and temporaries.
+    :arg array_names: the arrays, arguments or temporaries.
     :arg axis_nr: the number of the axis; negative numbers count from the end.
     :arg order: ``"C"``: the axis within a group follows the axis of groups; ``"F"``: it precedes it.
     :raises UnknownNameError: a name is not an array.

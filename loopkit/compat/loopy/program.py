@@ -257,6 +257,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
         return any(not inside.get(name, set()).isdisjoint(node.inames) for name in names)
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
+        require_known("iname", sorted(around), domains.parents)
         if isinstance(node, Marker):
             statements.append(LoopyStatement(_marker_id(node, outside.ids), node, domains.ancestors(around)))
             continue

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 from pytools.tag import Tag
@@ -23,13 +24,14 @@ from loopkit.compat.loopy.kernel.instruction import CInstruction, InstructionBas
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.kernel.results import with_tuples_of_results
 from loopkit.compat.loopy.nesting import Nesting
-from loopkit.compat.loopy.options import make_options
+from loopkit.compat.loopy.options import make_options, require_neutral
 from loopkit.compat.loopy.order import Item
 from loopkit.compat.loopy.precedence import with_parentheses
 from loopkit.compat.loopy.program import LoopyProgram, read_program
 from loopkit.compat.loopy.random123 import THREEFRY, USED, with_random_numbers
 from loopkit.compat.loopy.spelling import CALL, INAMES, counted_calls, domain_texts
 from loopkit.compat.loopy.tagged import with_rules_for_tags
+from loopkit.compat.loopy.target.base import TargetBase
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import separated
 from loopkit.compat.loopy.transform.iname import prioritize_loops, tag_inames
@@ -45,9 +47,6 @@ from loopkit.language.c_instructions import WrittenOut
 from loopkit.language.domains import read_domains
 from loopkit.language.names import fault, fresh
 from loopkit.poly.limits import bounded
-
-#: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -75,11 +74,14 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     preambles = _preambles(others.pop("preambles", ()), others.pop("preamble_generators", ()))
-    _require_known_arguments(others)
+    require_neutral(others, signature(make_kernel).parameters)
     if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
         raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
                                 subject="default_order", hint="pass 'C', 'F' or lp.auto")
     silenced = others.get("silenced_warnings") or ()
+    if not isinstance(target, TargetBase | None):
+        raise PreconditionError(f"{target!r} is not a target.", subject="target",
+                                hint="target=lp.ExecutableCTarget(), lp.PyOpenCLTarget() or lp.CudaTarget()")
     empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), {}, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
     text = _Text(name, (), (), (), assumptions or None, seq_dependencies,
@@ -215,6 +217,9 @@ class _Text:
             if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
                 return self.made(functions, (), packed)             # they are about another kernel's names
             missing = err.name if isinstance(err, UnknownNameError) and err.kind == "argument" else ""
+            if isinstance(err, UnknownNameError) and err.kind == "function":
+                kept = slice(1 if err.close else 0)
+                err.try_hints(lambda known: (*known[kept], "lp.register_callable or lp.merge adds a function"))
             if missing and (symbol := self.extras.symbol(missing)) is not None:
                 lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
                          for x in self.instructions)
@@ -362,13 +367,6 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
 def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
     """Definitions of C code, by their keys."""
     return (*map(tuple, given or ()), *generated(generators or ()))
-
-
-def _require_known_arguments(others: Mapping[str, Any]) -> None:
-    for name, value in others.items():
-        neutral: tuple[Any, ...] = (None, 0, auto) if name == "default_offset" else (None, (), [], False, frozenset())
-        if name not in _UNUSED and value not in neutral:
-            raise PreconditionError(f"make_kernel: loopkit has nothing for {name}={value!r}.", subject=name)
 
 
 def _rule_text(rule: SubstitutionRule) -> str:
