@@ -174,7 +174,7 @@ def _require_same_integers(kernel: LoopKernel, writer: str, products: Sequence[t
                            dtype: np.dtype) -> None:
     """:raises PreconditionError: a product of *writer* may lose digits that it has in *dtype*."""
     for product in products:
-        given = type_of(p.Product(product), lambda name: declared(kernel, name))
+        given = type_of(p.Product(tuple(map(arithmetic, product))), lambda name: declared(kernel, name))
         if given is None:
             raise PreconditionError(f"The dtype of a product that '{writer}' adds is unknown.", subject=writer,
                                     hint="declare the dtypes of its operands with add_dtypes")
