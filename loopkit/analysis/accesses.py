@@ -12,6 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
 from loopkit.expr.mappers import (
     array_of,
+    called,
     children,
     element,
     elements_of,
@@ -22,6 +23,7 @@ from loopkit.expr.mappers import (
     variables,
 )
 from loopkit.instructions.base import MemoryInstruction
+from loopkit.kernel.c_instruction import OpaqueValue, RegionRead
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -257,6 +259,13 @@ def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
         # the first keeps its id alive
         return statement.domain, known.intersect_params(assumptions_on(knl, known.params))
     return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
+
+
+def is_of_c_code(knl: LoopKernel, statement: Statement) -> bool:
+    """Does *statement* stand for an operand of the user's C code, which may have a pointer to the elements?"""
+    names = {*called(statement.expression), *([statement.combine] if statement.combine is not None else [])}
+    return any(isinstance(table.get(x), OpaqueValue | RegionRead) for table in (knl.functions, knl.operations)
+               for x in names)
 
 
 def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:

@@ -15,7 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, is_of_c_code
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import assumed_dependences, dependences
 from loopkit.analysis.shapes import array_shapes
@@ -195,6 +195,8 @@ def _reasons_against(knl: LoopKernel, t: TemporaryVariable) -> Iterator[str]:
         yield "it is the accumulator of a reduction"
     if any(knl.statement_by_id[a.statement].instructions for a in accesses):
         yield "an instruction updates its elements, or copies them"
+    if any(is_of_c_code(knl, knl.statement_by_id[a.statement]) for a in accesses):
+        yield "C code accesses its elements, in an unknown order"
     if assumed_dependences(knl, t.name):
         yield "an obligation of the kernel speaks of its values"
     if accesses and not any(a.is_write for a in accesses):

@@ -252,7 +252,7 @@ def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str]
 
 def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The flow of the values of one temporary in the reference order of *knl*."""
-    accesses = accesses_by_array(knl)[array]
+    accesses = accesses_by_array(knl).get(array, ())
     return _between(accesses, _value_flow(knl, accesses, knl.paths))
 
 

@@ -31,8 +31,8 @@ def get_kennedy_unweighted_fusion_candidates(
 
     The algorithm is the typed fusion of Kennedy and McKinley, *Maximizing Loop Parallelism and Improving Data Locality
     via Loop Fusion and Distribution* (1993). The loops of a group are in one sequence and have the same values and the
-    same tag. No dependence is against their fusion, directly or through other statements of the sequence. The groups
-    are exact: the dependences are those of the kernel.
+    same tag. No dependence is against their fusion, directly or through other statements of the sequence. These
+    are the exact dependences of the kernel.
 
     The nest of loops is that of the kernel. Loops inside different loops are in different groups, so that outer loops
     must be fused before the loops inside them.

@@ -31,11 +31,17 @@ class _Node(p.ExpressionNode):
 
 @p.expr_dataclass()
 class Reduction(_Node):
-    """``sum([i, j], expr)``: *operation* over *inames* of *expr*.
+    """``sum([i, j], expr)``: *operation* over *inames* of *expr*, in an expression of an instruction.
+
+    >>> from pymbolic import var
+    >>> print(lk.Assignment("y", lk.Reduction("max", ("k",), var("x")[var("k")])))
+    y = max(k, x[k])
 
     It exists only between parsing and the making of the kernel. A kernel has its reductions as statements (init,
     update, final): :class:`loopkit.kernel.statement.ReductionNode`.
 
+    :ivar operation: ``"sum"``, ``"max"`` or another reduction of the kernel language, or one of the user.
+    :ivar inames: a tuple of names.
     :ivar declared: the text of the domain that it declares for its inames, ``sum({[k]: 0<=k<i}, expr)``, if it does.
     """
 
@@ -47,7 +53,7 @@ class Reduction(_Node):
 
 @p.expr_dataclass()
 class TypeCast(_Node):
-    """``cast(float32, child)``: *child* converted to the dtype called *dtype_name*."""
+    """``cast(float32, child)``: *child* converted to the dtype called *dtype_name*, such as ``"float32"``."""
 
     dtype_name: str
     child: Expression

@@ -11,6 +11,10 @@ from loopkit.errors import ParseError, UnknownNameError
 T = TypeVar("T")
 
 
+#: For kinds of unknown names, the place where a kernel gets its own.
+_WAYS_OUT = {"function": "make_kernel(..., functions=[...]) has functions of the user's own"}
+
+
 @dataclass(frozen=True)
 class Source:
     """A piece of the user's text, called *what* in messages; its errors have a line and a column.
@@ -58,7 +62,8 @@ class Source:
     def unknown(self, offset: int, kind: str, name: str, known: Iterable[str], *, where: str = "the kernel",
                 hint: str | None = None) -> UnknownNameError:
         """The error for an unknown *name* at *offset*."""
-        return UnknownNameError(kind, name, known, where=f"{where} ({self.place_of(offset)})", hint=hint)
+        return UnknownNameError(kind, name, known, where=f"{where} ({self.place_of(offset)})",
+                                hint=_WAYS_OUT.get(kind) if hint is None else hint)
 
 
 #: Reserved words of the syntax; ``end`` is one only alone on a line.

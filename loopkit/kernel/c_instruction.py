@@ -154,8 +154,12 @@ class CInstruction(Declared):
     @property
     def claim(self) -> str:
         """The claim that its declaration makes."""
-        return f"the C code of '{self.id}' accesses its operands only" + (
-            "" if self.has_effects else ", and writes every element of its assignees")
+        written = {text.partition("[")[0].strip() for text in self.writes.values()}
+        both = sorted(written & {text.partition("[")[0].strip() for text in self.reads.values()
+                                 if self.region(text.strip())[1]})
+        return "".join((f"the C code of '{self.id}' accesses its operands only",
+                        "" if self.has_effects else ", and writes every element of its assignees",
+                        *(f", and computes the same from a copy of '{x}'" for x in both)))
 
     def code_for(self, language: str) -> str:
         """:raises PreconditionError: there is no code in *language*."""

@@ -42,7 +42,7 @@ LOOPY_ARGUMENTS = {
         "seq_dependencies": "nothing: statements run in the order of the text",
         "silenced_warnings": "the module warnings of Python, with lk.LoopkitWarning",
         "target": "the target of lk.generate_code or lk.compile"},
-    "split_iname": {"slabs": "nothing with blocks, whose code has a version for full tiles, and lk.peel otherwise"},
+    "split_iname": {"slabs": "lk.peel for sequential loops; the code of blocks has a version for full tiles anyway"},
     "assignment_to_subst": {"force_retain_argument": "nothing: an argument keeps its assignment"},
 }
 
@@ -52,8 +52,10 @@ def no_argument(function: str, name: str) -> str:
 
     >>> no_argument("make_kernel", "fixed_parameters")
     "make_kernel() does not have the argument 'fixed_parameters' of loopy. Use lk.fix_parameters(knl, n=16)."
+    >>> no_argument("make_kernel", "lang_version")
+    "make_kernel() does not have the argument 'lang_version' of loopy. Leave it out: there is one language."
     """
-    return f"{function}() does not have the argument '{name}' of loopy. Use {LOOPY_ARGUMENTS[function][name]}."
+    return f"{function}() does not have the argument '{name}' of loopy. {_way_out(LOOPY_ARGUMENTS[function][name])}"
 
 
 def no_attribute(name: str) -> str:
@@ -63,4 +65,9 @@ def no_attribute(name: str) -> str:
     "module 'loopkit' has no attribute 'set_loop_priority', a name of loopy. Use lk.prioritize_loops."
     """
     message = f"module 'loopkit' has no attribute '{name}'"
-    return f"{message}, a name of loopy. Use {LOOPY_NAMES[name]}." if name in LOOPY_NAMES else message
+    return f"{message}, a name of loopy. {_way_out(LOOPY_NAMES[name])}" if name in LOOPY_NAMES else message
+
+
+def _way_out(advice: str) -> str:
+    before, nothing, why = advice.partition("nothing: ")
+    return f"Leave it out: {why}." if nothing and not before else f"Use {advice}."

@@ -223,7 +223,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
         raise _DomainParser(Source(text, "the assumptions"), text).fault(0) from None
     require_known("parameter", sorted(_free_names(text)), values)
     if result.is_empty():
-        raise PreconditionError("The assumptions contradict each other.", subject=text)
+        raise PreconditionError(f"No sizes fulfil the assumptions '{text}'.", subject=text)
     return result
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import subscripts_of, update_of
+from loopkit.expr.mappers import subscripts_of, update_of, variables
 from loopkit.expr.parsing import BARE, NameUse
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import field_of, fields_of
@@ -100,6 +100,10 @@ class MultipleAssignment:
             found = update_of(updated.assignee, values[new])
             if found is None or values[old] != updated.assignee or kept.written == updated.written:
                 continue
+            if kept.written in variables(values[new]):
+                raise source.error(start, f"The update of '{updated.written}' uses '{kept.written}', which keeps its "
+                                   "old value.", f"another name than '{kept.written}'",
+                                   hint="copy the operand into a temporary first")
             given = options.id
             second = options if given is None or given.kind == PREFIX else replace(
                 options, id=given._replace(text=fresh(f"{given.text}_1", taken)))

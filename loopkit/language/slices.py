@@ -66,13 +66,13 @@ class SliceParser(ExpressionParser):
         if self.tokens[at].text != "=" or self.tokens[at + 1].kind != "name" or self.tokens[at + 2].text != "(":
             return None
         _, name, start = self.tokens[at + 1]
+        has_slice |= self.tokens[at + 3].text == "["
         if name in self.kernels:
             return at + 1
         if has_slice and not (name in self.known.rules or name in self.known.operations or name in FUNCTIONS
                               or name in self.known.functions
                               or name in DTYPE_NAMES or name in ("cast", "reduce")):
-            raise self.source.unknown(start, "function", name, self.kernels,
-                                      hint="functions of the user's own are in make_kernel(..., functions=[...])")
+            raise self.source.unknown(start, "function", name, self.kernels)
         return None
 
     def _call(self, name: str, at: int) -> Expression:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from loopkit.ast.nodes import Assign, Block, Node
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import array_of, variables
 from loopkit.lowering.lowered import Lowered
 
 
@@ -21,7 +22,7 @@ def with_fetches(lowered: Lowered) -> Lowered:
         if isinstance(node, Assign) and _operation_of_load(node) is not None:
             raise PreconditionError(
                 f"'{node.statement}' keeps the old value of an atomic update, but the update does not follow it "
-                "directly.", subject=node.statement,
+                "directly, or uses the place where it is kept.", subject=node.statement,
                 hint="keep the two statements in one loop, without ilp, and no statement between them")
     return replace(lowered, program=replace(lowered.program, functions=functions))
 
@@ -33,7 +34,8 @@ def _with_loads_joined(node: Node) -> Node:
     for child in node.children:
         last = result[-1] if result else None
         if isinstance(last, Assign) and isinstance(child, Assign) and child.target == last.value \
-                and child.combine is not None and _operation_of_load(last) == child.combine:
+                and child.combine is not None and _operation_of_load(last) == child.combine \
+                and array_of(last.target) not in variables(child.target) | variables(child.value):
             plain = replace(last, instructions=())
             child = replace(child, instructions=tuple(i.fetching(plain) for i in child.instructions))
             # without an instruction, one thread alone accesses the element

@@ -193,8 +193,8 @@ Pieces = tuple[tuple[Set, Polynomial], ...]
 class PiecewiseQuasiPolynomial(Shown):
     """A number that depends on the sizes of a kernel, exactly.
 
-    It is the sum of the polynomials of those *pieces* whose sets have the sizes. Its text has the sizes for which a
-    polynomial does not count, where there are any.
+    It is the sum of the polynomials of those *pieces* whose sets contain the sizes. The text of a piece has its
+    condition, as in ``(n if n > 0 else 0)``, unless the assumptions imply it.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=j<=i<n}", "y[i, j] = 2*x[i, j]", assumptions="n>=1")
     >>> count = lk.get_op_map(lk.add_dtypes(knl, {"x": np.float32})).sum()

@@ -121,7 +121,7 @@ class TypedKernels:
                 with bounded(f"calling kernel '{self.kernel.name}'"):
                     known = closed(self.kernel, dtypes.get) if self.unknown else self.kernel
                     for name in unknown_dtypes(known):
-                        raise CallError(f"the dtype of '{name}' is not known.", argument=name,
+                        raise CallError(f"'{name}' is missing, and its dtype is not known.", argument=name,
                                         hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
                     typed = infer_types(known)
                 self._known[signature] = TypedKernel(typed, self._machine)

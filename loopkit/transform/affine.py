@@ -64,7 +64,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
 
     :arg by: a mapping from each outer iname to its integer factor (``{"t": 1}``), or an affine form as a text, with
         ``//`` and ``%`` by integers. The loops over these inames must enclose the loop over *iname*.
-    :arg within: ids (or globs) of the statements whose loops are skewed; default: all. A loop
+    :arg within: the statements whose loops are skewed; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *kernel* lacks one of the inames.
     :raises ParseError: *by* cannot be read.
@@ -108,7 +108,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: Within = Non
     and the loop gains as many iterations.
 
     :arg by: an integer, or an affine form in the parameters (``"n - 1"``).
-    :arg within: ids (or globs) of the statements that are shifted; default: all.
+    :arg within: the statements that are shifted; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises ParseError: *by* cannot be read.
     :raises PreconditionError: *iname* has a tag, or *by* is not an affine form in the parameters.
@@ -145,7 +145,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: Within = None,
     its greatest; the range of *iname* stays the same. If *low* or *high* is not an affine form in the parameters
     (``min(n, m) - 1``), ``-iname`` replaces *iname*.
 
-    :arg within: ids (or globs) of the statements whose loops are reversed; default: all. A loop
+    :arg within: the statements whose loops are reversed; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* has a tag.
@@ -178,7 +178,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     :arg equations: texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
         pairs of sides; affine in the inames and the parameters. Other inames of all statements are parameters, too. The
         equations map the points of the old inames one-to-one to points of the new ones.
-    :arg within: ids (or globs) of the statements whose loops are replaced; default: all. A loop
+    :arg within: the statements whose loops are replaced; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: an old iname does not exist.
     :raises NameConflictError: a new name is taken.
@@ -217,7 +217,7 @@ def map_domain(kernel: LoopKernel, transform_map: str | AnyMap, *, within: Withi
     :arg transform_map: a map from the old inames to new ones, as a text or an object of islpy. The first new iname is
         the outermost. Its parameters are integer arguments of the kernel. It must be bijective: each point of the old
         inames has one point of the new ones, and no two points share one.
-    :arg within: ids (or globs) of the statements whose loops are replaced; default: all. A loop
+    :arg within: the statements whose loops are replaced; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises ParseError: the text is not an isl map with a name for each dimension.
     :raises UnknownNameError: an old iname or a parameter does not exist.

@@ -9,14 +9,13 @@ from itertools import product
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, analysis_domain
+from loopkit.analysis.accesses import accesses_by_array, analysis_domain, is_of_c_code
 from loopkit.analysis.constructors import Image, between_images, reference_pairs, with_dependences, with_other_axes
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError
-from loopkit.expr.mappers import called, element, map_children
+from loopkit.expr.mappers import element, map_children
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.c_instruction import OpaqueValue, RegionRead
 from loopkit.kernel.data import GlobalArg, MemoryLayout
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, with_expressions
@@ -38,7 +37,7 @@ def split_array_axis(kernel: LoopKernel, array_names: str | Sequence[str], axis_
     The interface of the kernel changes: a call passes arguments with the new axes. Each element keeps a place of its
     own, so no dependence changes.
 
-    :arg array_names: arrays: arguments and temporaries.
+    :arg array_names: the arrays, arguments or temporaries.
     :arg axis_nr: the number of the axis; negative numbers count from the end.
     :arg order: ``"C"``: the axis within a group follows the axis of groups; ``"F"``: it precedes it.
     :raises UnknownNameError: a name is not an array.
@@ -169,11 +168,9 @@ class _Separation:
         _require_plain_layout(self.kernel, self.name)
         shape = array_shapes(self.kernel)[self.name]
         knl = self.kernel
-        opaque = {x for x, f in (*knl.functions.items(), *knl.operations.items())
-                  if isinstance(f, OpaqueValue | RegionRead)}
         for a in accesses_by_array(knl).get(self.name, ()):
             s = knl.statement_by_id[a.statement]
-            if s.combine in opaque or called(s.expression) & opaque:
+            if is_of_c_code(knl, s):
                 raise PreconditionError(f"The C instruction at '{s.id}' accesses '{self.name}' as one array.",
                                         subject=self.name, hint="give the instruction an operand for each element")
             own = zip(self.own(a.subscripts), self.extents, strict=True)

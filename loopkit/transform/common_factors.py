@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
@@ -37,8 +38,8 @@ def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_
     :arg vary_by_axes: axes of the temporary, counted from 0. Elements with other subscripts along them may have other
         factors.
     :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: the dtype is unknown, an increment reads the temporary in another way, or no factor is
-        common to all increments.
+    :raises PreconditionError: a dtype is unknown, an increment reads the temporary in another way, no factor is
+        common to all increments, or the products are integers of another dtype.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<n}", '''
     ...     for i
@@ -70,6 +71,9 @@ def collect_common_factors_on_increment(kernel: LoopKernel, var_name: str, vary_
     factors = {key: _common_factors(kernel, var_name, [x for writer in own for x in products[writer]]) for key, own in
                groups.items()}
     factors = _constant_along_flows(kernel, var_name, axes, factors, products)
+    for key, own in groups.items():
+        for writer in own if factors[key] else ():
+            _require_same_integers(kernel, writer, products[writer], dtype)
     if not any(factors.values()):
         raise PreconditionError(f"The increments of '{var_name}' have no common factor with one value at them and at "
                                 "the reads.", subject=var_name,
@@ -164,6 +168,20 @@ def _constant_along_flows(kernel: LoopKernel, name: str, axes: Sequence[int],
         result[key] = tuple(f for f in result[key]
                             if variables(expand_rules(f, kernel.substitutions)).isdisjoint(moving))
     return result
+
+
+def _require_same_integers(kernel: LoopKernel, writer: str, products: Sequence[tuple[Expression, ...]],
+                           dtype: np.dtype) -> None:
+    """:raises PreconditionError: a product of *writer* may lose digits that it has in *dtype*."""
+    for product in products:
+        given = type_of(p.Product(tuple(map(arithmetic, product))), lambda name: declared(kernel, name))
+        if given is None:
+            raise PreconditionError(f"The dtype of a product that '{writer}' adds is unknown.", subject=writer,
+                                    hint="declare the dtypes of its operands with add_dtypes")
+        if isinstance(given, np.dtype) and given.kind in "iu" and given != dtype:
+            raise PreconditionError(f"'{writer}' adds a product of dtype {given} to a sum of dtype {dtype}, which "
+                                    "holds other values.", subject=writer,
+                                    hint=f"write cast({dtype}, ...) around the operands, or give both one dtype")
 
 
 def _without_factors(term: Expression, factors: Sequence[Expression]) -> Expression:

@@ -85,7 +85,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: W
     once, when they are stored. The results differ from those of *kernel* by rounding.
 
     :arg dtype: a real dtype, for example ``np.float32`` for operands of float16 or bfloat16.
-    :arg within: ids (or globs) of the statements with the reductions; default: all with such operands.
+    :arg within: the statements with the reductions; default: all with such operands.
     :raises UnknownNameError: *within* names no statement.
     :raises PreconditionError: *dtype* is not real, or narrower than an operand; an operand's dtype is unknown; no
         operand needs a conversion.

@@ -16,7 +16,7 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.instruction import Assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import owner
-from loopkit.kernel.tree import still_given
+from loopkit.kernel.tree import meeting, still_given
 from loopkit.language.make import Given, Program, listed_program, remade
 from loopkit.language.objects import InstructionObject
 from loopkit.poly.domains import AnySet
@@ -168,7 +168,9 @@ def _under_old_claims(kernel: LoopKernel, result: LoopKernel, tags: Mapping[str,
 
 
 def _elements_of(kernel: LoopKernel, statement: str) -> Mapping[str, object]:
-    """The instances and the accesses of *statement*, and the texts of the statements on whose values they depend."""
+    """The instances and the accesses of *statement*, and the texts and places of the statements on whose values they
+    depend.
+    """
     found: dict[str, object] = {}
     waiting = [s for s in kernel.statements if s.id == statement]
     while waiting:
@@ -178,8 +180,9 @@ def _elements_of(kernel: LoopKernel, statement: str) -> Mapping[str, object]:
         names |= variables(s.expression) if found else set()
         found[s.id] = (s.domain.text, s.inames, conditions, frozenset((a.array, a.subscripts) for a in accesses),
                        to_text(s.expression) if found else s.written)
-        waiting += [w for name in names & kernel.temporaries.keys() for w in kernel.writers.get(name, ())
-                    if w.id not in found]
+        writers = [w for name in names & kernel.data.keys() for w in kernel.writers.get(name, ())]
+        found |= {f"{w.id} {s.id}": meeting(kernel.paths[w.id], kernel.paths[s.id]) for w in writers}
+        waiting += [w for w in writers if w.id not in found]
     return found
 
 

@@ -24,7 +24,7 @@ def inline_callable_kernel(kernel: LoopKernel, function_name: str | Iterable[str
     end
 
     :arg function_name: one or several names of functions.
-    :arg within: selects the calls, by statements of theirs; default: all.
+    :arg within: selects calls by the statements that they embed; default: all.
     :raises UnknownNameError: *kernel* calls no function of this name.
     """
     names = known_list("function", function_name, {region.function for region in kernel.calls.values()})

@@ -57,7 +57,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
 
     :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+    :arg within: the statements whose loops are split; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
     :raises PreconditionError: *inner_length* is not a positive integer, or *split_iname* has a tag.
@@ -90,7 +90,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     :arg factors: a mapping from each new iname to its extent (the number of its values), outermost first. The extent of
         the first iname is ``None``: it covers all values of *split_iname*.
     :arg tags: tags of the new inames, as for :func:`tag_inames`.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+    :arg within: the statements whose loops are split; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for an iname that is not new.
     :raises PreconditionError: there are fewer than two new inames, a factor is not a positive integer, the first iname
@@ -149,7 +149,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
         each chunk, default ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
     :arg do_tagged_check: refuse an iname with a tag; otherwise the step removes the tag.
-    :arg within: ids (or globs) of the statements whose loops are split; default: all. A loop
+    :arg within: the statements whose loops are split; default: all. A loop
         that also holds other statements is distributed, if the dependences allow it.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
     :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its first or last
@@ -288,7 +288,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: Wi
     iname, each run of others one over the old iname, in textual order. A temporary that carries a value from one loop
     to a later one needs a cell for each iteration (:func:`privatize`).
 
-    :arg within: ids (or globs) of statements.
+    :arg within: the statements; ``None``: all.
     :arg new_inames: names for *inames*, one each; ``None`` gives a generated name.
     :arg suffix: appended to a name to make the new one; default: ``_`` and the first free number.
     :arg tags: tags of the new inames, by old iname; the new inames do not inherit tags.

@@ -39,7 +39,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
     last terms to the same accumulator, in the same order as before.
 
     :arg first: the number of values of *iname* in the first part; *last*: the number in the last part.
-    :arg within: ids (or globs) of the statements whose loops are peeled; default: all.
+    :arg within: the statements whose loops are peeled; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* has a tag, both counts are 0, or a loop has no first or last iteration, because
         data bounds it.

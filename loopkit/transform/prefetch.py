@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.accesses import accesses_to, analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, joined, moved_dependences
@@ -389,11 +389,7 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
         if statement not in move or is_write:
             return [(statement, is_write, None)]
         # the copy serves the expression and the subscripts of a reader, or some accesses in them
-        s = kernel.statement_by_id[statement]
-        new = result.statement_by_id[statement]
-        stays = d.array != buffer.name or d.array in s.domain.params or any(
-            d.array in variables(expand_rules(e, kernel.substitutions))
-            for e in (*s.predicates, *new.subscripts, new.expression))
+        stays = accesses_to(result, statement, d.array, is_write=False)
         return [*([(statement, is_write, None)] if stays else ()), (copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name

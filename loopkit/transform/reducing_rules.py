@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import is_known
-from loopkit.analysis.constructors import in_own_order, rewritten
+from loopkit.analysis.accesses import accesses_to, is_known
+from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
+from loopkit.analysis.dependences import End, identity_pairs, moved_dependences, reduction_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import (
     arguments_of,
@@ -27,10 +29,11 @@ from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.kernel.data import SubstitutionRule, TemporaryVariable
 from loopkit.kernel.folding import reducing_rules, uses_of_rule
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, nest, rewrite, seq, without
 from loopkit.poly.piecewise import subscripts_on
+from loopkit.poly.relations import other_instance
 from loopkit.poly.sets import InstanceSet, with_dim_names
 from loopkit.transform.step import as_tag
 from loopkit.transform.subst import with_calls_of
@@ -84,12 +87,30 @@ def with_calls(kernel: LoopKernel, rule: SubstitutionRule, chosen: Collection[st
         calls = {use: p.Call(p.Variable(rule.name), args) for use, args in found.get(s.id, ())}
         return replace(s, expression=replaced(s.expression, calls)) if calls else s
     others = {r.name: replace(r, expr=with_calls_of(rule, r.expr)) for r in reducing_rules(kernel) if r != rule}
-    return in_own_order(
-        kernel, statements=tuple(called(s) for s in kernel.statements if s.id not in gone),
+    return with_dependences(
+        kernel, partial(_of_users, kernel, nodes),
+        statements=tuple(called(s) for s in kernel.statements if s.id not in gone),
         tree=without(kernel.tree, gone), substitutions={**kernel.substitutions, **others},
         reductions={name: node for name, node in kernel.reductions.items() if node not in nodes},
         temporaries={name: t for name, t in kernel.temporaries.items() if name not in accumulators}
     ), tuple(d.points for d in domains if d is not None)
+
+
+def _of_users(kernel: LoopKernel, nodes: Collection[ReductionNode], found: Sequence[Dependence], _: LoopKernel
+              ) -> Iterator[Dependence]:
+    """*found* with the statement that uses the value of each of *nodes* in the place of the reduction's updates."""
+    user = {node.update: node.final for node in nodes}
+    images: dict[str, Sequence[Image]] = {node.init: () for node in nodes}
+    for update, final in user.items():
+        while final in user:
+            final = user[final]
+        images[update] = [Image(final, identity_pairs(kernel, update, final))]
+    accumulators = {node.accumulator for node in nodes}
+    for d in between_images((d for d in found if d.array not in accumulators), images):
+        # an instance reads before it writes
+        relation = other_instance(d.relation) if d.source == d.sink else d.relation
+        if not relation.is_empty():
+            yield replace(d, relation=relation)
 
 
 def with_rules_of_copy(kernel: LoopKernel, made: LoopKernel, used: Callable[[Expression], Expression]) -> LoopKernel:
@@ -204,6 +225,23 @@ def with_reductions(kernel: LoopKernel, copy: str, rule: SubstitutionRule, domai
     final = replace(statement, expression=walk(statement.expression, statement.domain, copy, before))
     tree = rewrite(kernel.tree, lambda node: seq(*before, node) if node == Leaf(copy) else node)
     rest = [final if s.id == copy else s for s in kernel.statements]
-    return in_own_order(kernel, statements=in_order_of(tree, [*parts, *rest]), tree=tree,
-                        reductions={**kernel.reductions, **nodes},
-                        temporaries={**kernel.temporaries, **temporaries})
+    return with_dependences(
+        kernel, lambda _, new: _read_by_parts(kernel, new, (copy, *(s.id for s in parts)), nodes.values()),
+        statements=in_order_of(tree, [*parts, *rest]), tree=tree, reductions={**kernel.reductions, **nodes},
+        temporaries={**kernel.temporaries, **temporaries})
+
+
+def _read_by_parts(kernel: LoopKernel, new: LoopKernel, parts: Sequence[str], nodes: Collection[ReductionNode]
+              ) -> Iterator[Dependence]:
+    """The dependences of *kernel* with the reads of a copy, the first of *parts*, at those that read in *new*."""
+    copy = parts[0]
+
+    def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
+        return [(statement, is_write, None)] if statement != copy or is_write else [
+            (s, False, identity_pairs(new, copy, s)) for s in parts if accesses_to(new, s, d.array, is_write=False)]
+    for moved in moved_dependences(kernel, kernel.data.keys(), ends):
+        d = moved.after if moved.after is moved.d else moved.on_one_element(new)
+        if not d.relation.is_empty():
+            yield d
+    for node in nodes:
+        yield from reduction_dependences(new, node)

@@ -20,12 +20,11 @@ def rename_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_iname
                   unsafe: bool = False) -> LoopKernel:
     """Rename *old_inames* to *new_iname*, and fuse their loops.
 
-    An iname of one loop is one name for one range of values. So several inames of one name are one loop, as by
-    :func:`fuse_loops`. The inames of a reduction exist only inside it. So several of them get one name, and their loops
-    are fused only if they are adjacent and the dependences allow it.
+    Loops that get one name become one loop, as by :func:`fuse_loops`. The inames of reductions exist only inside them:
+    their loops are fused only if they are adjacent and the dependences allow it, and get one name in any case.
 
     :arg existing_ok: *new_iname* may be an iname already; its loop is fused with the others.
-    :arg within: ids (or globs) of statements whose loops are renamed; default: all.
+    :arg within: the statements whose loops are renamed; default: all.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *new_iname* is one of the old inames, or there is no old iname; inames of reductions have
         different tags.

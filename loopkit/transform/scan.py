@@ -54,7 +54,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
-    :arg within: ids (or globs) of the statements with the reductions; default: all.
+    :arg within: the statements with the reductions; default: all.
     :raises UnknownNameError: *scan_iname* is not an iname, or a statement does not have *sweep_iname*.
     :raises PreconditionError: no reduction runs over *scan_iname*, or one is not a scan (the message has the smallest
         sizes and instance that show it); the sweep has a tag that no scan can have, or the operation cannot be

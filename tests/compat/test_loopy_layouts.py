@@ -40,7 +40,7 @@ def test_arguments_without_first_values_are_made() -> None:
         "{[i]: 0<=i<m}", seq_dependencies=True)
     _, (f, nothing, y) = unit(x=np.arange(1., 4.))
     assert (f.tolist(), nothing.tolist(), y.tolist()) == ([2, 4, 6, 0], [0]*5, [2, 4, 6])
-    with pytest.raises(lp.LoopyError, match="the dtype of 'x' is not known"):
+    with pytest.raises(lp.LoopyError, match="'x' is missing, and its dtype is not known"):
         unit(m=3)
     with pytest.raises(lp.LoopyError, match="'f' is missing, and its shape is not known"):
         make("f[s[i]] = f[s[i]]", [lp.GlobalArg("f", np.int8, **fields), ...], "{[i]: 0<=i<m}")(s=np.zeros(3, np.int32))

@@ -176,6 +176,18 @@ def test_side_effects_run_in_order() -> None:
         lk.tag_inames(knl, "i:g.0")
 
 
+def test_operands_that_share_memory() -> None:
+    """Code that writes before it reads would read its own values, but only until a step copies what it reads."""
+    code = "for (int p = 0; p < 4; ++p) $u[p*$u.stride] = $t[(3 - p)*$t.stride];"
+    knl = lk.make_kernel("{[j,k]: 0<=j,k<4}", [
+        "<int32> t[j] = a[j]", lk.CInstruction("", code, {"t": "t[0:4]"}, {"u": "u[0:4]"}), "b[k] = u[k]"],
+        [lk.TemporaryVariable("t,u", np.int32, shape=(4,)), lk.GlobalArg("a", np.int32), "..."])
+    with pytest.raises(lk.StorageError, match="C code accesses its elements"):
+        lk.alias_temporaries(knl, "t,u")
+    knl = lk.make_kernel([], [lk.CInstruction("", code, {"t": "a[0:4]"}, {"u": "a[2:6]"})])
+    assert "computes the same from a copy of 'a'" in str(knl.obligations[0])
+
+
 # Errors and values
 
 @pytest.mark.parametrize(("arguments", "message"), [

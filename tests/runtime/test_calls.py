@@ -330,7 +330,7 @@ def test_open_dtypes_come_from_the_arrays(workshop: Workshop) -> None:
         out = knl(a=np.arange(3, dtype=dtype), y=np.zeros(3, dtype), s=2).y
         np.testing.assert_array_equal(out, [0, 2, 4])
     assert len(workshop.layouts) == 2
-    refuse(knl, "y", "dtype of 'y' is not known", a=A, s=2)
+    refuse(knl, "y", "'y' is missing, and its dtype is not known", a=A, s=2)
     refuse(knl, "a", "which kernels do not support", a=A.astype(np.longdouble), s=2, y=A)
     refuse(knl, "a", "which kernels do not support", a=np.array(["x"]), s=2, y=A)
     refuse(knl, "a", "byte order", a=A.astype(">f4"), s=2, y=A)

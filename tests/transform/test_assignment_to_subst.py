@@ -123,6 +123,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
         "{[i]: 0<=i<n}", "<> t[i] = u[i]\ny[i] = x[t[i]]"), "t"), lk.PreconditionError, "its dtype is unknown"),
     "a rule with the array": (lambda: lk.assignment_to_subst(kernel("f(v) := t[v]\n<> t[i] = x[i]\ny[j] = f(j)"), "t"),
                               lk.PreconditionError, "expand_subst"),
+    "an argument without accesses": (lambda: lk.assignment_to_subst(lk.make_kernel(
+        "{[i]: 0<=i<n}", "y[i] = 1", [lk.GlobalArg("x", F32, shape="n"), "..."]), "x"), lk.PreconditionError,
+        "reads 'x'"),
 }
 
 

@@ -219,3 +219,15 @@ def test_an_old_value_and_its_update_stay_together() -> None:
         lk.buffer_array(lk.split_iname(knl, "i", 4), "h", "i_inner")
     with pytest.raises(lk.UndecidedError, match=r"old, h\[b\[i\]\] = h\[b\[i\]\], h\[b\[i\]\] \+ 1 \{atomic\}"):
         lk.make_kernel("{[i]: 0<=i<n}", "<> old = h[b[i]] {atomic}\ny[i] = old", [lk.GlobalArg("b", np.int32), "..."])
+
+
+def test_an_update_does_not_use_the_place_of_its_old_value() -> None:
+    """One step evaluates the operand before it keeps the old value, and two statements after it."""
+    arrays = [lk.GlobalArg("b,h,y", np.int32, shape="n"), "..."]
+    for text in ("y[i], h[b[i]] = h[b[i]], h[b[i]] + y[i] {atomic}", "b[i], h[b[i]] = h[b[i]], h[b[i]] + 1 {atomic}"):
+        with pytest.raises(lk.ParseError, match=r"The update of 'h' uses '[by]', which keeps its old value"):
+            lk.make_kernel("{[i]: 0<=i<n}", text, arrays)
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i], h[b[i]] = h[b[i]], h[b[i]] + 1 {id=A, atomic}", arrays)
+    knl = lk.map_instructions(knl, "A_1", lambda insn: insn.copy(expression="h[b[i]] + y[i]"))
+    with pytest.raises(lk.PreconditionError, match="or uses the place where it is kept"):
+        lk.generate_code(knl, target="c")

@@ -86,6 +86,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                     "'y' is not a temporary"),
     "no such axis": (lambda: lk.collect_common_factors_on_increment(kernel("t = t + w[i]"), "t", [0]),
                      lk.PreconditionError, "'t' has no axis 0"),
+    "integers that wrap": (lambda: lk.collect_common_factors_on_increment(lk.add_dtypes(
+        kernel("t = t + p[i]*q[i,j]", dtype="int32"), {"p,q": np.int8}), "t"), lk.PreconditionError,
+        "product of dtype int8 to a sum of dtype int32"),
     "no dtype": (lambda: lk.collect_common_factors_on_increment(lk.make_kernel(
         "{[i]: 0<=i<n}", "<> t = w[0]*x[i]\ny[i] = t"), "t"), lk.PreconditionError, "dtype of 't' is unknown"),
 }

@@ -167,3 +167,21 @@ def test_an_obligation_covers_the_statements_that_stay() -> None:
         with pytest.raises(lk.UndecidedError, match="two instances of 'store'"):
             lk.map_instructions(knl, changed, lambda insn: insn.copy(
                 assignee="y[k+1]" if insn.id == "store" else insn.assignee, expression=insn.expression + 1))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_obligation_speaks_of_the_values_of_the_time(first: bool) -> None:
+    """The caller spoke of the idx that the store reads, and idx[p] = 0 may give it other values."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "h[idx[i]] = x[i] {id=store}")
+    knl = lk.tag_inames(knl, {"i": "g.0"}, assume="idx is a permutation")
+    new, domains = "for p\n idx[p] = 0\nend", ["{[p]: 0<=p<n}", *map(str, knl.domains)]
+    with pytest.raises(lk.UndecidedError, match="two instances of 'store'"):
+        lk.with_statements(knl, [new, *knl.instructions] if first else [*knl.instructions, new], domains)
+    both = lk.make_kernel(domains, f"h[idx[i]] = x[i] {{id=store}}\n{new}")
+    both = lk.tag_inames(both, {"i": "g.0"}, assume="idx is a permutation")
+    store, other = both.instructions
+    if first:
+        with pytest.raises(lk.UndecidedError, match="two instances of 'store'"):
+            lk.with_statements(both, [other, store])
+    else:
+        assert lk.with_statements(both, [store, other]).obligations == both.obligations

@@ -101,6 +101,25 @@ def test_refused(text: str, message: str) -> None:
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize("loops", ["fused", "distributed", "spread"])
+def test_values_that_loops_carry_to_later_ones_stay(loops: str) -> None:
+    """s has a value for each i, whether a step before precompute or the place of the copy separates its loops."""
+    knl = _kernel("""f(x) := sum(j, a[x,j]*c[x])
+        for i
+          c[i] = 3*b[i]
+          <> s = b[i] + 1
+          y[i] = s*f(i) {id=y}
+        end""", "{[i,j]: 0<=i<8 and 0<=j<4}")
+    a, b = np.arange(32, dtype=np.int32).reshape(8, 4), np.arange(8, dtype=np.int32)
+    if loops != "fused":
+        knl = lk.distribute_loop(knl, "i", "y")
+    if loops == "spread":
+        knl = lk.tag_inames(knl, "i: l.0")
+    knl = lk.precompute(knl, "f", "i", default_tag=None, allow_reordering=True, allow_global_storage=True)
+    assert "f_0[i]" in knl.statements_text
+    np.testing.assert_array_equal(knl(a=a, b=b).y, (b + 1)*3*b*a.sum(1))
+
+
 # Bounds that depend on the rule's arguments
 
 def test_bounds_may_depend_on_the_arguments() -> None:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
+import loopkit as lk
 from loopkit.kernel.loopy_names import LOOPY_NAMES
 from loopkit.lazy import LazyTable
 
@@ -80,22 +82,25 @@ ADVICE: Mapping[str, str] = {name: advice for name, advice in {
     **LOOPY_NAMES,
     "AtomicInit": "the option {atomic} of a statement",
     "AtomicUpdate": "the option {atomic} of a statement",
-    "CallMangleInfo": "a function of the kernel language",
+    "CallMangleInfo": "lp.ScalarCallable",
     "HappensAfter": "dep= in the text",
-    "InKernelCallable": "a function of the kernel language",
-    "LinearSubscript": "a subscript for each axis",
+    "ISPCTarget": "lp.ExecutableCTarget",
+    "InKernelCallable": "lp.ScalarCallable",
+    "LinearSubscript": "a[[i]] in the text",
     "MemoryOrdering": "the option {atomic} of a statement",
     "MemoryScope": "the option {atomic} of a statement",
     "OrderedAtomic": "the option {atomic} of a statement",
-    "TaggedVariable": "a variable without a tag",
+    "TaggedVariable": "a$t in the text",
     "UseStreamingStoreTag": "lk.set_cache_policy(knl, 'y', 'streaming')",
     "VarAtomicity": "the option {atomic} of a statement",
     "c_preprocess": "the kernel language",
     "change_arg_to_image": "lp.GlobalArg",
-    "generate_loop_schedules": "lk.lower(knl, stop='ast')",
+    "generate_loop_schedules": "lp.linearize",
+    "get_dot_dependency_graph": "unit.default_entrypoint.core.plot('dependences')",
     "parse_transformed_fortran": "the kernel language",
+    "register_function_id_to_in_knl_callable_mapper": "lp.register_callable",
     "set_default_target": "target= of lp.make_kernel",
-    "show_dependency_graph": "knl.plot('dependences')",
+    "show_dependency_graph": "unit.default_entrypoint.core.plot('dependences')",
 }.items() if name not in PLACES.addresses}
 
 __all__ = sorted({*PLACES.addresses} - {*_MODULES})
@@ -117,5 +122,9 @@ def missing(name: str) -> str:
     >>> missing("parse_fortran")
     "loopkit.compat.loopy has no 'parse_fortran'. Use the kernel language."
     """
-    message, advice = f"{_PACKAGE} has no '{name}'.", ADVICE.get(name)
-    return message if advice is None else f"{message} Use {advice}."
+    advice, close = ADVICE.get(name), get_close_matches(name, __all__, n=2)
+    if advice is None and name in lk.__all__:
+        advice = f"lk.{name} with the kernel of loopkit, unit.default_entrypoint.core"
+    if advice is None and close:
+        advice = " or ".join(close)
+    return f"{_PACKAGE} has no '{name}'." + (f" Use {advice}." if advice else "")

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from loopkit.compat.loopy.diagnostic import LoopyWarning
-from loopkit.errors import require_known
+from loopkit.compat.loopy.typing import auto
+from loopkit.errors import PreconditionError, require_known
 
 
 @dataclass(frozen=True)
@@ -76,3 +77,21 @@ def make_options(given: Any) -> Options:
     words = given.split(",") if isinstance(given, str) else given
     pairs = (str(word).partition("=") for word in words if str(word).strip())
     return Options().changed({key.strip(): value.strip() if equals else True for key, equals, value in pairs})
+
+
+#: Further arguments of loopy's make_kernel: those that change no value here, and those with the default value only.
+_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
+_DEFAULT_ONLY = frozenset({"applied_iname_rewrites", "default_offset", "symbol_manglers"})
+
+
+def require_neutral(others: Mapping[str, Any], parameters: Collection[str]) -> None:
+    """:raises UnknownNameError: one of *others* is not an argument of loopy's make_kernel, which also has *parameters*.
+
+    :raises PreconditionError: loopkit has nothing for its value.
+    """
+    require_known("argument", others, [*parameters, *_UNUSED, *_DEFAULT_ONLY], where="make_kernel")
+    for name, value in others.items():
+        neutral: tuple[Any, ...] = (None, 0, auto) if name == "default_offset" else (None, (), [], False, frozenset())
+        if name not in _UNUSED and value not in neutral:
+            raise PreconditionError(f"make_kernel: loopkit has nothing for {name}={value!r}.", subject=name,
+                                    hint="leave it out")

@@ -248,6 +248,7 @@ def read_program(instructions: str | Iterable[str], domains: Domains, declared: 
             inside.setdefault(name, set()).update(domains.ancestors(inames[node.start]))
     statements = list[LoopyStatement]()
     for node, conditions, around in _flat(parsed.body):
+        require_known("iname", sorted(around), domains.parents)
         if isinstance(node, Marker):
             statements.append(LoopyStatement(_marker_id(node, after.ids), node, domains.ancestors(around)))
             continue

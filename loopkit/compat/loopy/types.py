@@ -8,7 +8,7 @@ import numpy as np
 
 from loopkit.compat.loopy.typing import auto
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.kinds import dtype_of
+from loopkit.expr.kinds import DTYPES, dtype_of
 
 
 class LoopyType:
@@ -74,5 +74,5 @@ def as_numpy(dtype: Any) -> np.dtype[Any]:
     if found is None and isinstance(dtype, np.dtype):
         found = dtype
     if found is None:
-        raise TypeInferenceError(f"{dtype!r} is not a dtype.", subject=repr(dtype))
+        raise TypeInferenceError(f"{dtype!r} is not a dtype.", subject=repr(dtype), hint=DTYPES)
     return found

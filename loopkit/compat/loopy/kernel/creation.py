@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import loopkit as lk
@@ -11,16 +12,14 @@ from loopkit.compat.loopy.kernel.data import ArrayArg, GlobalArg, SubstitutionRu
 from loopkit.compat.loopy.kernel.definition import Parts
 from loopkit.compat.loopy.kernel.kernel import LoopKernel
 from loopkit.compat.loopy.kernel.text import Extras, KernelText
-from loopkit.compat.loopy.options import make_options
+from loopkit.compat.loopy.options import make_options, require_neutral
+from loopkit.compat.loopy.target.base import TargetBase
 from loopkit.compat.loopy.target.pyopencl import PyOpenCLTarget
 from loopkit.compat.loopy.transform.data import tag_array_axes
 from loopkit.compat.loopy.transform.iname import prioritize_loops
 from loopkit.compat.loopy.translation_unit import TranslationUnit, for_each_kernel, make_program
 from loopkit.compat.loopy.typing import auto, unless_auto
 from loopkit.errors import PreconditionError
-
-#: Arguments of loopy's make_kernel that change no value here.
-_UNUSED = frozenset({"lang_version", "silenced_warnings", "iname_slab_increments"})
 
 
 def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, name: str = "loopy_kernel",
@@ -48,11 +47,14 @@ def make_kernel(domains: Any, instructions: Any, kernel_data: Any = None, *, nam
     :raises PreconditionError: an argument is given for which loopkit has nothing.
     """
     preambles = _preambles(others.pop("preambles", ()), others.pop("preamble_generators", ()))
-    _require_known_arguments(others)
+    require_neutral(others, signature(make_kernel).parameters)
     if unless_auto(default_order) not in (None, "C", "c", "F", "f"):
         raise PreconditionError(f"make_kernel: loopkit has nothing for default_order={default_order!r}.",
                                 subject="default_order", hint="pass 'C', 'F' or lp.auto")
     silenced = others.get("silenced_warnings") or ()
+    if not isinstance(target, TargetBase | None):
+        raise PreconditionError(f"{target!r} is not a target.", subject="target",
+                                hint="target=lp.ExecutableCTarget(), lp.PyOpenCLTarget() or lp.CudaTarget()")
     empty = LoopKernel(None, PyOpenCLTarget() if target is None else target, make_options(options), {}, frozenset(
         silenced.split(";") if isinstance(silenced, str) else silenced))
     text = KernelText(name, (), (), (), assumptions or None, seq_dependencies,
@@ -135,13 +137,6 @@ def apply_single_writer_dependency_heuristic(program: Any, warn_if_used: bool = 
 def _preambles(given: Any, generators: Any) -> tuple[tuple[str, str], ...]:
     """Definitions of C code, by their keys."""
     return (*map(tuple, given or ()), *generated(generators or ()))
-
-
-def _require_known_arguments(others: Mapping[str, Any]) -> None:
-    for name, value in others.items():
-        neutral: tuple[Any, ...] = (None, 0, auto) if name == "default_offset" else (None, (), [], False, frozenset())
-        if name not in _UNUSED and value not in neutral:
-            raise PreconditionError(f"make_kernel: loopkit has nothing for {name}={value!r}.", subject=name)
 
 
 def _data(kernel_data: Any) -> Iterable[Any]:

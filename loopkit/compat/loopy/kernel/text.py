@@ -156,6 +156,9 @@ class KernelText:
             if facts and isinstance(err, UnknownNameError) and err.kind == "parameter":
                 return self.made(functions, (), packed)             # they are about another kernel's names
             missing = err.name if isinstance(err, UnknownNameError) and err.kind == "argument" else ""
+            if isinstance(err, UnknownNameError) and err.kind == "function":
+                kept = slice(1 if err.close else 0)
+                err.try_hints(lambda known: (*known[kept], "lp.register_callable or lp.merge adds a function"))
             if missing and (symbol := self.extras.symbol(missing)) is not None:
                 lines = (re.sub(rf"\b{missing}\b", f"{symbol.name}()", x) if isinstance(x, str) else x
                          for x in self.instructions)

@@ -45,5 +45,6 @@ class TargetBase:
         """A function that runs *kernel*."""
         make = type(self).make_executor
         if make is None:
-            raise NotImplementedError(f"nothing runs programs for {type(self).__name__}")
+            raise NotImplementedError(f"{type(self).__name__} makes texts and runs no program. A program runs with "
+                                      "target=lp.ExecutableCTarget() or lp.PyOpenCLTarget().")
         return make(kernel, self, *context)

@@ -150,8 +150,8 @@ class HostExecutor(ExecutorBase):
     def __call__(self, *args: Any, entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
         self.require_entrypoint(entrypoint)
         if args:
-            raise CallError(f"A call on the host has {len(args)} values without names.", argument="args",
-                            hint="pass each argument by its name")
+            raise CallError("A call on the host takes its arguments by their names.", argument="args", hint=
+                            f"pass {', '.join(f'{x.name}=...' for x in self.kernel.core.arguments)}")
         given = {name: value for name, value in kwargs.items() if value is not None}
         return None, self.results(self.outputs_of(given))
 
@@ -159,7 +159,7 @@ class HostExecutor(ExecutorBase):
 class OpenCLExecutor(ExecutorBase):
     """Runs a kernel on the device of a queue, with arrays of pyopencl or numpy: ``executor(queue, a=..., n=...)``."""
 
-    def __call__(self, queue: Any, *, allocator: Any = None, wait_for: Any = (), out_host: bool | None = None,
+    def __call__(self, queue: Any = None, *, allocator: Any = None, wait_for: Any = (), out_host: bool | None = None,
                  entrypoint: str | None = None, **kwargs: Any) -> tuple[Any, Any]:
         """Launch the kernel, after the events *wait_for*.
 
@@ -169,6 +169,9 @@ class OpenCLExecutor(ExecutorBase):
         :raises CallError: the first argument is not a queue of pyopencl.
         """
         self.require_entrypoint(entrypoint)
+        if queue is None:
+            raise CallError("A call with PyOpenCLTarget has a queue as its first argument.", argument="queue", hint=
+                            "pass a pyopencl.CommandQueue; with target=lp.ExecutableCTarget() a call has no queue")
         import pyopencl as cl
         from pyopencl import array
         if not isinstance(queue, cl.CommandQueue):

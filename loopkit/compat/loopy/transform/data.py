@@ -95,6 +95,9 @@ def _inames_within(core: lk.LoopKernel, name: str, outer: Sequence[str]) -> tupl
 def _for_all_uses(step: Callable[..., lk.LoopKernel], core: lk.LoopKernel, name: str, sweep: Sequence[str],
                   uses: Sequence[Sequence[Expression]], options: Mapping[str, Any]) -> lk.LoopKernel:
     """*step* of *name*, with a wider sweep if its *uses* need it: one copy serves all of them."""
+    # the history then has no defaults; None is not the default of the tag
+    options = {x: value for x, value in options.items()
+               if (value is not None and value is not False) or x == "default_tag"}
     try:
         return step(core, name, sweep, **options)
     except ScheduleError:

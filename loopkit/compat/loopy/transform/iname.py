@@ -355,7 +355,11 @@ def _pairs(tags: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(tags, Mapping):
         return tags.items()
     if isinstance(tags, str):
-        return [tuple(map(str.strip, part.split(":"))) for part in tags.split(",")]  # type: ignore[misc]
+        pairs = [tuple(map(str.strip, part.split(":"))) for part in tags.split(",")]
+        if wrong := [pair for pair in pairs if len(pair) != 2]:
+            raise PreconditionError(f"'{':'.join(wrong[0])}' is not an iname with a tag.", subject=tags,
+                                    hint="write 'i:g.0, j:l.0' or {'i': 'g.0', 'j': 'l.0'}")
+        return pairs  # type: ignore[return-value]
     return list(tags)
 
 

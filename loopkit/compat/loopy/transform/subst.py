@@ -96,7 +96,7 @@ def assume(program: Any, assumptions: Any) -> Any:
     if all(k.made is not None for k in kernels):
         known = {x for k in kernels for x in (*k.core.value_params, *k.core.written_names)}
         if known.isdisjoint(names := condition_names(assumptions)):
-            require_known("parameter", sorted(names), sorted(known))
+            require_known("parameter", sorted(names), sorted({x for k in kernels for x in k.core.value_params}))
     return _assumed(program, assumptions)
 
 
