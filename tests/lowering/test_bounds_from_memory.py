@@ -91,7 +91,7 @@ def expected(rows: Rows, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("tags", ["b:g.0, t:l.0, u:l.0", "t:l.0, u:l.0"], ids=["blocks", "one block"])
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.deep(every=6)
+@pytest.mark.deep(every=12)
 def test_threads_of_a_block_share_the_values_of_a_row(name: str, tags: str, lanes: int) -> None:
     rows = BODIES[name]
     plain = kernel(rows, lanes)

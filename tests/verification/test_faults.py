@@ -35,8 +35,8 @@ from tests.verification.faults import Fault, faults
 from tests.verification.packed import PACKED
 
 KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
-#: How many faults of one kind are tried in one case by default, and of those in how threads wait for each other.
-MOST, MOST_WAITS = 1, 2
+#: How many faults of one kind are tried in one case by default.
+MOST = 1
 
 #: The kinds that most cases have.
 COMMON = frozenset({
@@ -91,8 +91,7 @@ def chosen(name: str, low: Lowered) -> Iterator[Fault]:
     common = [kind for kind in kinds if kind in COMMON]
     tried = some(common, 4, lambda kind: f"{kind} in {name}") if common else []
     for kind in (kind for kind in kinds if kind not in COMMON or kind in tried):
-        most = MOST_WAITS if kind.startswith(("barrier", "shuffle", "wait", "group")) else MOST
-        yield from kinds[kind][::-(-len(kinds[kind]) // most)]
+        yield from kinds[kind][::-(-len(kinds[kind]) // MOST)]
 
 
 @pytest.mark.parametrize("name", KERNELS)
