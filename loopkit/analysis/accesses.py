@@ -27,7 +27,6 @@ from loopkit.kernel.c_instruction import OpaqueValue, RegionRead
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import is_collective
 from loopkit.poly.affine import add, affine_difference, if_affine, is_quasi_affine, names_in
 from loopkit.poly.domains import independent_parts
 from loopkit.poly.limits import kept, kept_by_kernel
@@ -415,11 +414,3 @@ def require_operands(knl: LoopKernel) -> None:
         for instruction in s.instructions:
             if isinstance(instruction, MemoryInstruction):
                 instruction.require_operands(knl, s, expanded_expression(knl, s))
-
-
-def collective_inames(knl: LoopKernel, s: Statement) -> tuple[str, ...]:
-    """The inames of *s*, an update of a reduction, along which one instruction executes all iterations; else ``()``."""
-    node = knl.reduction_of.get(s.id)
-    if node is None or s.id not in node.updates:
-        return ()
-    return tuple(x for x in s.inames if is_collective(knl.tags.get(x)))

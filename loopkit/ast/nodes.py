@@ -245,8 +245,8 @@ class Sync:
 class Region:
     """Code without a barrier, run by all threads of the block.
 
-    :ivar instruction: it executes *body*, which is one assignment, perhaps under a guard. The threads of its scope
-        execute it at once: each reads before any of them writes.
+    :ivar instruction: it executes *body*, which is one assignment, perhaps under a guard, or a nest of loops around it.
+        The threads of its scope execute it at once: each reads before any of them writes.
     """
 
     body: Block

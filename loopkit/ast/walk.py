@@ -40,7 +40,7 @@ def child_nodes(node: Node) -> tuple[Node, ...]:
 
 
 def expressions_of(node: Node) -> tuple[Expression, ...]:
-    """The expressions of *node* itself, and not of those in it; of a loop with an instruction its operands, too.
+    """The expressions of *node* itself, and not of those in it; the operands of its instruction among them.
 
     >>> expressions_of(For("i", 0, 4, 1, Block((Define("j", 5),))))
     (0, 4)
@@ -50,11 +50,13 @@ def expressions_of(node: Node) -> tuple[Expression, ...]:
             return (node.target, node.value)
         case For():
             return (node.start, node.stop, *(() if node.instruction is None else node.instruction.operands))
+        case Region():
+            return () if node.instruction is None else node.instruction.operands
         case If():
             return (node.condition,)
         case Define():
             return (node.value,)
-        case Sync() | Region() | Call() | Block():
+        case Sync() | Call() | Block():
             return ()
         case _:
             assert_never(node)

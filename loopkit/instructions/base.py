@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, For, Instruction
+from loopkit.ast.nodes import Assign, For, Instruction, Region
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -112,6 +112,7 @@ class InstructionText:
     :ivar loads: the helpers by which it loads from some arrays.
     :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
     :ivar loop: the lines of a loop that the instruction executes.
+    :ivar region: the lines of a region that the instruction executes.
     :ivar sync: the lines at a synchronisation of threads.
     :ivar assumes_layout: the text is correct only if arrays have the layout that the instruction assumes.
     :ivar element: a temporary's element in global memory; ``None``: that of its values.
@@ -122,6 +123,7 @@ class InstructionText:
     loads: Callable[[Any], Mapping[str, str]] | None = None
     vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None
+    region: Callable[[Printer, Region, Any, LowerBounds], Iterable[str]] | None = None
     sync: Callable[[Any], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None

@@ -1,207 +1,338 @@
 """Matrix multiply-accumulate (mma): the lanes of a warp add the product of two small matrices to a third.
 
-The instruction belongs to a nest of loops around one statement. The nest defines its result for each thread.
-A target loads a few elements of both matrices in each lane and issues one or more warp instructions.
+A nest of loops around one statement defines the result. Each lane holds some elements of each matrix: those of its
+fragment layout, from NVIDIA's "PTX ISA", section "Matrix multiply-accumulate operation using mma instruction".
+Factors come from fragments, which are temporaries in the registers of a warp; other factors are loaded by each lane.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, For, Instruction, Scope
+from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import substitute
-from loopkit.expr.nodes import to_text
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.base import InstructionText, Printer
-from loopkit.poly.affine import add
-
-#: Lanes of a warp that execute it.
-_LANES = 32
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """A fragment layout: *row* and *column* of the element that ``lane`` holds in ``register``, and the inverse."""
-
-    row: Expression
-    column: Expression
-    lane: Expression
-    register: Expression
-
-    def element(self, lane: Expression, register: Expression) -> tuple[Expression, Expression]:
-        """The row and the column of the element that a lane holds in a register."""
-        values = {"lane": lane, "register": register}
-        return substitute(self.row, values), substitute(self.column, values)
-
-    def holder(self, row: Expression, column: Expression) -> tuple[Expression, int]:
-        """The lane and the register of an element; its row and column may depend on ``lane``, the register must not."""
-        values = {"row": row, "column": column}
-        number, = {evaluate(substitute(self.register, values), {"lane": t}) for t in range(_LANES)}
-        return substitute(self.lane, values), number
-
-
-def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
-    """The layouts of the left matrix, of the right one, and of the sums; *rows*: rows of the sums in each lane.
-
-    >>> left, _, sums = fragments(2)
-    >>> [evaluate(e, {}) for e in sums.element(5, 3)], left.holder(9, 5)[1]        # a sum in row 9; of its operands one
-    ([9, 3], 3)
-    """
-    lane, register, row, column = map(p.Variable, ("lane", "register", "row", "column"))
-    left = Fragment(lane // 4 + 8*(register % rows), lane % 4 + 4*(register // rows),
-                    4*(row % 8) + column % 4, rows*(column // 4) + row // 8)
-    right = Fragment(lane % 4 + 4*register, lane // 4, 4*column + row % 4, row // 4)
-    sums = Fragment(lane // 4 + 8*(register // 2), 2*(lane % 4) + register % 2,
-                    4*(row % 8) + column // 2, 2*(row // 8) + column % 2)
-    return left, right, sums
+from loopkit.instructions.fragments import Digits, Fragment
+from loopkit.instructions.nests import (
+    REGISTERS,
+    WORD,
+    Axis,
+    Issue,
+    Nest,
+    NestInstruction,
+    NoMatchError,
+    Passed,
+    element_at,
+    range_of,
+    require_registers,
+    statement_of,
+)
+from loopkit.kernel.data import AddressSpace
 
 
 @dataclass(frozen=True)
-class Mma(Instruction):
-    """The product of two small matrices, added to a third: a nest of loops around one statement.
+class Numbers:
+    """The numbers of a matrix.
 
-    :func:`fragments` gives the elements that each lane holds; its sums are the elements that its iterations add to.
-
-    :ivar row: the iname of the lane's rows; ``None``: it has one row.
-    :ivar column: the iname of its two columns.
-    :ivar depth: the iname along which products are added.
-    :ivar left: the elements of the left matrix that a lane loads: all rows of the first column, then of the next.
-    :ivar right: the elements of the right matrix that a lane loads.
+    :ivar dtype: the name of their dtype in memory; *size*: the bytes of one; *ptx*: the name of their type in PTX.
+    :ivar through: the function of the language that a factor passes through; ``""``: none.
     """
 
-    row: str | None
-    column: str
-    depth: str
-    left: tuple[p.Subscript, ...]
-    right: tuple[p.Subscript, ...]
+    dtype: str
+    ptx: str
+    size: int
+    through: str = ""
+
+
+@dataclass(frozen=True)
+class Mma(NestInstruction):
+    """The product of two small matrices, added to a third.
+
+    :ivar left: the layout of the left matrix; *right*: of the right one; *sums*: of the sums.
+    :ivar factor: the numbers that are multiplied; *sum*: those that are added up.
+    :ivar since: the first architecture that has it.
+    """
+
+    left: Fragment
+    right: Fragment
+    sums: Fragment
+    factor: Numbers
+    sum: Numbers
+    since: int
 
     noun: ClassVar[str] = "a product of matrices"
-    scope: ClassVar[Scope] = Scope.WARP
-    loads_for_others: ClassVar[bool] = True
 
     @property
-    def rows(self) -> int:
-        """The number of rows of the sums in each lane."""
-        return len(self.left) // len(self.right)
+    def capability(self) -> int:
+        return self.since
 
-    def __str__(self) -> str:
-        return f"{8*self.rows}x{4*len(self.right)} by {4*len(self.right)}x8"
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The rows and the columns of the sums, and the steps of each sum."""
+        return (*self.sums.extents, self.left.extents[1])
+
+    def issue(self, nest: Nest) -> MmaIssue:
+        parts = _parts(self, nest)
+        moved = {*parts.lanes, *(x.iname for x in nest.loops)}
+        own = {x: value for x, value in nest.names.items() if variables(value) & moved}
+
+        def operand(element: p.Subscript, layout: Fragment, axes: tuple[Axis, Axis]) -> tuple[p.Subscript, ...]:
+            elements = list[p.Subscript]()
+            for number in range(layout.registers):
+                found = layout.values([*map(p.Variable, parts.lanes)], number)
+                at = {x: value for axis, digits in zip(axes, (layout.rows, layout.columns), strict=True)
+                      for x, value in axis.at(digits, [found[d] for d in digits]).items()}
+                elements.append(element_at(element, at))
+            require_registers(nest, elements, moved)
+            return tuple(elements)
+        left, right, target = (element_at(e, own) for e in (parts.left, parts.right, parts.target))
+        return MmaIssue(self, operand(left, self.left, (parts.rows, parts.depth)),
+                        operand(right, self.right, (parts.depth, parts.columns)),
+                        operand(target, self.sums, (parts.rows, parts.columns)))
+
+
+@dataclass(frozen=True)
+class MmaIssue(Issue):
+    """A product with its operands: for each register of a lane, the element in it.
+
+    :ivar left: those of the left matrix; *right*: of the right one; *sums*: of the sums.
+    """
+
+    left: tuple[p.Subscript, ...]
+    right: tuple[p.Subscript, ...]
+    sums: tuple[p.Subscript, ...]
+
+    noun: ClassVar[str] = Mma.noun
 
     @property
     def titles(self) -> tuple[str, ...]:
         left, right = (", ".join(map(to_text, part)) for part in (self.left, self.right))
-        return (f"{self} by the lanes of a warp: each loads {left} and {right}",)
+        return (f"{self.instruction.name} by the lanes of a warp: each has {left} and {right}",)
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        return (*self.left, *self.right)
+        return (*self.left, *self.right, *self.sums)
+
+    def passed(self, nest: Nest) -> tuple[Passed, ...]:
+        mma = self.instruction
+        assert isinstance(mma, Mma)
+        parts = _parts(mma, nest)
+        row, column, step = (axis.number(mma.sums.lanes) for axis in (parts.rows, parts.columns, parts.depth))
+        return (Passed(parts.left, self.left, *mma.left.holder(row, step)),
+                Passed(parts.right, self.right, *mma.right.holder(step, column)),
+                Passed(parts.target, self.sums, *mma.sums.holder(row, column)))
 
 
-def nest_of(loop: For) -> tuple[tuple[For, ...], Assign | None]:
-    """*loop* and the loops in it, outermost first, and the assignment in them, if it is the only one."""
-    match loop.body.children:
-        case (For() as inner,):
-            loops, assign = nest_of(inner)
-            return (loop, *loops), assign
-        case (Assign() as assign,):
-            return (loop,), assign
+# The parts of a nest
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a nest that is a product: its elements, and the inames of its three axes.
+
+    :ivar lanes: the inames of the lanes, the slowest first.
+    """
+
+    left: p.Subscript
+    right: p.Subscript
+    target: p.Subscript
+    rows: Axis
+    columns: Axis
+    depth: Axis
+    lanes: tuple[str, ...]
+
+
+def _parts(mma: Mma, nest: Nest) -> _Parts:
+    """:raises NoMatchError: *nest* is not a product of the shape and the numbers of *mma*."""
+    one, other = _factors(mma, nest)
+    extents = [d.extent for d in mma.sums.lanes]
+    lanes = nest.lane_inames(extents, f"{' by '.join(map(str, extents))} lanes of the sums")
+    seen = [variables(e) | variables(substitute(e, nest.names)) for e in (one, other)]
+    place = {x: d.place for x, d in zip(lanes, mma.sums.lanes, strict=True)}
+    of_rows = {place_of.place for place_of in mma.sums.rows if place_of.of_lanes}
+    rows = {x for x in lanes if place[x] in of_rows}
+    if not rows <= seen[0]:
+        one, other, seen = other, one, seen[::-1]
+    columns = {*lanes} - rows
+    if not (rows <= seen[0] and columns <= seen[1]) or rows & seen[1] or columns & seen[0]:
+        raise NoMatchError(f"one of {one} and {other} must depend on {_listed(rows)} and not on {_listed(columns)}, "
+                           f"and the other on {_listed(columns)} and not on {_listed(rows)}")
+    loops = {x.iname: range_of(x) for x in nest.loops}
+    free = [x for x in loops if x not in nest.reduced]
+    if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
+        raise NoMatchError(f"exactly one of {one} and {other} must depend on '{unclear[0]}'")
+    target = nest.assign.target
+    assert isinstance(target, p.Subscript)
+
+    def axis(own: Sequence[str], digits: Digits) -> Axis:
+        names, at = list[str](), iter(own)
+        for d in digits:
+            x = next((x for x in lanes if place[x] == d.place), None) if d.of_lanes else next(at, None)
+            if x is None or (not d.of_lanes and len(loops[x]) != d.extent):
+                break
+            names.append(x)
+        if len(names) < len(digits) or next(at, None) is not None:
+            raise NoMatchError(_wrong_loops(mma, nest))
+        return Axis(tuple(names), tuple(d.extent for d in digits),
+                     tuple(0 if x in place else loops[x].start for x in names), tuple(place.get(x) for x in names))
+    depth = nest.loops_along([*nest.reduced])
+    if prod(depth.extents) != mma.shape[2]:
+        raise NoMatchError(_wrong_loops(mma, nest))
+    return _Parts(one, other, target, axis([x for x in free if x in seen[0]], mma.sums.rows),
+                  axis([x for x in free if x in seen[1]], mma.sums.columns), depth, lanes)
+
+
+def _wrong_loops(mma: Mma, nest: Nest) -> str:
+    found = ", ".join(f"{x.iname} of {len(range_of(x))}" for x in nest.loops)
+    own = [f"{what} of {' and '.join(str(d.extent) for d in axis if not d.of_lanes)}" for what, axis in (
+        ("rows", mma.sums.rows), ("columns", mma.sums.columns)) if not all(d.of_lanes for d in axis)]
+    return f"its loops are {found}, but a lane has {', '.join((*own, f'{mma.shape[2]} steps'))}"
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(map(repr, sorted(names)))
+
+
+def _factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
+    """The two elements whose products the nest adds up; :raises NoMatchError: it adds up something else."""
+    assign = nest.assign
+    match assign.value:
+        case p.Product(children=(one, other)) if assign.combine == "sum" and isinstance(assign.target, p.Subscript):
+            found = [_element(mma, e) for e in (one, other)]
         case _:
-            return (loop,), None
+            raise NoMatchError(f"it adds up {assign.value}, which is not a product of two elements")
+    own = nest.memory_of(assign.target)
+    if own.space is not AddressSpace.PRIVATE or own.dtype.name != mma.sum.dtype:
+        raise NoMatchError(f"{assign.target} is {own.dtype} in {own.space} memory, and not a sum in {mma.sum.dtype} in "
+                           "the registers of a thread")
+    for e in found:
+        memory = nest.memory_of(e)
+        if any(i.claims(e, assign.target) for i in assign.instructions):
+            raise NoMatchError(f"threads wait for {e} at each element")
+        if memory.dtype.name != mma.factor.dtype:
+            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}")
+        if memory.space is AddressSpace.PRIVATE:
+            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it")
+        if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
+            raise NoMatchError(f"a subscript of {e} depends on data")
+    return found[0], found[1]
 
 
-def sums_of(loop: For, product: Mma) -> Iterator[p.Subscript]:
-    """The sums of a lane in *product*, which executes *loop*: both columns of the first row, then of the next."""
-    loops, assign = nest_of(loop)
-    assert assign is not None
-    starts = {x.iname: x.start for x in loops}
-    for number in range(2*product.rows):
-        steps = {product.row: number // 2, product.column: number % 2}
-        yield element_at(assign.target, {x: add(starts[x], step) for x, step in steps.items() if x is not None})
+def _element(mma: Mma, factor: Expression) -> p.Subscript:
+    """The element in *factor*, which converts it exactly, or passes it through a function of the instruction."""
+    inner = factor
+    if isinstance(inner, TypeCast) and inner.dtype.name == mma.sum.dtype != mma.factor.dtype:
+        inner = inner.child
+    match inner:
+        case p.Call(function=p.Variable(name=mma.factor.through), parameters=(p.Subscript() as element,)):
+            return element
+        case p.Subscript() if not mma.factor.through:
+            return inner
+        case _:
+            through = f", each in {mma.factor.through}(...)" if mma.factor.through else ""
+            raise NoMatchError(f"it adds up {factor}*..., which is not a product of two elements{through}")
 
 
-def element_at(element: p.Variable | p.Subscript, values: Mapping[str, Expression]) -> p.Subscript:
-    """*element* with *values* in its subscripts."""
-    assert isinstance(element, p.Subscript)
-    return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
+# The instructions
+
+_FLOAT64, _FLOAT32, _INT32 = Numbers("float64", "f64", 8), Numbers("float32", "f32", 4), Numbers("int32", "s32", 4)
+
+
+def _all() -> Iterator[Mma]:
+    sums = Fragment.of("r1*2 t1*8", "t0*4 r0*2")
+    yield Mma("mma.m8n8k4.f64", Fragment.of("t1*8", "t0*4"), Fragment.of("t0*4", "t1*8"),
+              Fragment.of("t1*8", "t0*4 r0*2"), _FLOAT64, _FLOAT64, 80)
+    for k in (4, 8, 16):
+        more = f"r1*{k // 4} " if k > 4 else ""
+        yield Mma(f"mma.m16n8k{k}.f64", Fragment.of("r0*2 t1*8", f"{more}t0*4"),
+                  Fragment.of(f"{more.replace('r1', 'r0')}t0*4", "t1*8"), sums, _FLOAT64, _FLOAT64, 80)
+    for k, more in ((4, ""), (8, "r1*2 ")):
+        yield Mma(f"mma.m16n8k{k}.f32.tf32", Fragment.of("r0*2 t1*8", f"{more}t0*4"),
+                  Fragment.of(f"{more.replace('r1', 'r0')}t0*4", "t1*8"), sums,
+                  Numbers("float32", "tf32", 4, "tf32"), _FLOAT32, 80)
+    narrow = ((Numbers("float16", "f16", 2), _FLOAT32, 80), (Numbers("bfloat16", "bf16", 2), _FLOAT32, 80),
+              (Numbers("float8_e4m3fn", "e4m3", 1), _FLOAT32, 89), (Numbers("float8_e5m2", "e5m2", 1), _FLOAT32, 89),
+              (Numbers("int8", "s8", 1), _INT32, 80), (Numbers("uint8", "u8", 1), _INT32, 80))
+    for factor, total, since in narrow:
+        word = WORD // factor.size
+        for k in (8, 16) if word == 2 else (32,) if total == _FLOAT32 else (16, 32):
+            halves = k // (4*word)
+            more = f"*{halves} " if halves > 1 else ""
+            yield Mma(f"mma.m16n8k{k}.{total.ptx}.{factor.ptx}",
+                      Fragment.of("r1*2 t1*8", f"{'r2' + more if more else ''}t0*4 r0*{word}"),
+                      Fragment.of(f"{'r1' + more if more else ''}t0*4 r0*{word}", "t1*8"), sums, factor, total, since)
+
+
+#: The instructions by name.
+MMA: Mapping[str, Mma] = {mma.name: mma for mma in _all()}
 
 
 # CUDA: functions in PTX that the lanes of a warp call together
 
-# One text serves all architectures: what one has no instruction for it does by several smaller ones, or by shuffles.
-
-#: Rows and columns of the left matrix that an instruction in float64 takes; all but the first are there from sm_90 on.
-_SMALLEST = (8, 4)
-_SHAPES = (_SMALLEST, (16, 4), (16, 8), (16, 16))
+#: The type of a number in C and its constraint in inline PTX, by its type in PTX; smaller factors are words.
+_OPERANDS = {"f64": ("double", "d"), "f32": ("float", "f"), "s32": ("int", "r")}
+_WORDS = ("unsigned int", "r")
 
 
-def _mma_calls(printer: Printer, loop: For, product: Mma, bounds: LowerBounds) -> Iterator[str]:
-    _, assign = nest_of(loop)
-    assert assign is not None
+def _name(mma: Mma) -> str:
+    return mma.name.replace(".", "_")
+
+
+def _call(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerBounds) -> Iterator[str]:
+    mma = issue.instruction
+    assert isinstance(mma, Mma)
     if printer.annotate:
-        yield f"// {assign.statement}"
-    dtype = printer.dtype_of(assign.target)
-    sums, left, right = ([printer.value(e, bounds, dtype) for e in part]
-                         for part in (sums_of(loop, product), product.left, product.right))
-    rows, steps = len(left) // len(right), len(right)
-    depth = steps if (8*rows, 4*steps) in _SHAPES else 1
-    name = _name(8*rows, 4*depth)
-    for q in range(0, steps, depth):
-        arguments = (*sums, *left[rows*q:rows*(q + depth)], *right[q:q + depth])
-        yield f"{name}({', '.join(arguments)});"
+        yield f"// {statement_of(region)}"
+    arguments = [printer.place(e, bounds, printer.dtype_of(e)) for e in issue.sums]
+    count = max(WORD // mma.factor.size, 1)
+    for part in (issue.left, issue.right):
+        held = printer.memory_of(part[0]) is AddressSpace.WARP
+        texts = [printer.place(e, bounds, printer.dtype_of(e)) for e in part]
+        for first in range(0, len(part), count):
+            own = texts[first:first + count]
+            arguments.append(own[0] if mma.factor.size > WORD else f"word_at({own[0]})" if held else
+                             f"packed({', '.join(own)})")
+    yield f"{_name(mma)}({', '.join(arguments)});"
 
 
-def _name(m: int, k: int) -> str:
-    return f"mma_m{m}n8k{k}_f64"
-
-
-#: Without the instruction, each lane shares its elements by shuffles.
-_BY_SHUFFLES = """\
-    const int lane = threadIdx.x % 32;
-    for (int k = 0; k < 4; ++k) {
-        const double left = __shfl_sync(0xffffffff, a, k, 4);
-        c0 += left*__shfl_sync(0xffffffff, b, 8*(lane % 4) + k);
-        c1 += left*__shfl_sync(0xffffffff, b, 8*(lane % 4) + 4 + k);
-    }"""
-
-
-def _mma_function(m: int, k: int) -> str:
-    """The function for one shape; a lane has rows that are 8 apart, and columns of *a* and rows of *b* 4 apart."""
-    rows, quads = m // 8, k // 4
-    c = [f"c{i}" for i in range(2*rows)]
-    a, b = ([f"{x}{i}" if n > 1 else x for i in range(n)] for x, n in (("a", rows*quads), ("b", quads)))
-    places = iter(range(len(c) + len(a) + len(b)))
+def _text(mma: Mma) -> str:
+    """The function for *mma*."""
+    m, n, k = mma.shape
+    words = max(WORD // mma.factor.size, 1)
+    counts = mma.sums.registers, mma.left.registers // words, mma.right.registers // words
+    c, a, b = ([f"{x}{i}" if count > 1 else x for i in range(count)] for x, count in zip("cab", counts, strict=True))
+    places = iter(range(sum(counts)))
     sums, left, right = ("{" + ", ".join(f"%{next(places)}" for _ in part) + "}" for part in (c, a, b))
-    written, read = ", ".join(f'"+d"({x})' for x in c), ", ".join(f'"d"({x})' for x in (*a, *b))
-    if (m, k) == _SMALLEST:
-        first, other = 800, _BY_SHUFFLES
-    else:
-        first = 900
-        other = "\n".join(f"    {_name(*_SMALLEST)}({c[2*r]}, {c[2*r + 1]}, {a[rows*q + r]}, {b[q]});"
-                          for q in range(quads) for r in range(rows))
-    row = "row t / 4" + (" and 8 more" if rows > 1 else "")
-    column = " and ".join(["column t % 4", *(f"{4*q} more" for q in range(1, quads))])
-    return f"""
-// all lanes of a warp: c += a*b, {m}x8 by {m}x{k} and {k}x8. Lane t has {row} of a and c,
-// {column} of a, and of b these as rows, column t / 4; and columns 2*(t % 4) and the next of c
-__device__ __forceinline__ void {_name(m, k)}({', '.join(f'double &{x}' for x in c)},
-    {', '.join(f'double {x}' for x in (*a, *b))})
-{{
-#if __CUDA_ARCH__ >= {first}
-    asm volatile("mma.sync.aligned.m{m}n8k{k}.row.col.f64.f64.f64.f64 "
+    total = _OPERANDS[mma.sum.ptx]
+    factor = _OPERANDS.get(mma.factor.ptx, _WORDS)
+    written = ", ".join(f'"+{total[1]}"({x})' for x in c)
+    read = ", ".join(f'"{factor[1]}"({x})' for x in (*a, *b))
+    types = f"{mma.sum.ptx}.{mma.factor.ptx}.{mma.factor.ptx}.{mma.sum.ptx}"
+    code = f"""\
+    asm volatile("mma.sync.aligned.m{m}n{n}k{k}.row.col.{types} "
         "{sums}, {left}, {right}, {sums};"
         : {written}
-        : {read});
-#else
-{other}
-#endif
+        : {read});"""
+    if mma.factor == _FLOAT64 and m > 8:                 # before sm_90 a product of 8 rows by 4 steps
+        small = _name(MMA["mma.m8n8k4.f64"])
+        others = "\n".join(f"    {small}({c[2*r]}, {c[2*r + 1]}, {a[2*q + r]}, {b[q]});"
+                           for q in range(k // 4) for r in range(2))
+        code = f"#if __CUDA_ARCH__ >= 900\n{code}\n#else\n{others}\n#endif"
+    return f"""
+// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}; each lane has the elements that the instruction
+// defines in its registers
+__device__ __forceinline__ void {_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
+    {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
+{{
+{code}
 }}
 """
 
 
-#: The functions by name, the smallest first, which the others call.
-CUDA = InstructionText({_name(m, k): _mma_function(m, k) for m, k in _SHAPES}, loop=_mma_calls)
+CUDA = InstructionText({**REGISTERS, **{_name(mma): _text(mma) for mma in MMA.values()}}, region=_call)

@@ -9,15 +9,20 @@ from loopkit.instructions import (
     atomic_update,
     block_flag,
     groups,
+    ldmatrix,
     mma,
     simd_loop,
     vector_access,
 )
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction
+from loopkit.instructions.nests import NestInstruction
 
 #: The instruction for each option in the braces after an assignment.
 STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
     "atomic": atomic_update.AtomicUpdate(), "async": asynchronous_copy.AsynchronousCopy()}
+
+#: The instructions that execute nests of loops, by name.
+NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {**mma.MMA, **ldmatrix.LDMATRIX}
 
 #: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)}
@@ -26,7 +31,8 @@ WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)
 CUDA_TEXTS: InstructionTexts = {
     asynchronous_copy.AsynchronousCopy: asynchronous_copy.CUDA,
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
-    block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
+    block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA,
+    ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
 #: Those of OpenCL C. It has no asynchronous copies and no matrix instructions, whose statements become plain code, and

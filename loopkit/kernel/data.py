@@ -25,8 +25,9 @@ class _Named(Enum):
 class AddressSpace(_Named):
     """The memory of a temporary: private to a thread, shared by a block (loopy's ``local``), global, or constant.
 
-    WARP: each thread of a block holds its element in a register, and warp instructions read the elements of other
-    threads. Lowering chooses WARP for values that threads combine. CONSTANT: all threads read the elements of an
+    WARP: each thread of a block holds its elements in registers, and warp instructions read the elements of other
+    threads. Lowering chooses WARP for values that threads combine; users choose it for the fragments of
+    :func:`loopkit.tensorize`. CONSTANT: all threads read the elements of an
     ``initializer``, which the generated text contains.
     """
 
@@ -46,10 +47,10 @@ def named_space(space: object, temporary: str) -> AddressSpace:
     try:
         found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
-        found = AddressSpace.WARP
-    if found in (AddressSpace.WARP, AddressSpace.CONSTANT):
+        found = AddressSpace.CONSTANT
+    if found is AddressSpace.CONSTANT:
         raise PreconditionError(f"'{temporary}' cannot have the address space {space!r}.", subject=str(space),
-                                hint="the address spaces are private, shared (or local) and global")
+                                hint="the address spaces are private, warp, shared (or local) and global")
     return found
 
 

@@ -333,4 +333,6 @@ class _Printer:
                               ("tags", in_order(own.tags))):
             if names:
                 yield f"{option}={':'.join(names)}"
-        yield from (title for i in s.instructions for title in i.titles)
+        updates = (self.knl.statement_by_id[x].instructions for r in self.knl.reductions.values()
+                   if r.final == s.id and r.accumulator in self.values for x in r.updates)
+        yield from (title for given in (s.instructions, *updates) for i in given for title in i.titles)

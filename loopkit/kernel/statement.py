@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 from pytools.tag import Tag
 
-from loopkit.ast.nodes import Completion, Instruction, completion_of
+from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import add
@@ -88,6 +88,16 @@ class Statement(Shown):
     def fetches(self) -> str | None:
         """The key of the atomic updates among which it reads its element, as the old value of the next statement."""
         return next((i.fetches for i in self.instructions if i.fetches is not None), None)
+
+    @property
+    def is_collective(self) -> bool:
+        """Do several threads execute it together, by one instruction?"""
+        return any(i.scope is not Scope.THREAD for i in self.instructions)
+
+    @property
+    def loads_for_others(self) -> bool:
+        """May a thread load an element that it reads for another thread?"""
+        return any(i.loads_for_others for i in self.instructions)
 
     @property
     def completion(self) -> Completion:

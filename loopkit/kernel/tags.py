@@ -55,11 +55,8 @@ class SimdTag(InameTag):
 
 
 @dataclass(frozen=True)
-class MmaTag(InameTag):
-    """Like ``ilp``, for a small matrix product that the threads of a warp compute together.
-
-    The iname is the reduction iname of the product, or counts the rows of one thread.
-    """
+class InstructionTag(InameTag):
+    """Like ``ilp``, for a nest of loops that one instruction executes. :func:`loopkit.tensorize` sets it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ TAGS: Mapping[str, InameTag] = {
     "g.0": GroupTag(0), "g.1": GroupTag(1), "g.2": GroupTag(2), "l.0": LocalTag(0), "l.1": LocalTag(1),
     "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "cpu.threads": CpuThreadsTag(), "cpu.simd": SimdTag(),
     "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-    "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}
+    "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "instr": InstructionTag(), "for": ForTag()}
 
 
 def is_parallel(tag: InameTag | None) -> bool:
@@ -102,8 +99,8 @@ def is_parallel(tag: InameTag | None) -> bool:
 
 
 def is_collective(tag: InameTag | None) -> bool:
-    """Does one instruction of several threads execute all iterations along an iname of this tag?"""
-    return isinstance(tag, MmaTag)
+    """Does one instruction execute all iterations along an iname of this tag?"""
+    return isinstance(tag, InstructionTag)
 
 
 def is_at_once(tag: InameTag | None) -> bool:
@@ -123,12 +120,12 @@ def of_host(tag: InameTag) -> InameTag | None:
 
 def is_innermost(tag: InameTag | None) -> bool:
     """Does a loop over an iname of this tag enclose single statements only, inside all other loops of the order?"""
-    return isinstance(tag, IlpTag | VecTag | SimdTag | MmaTag)
+    return isinstance(tag, IlpTag | VecTag | SimdTag | InstructionTag)
 
 
 def is_unrolled(tag: InameTag | None) -> bool:
     """Is a loop over an iname of this tag one of constant trip count under ``#pragma unroll``?"""
-    return isinstance(tag, UnrollTag | VecTag | MmaTag) or (isinstance(tag, IlpTag) and tag.unroll)
+    return isinstance(tag, UnrollTag | VecTag | InstructionTag) or (isinstance(tag, IlpTag) and tag.unroll)
 
 
 # User tags

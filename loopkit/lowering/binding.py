@@ -82,11 +82,9 @@ def _mapping(knl: LoopKernel, statements: Sequence[Statement], uses: Mapping[str
              ) -> HardwareMapping:
     """The axes of *statements*; *uses*: the inames of each on each axis."""
     on_axes = tuple(dict.fromkeys(item for use in uses.values() for item in use.items()))
-    _require_one_packing([inames for _, inames in on_axes])
-    coordinates: dict[str, Expression] = {}
+    coordinates = _coordinates(knl, on_axes)
     extents: dict[str, Expression] = {}
     for axis, inames in on_axes:
-        coordinates.update(_unpacked(knl, axis, inames))
         extents[axis] = _larger(extents.get(axis), _packed_extent(knl, inames))
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
@@ -180,16 +178,19 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
     return dict(reversed(result.items()))
 
 
-def _require_one_packing(packings: Iterable[tuple[str, ...]]) -> None:
-    """:raises PreconditionError: two statements with an iname have different inames on its axis."""
-    found: dict[str, tuple[str, ...]] = {}
-    for inames in packings:
-        for x in inames:
-            if found.setdefault(x, inames) != inames:
+def _coordinates(knl: LoopKernel, on_axes: Iterable[OnAxis]) -> dict[str, Expression]:
+    """Each iname as a function of its axis; :raises PreconditionError: two statements disagree on one."""
+    found: dict[str, Expression] = {}
+    packings: dict[str, tuple[str, ...]] = {}
+    for axis, inames in on_axes:
+        for x, value in _unpacked(knl, axis, inames).items():
+            if found.setdefault(x, value) != value or packings.setdefault(x, inames)[:1] != inames[:1]:
                 raise PreconditionError(
                     f"The statements have different inames on the hardware axis of '{x}': one has "
-                    f"{', '.join(found[x])}, another has {', '.join(inames)}.", subject=x,
+                    f"{', '.join(packings[x])}, another has {', '.join(inames)}.", subject=x,
                     hint="tag inames such that all statements have the same ones on this axis, or use another axis")
+            packings.setdefault(x, inames)
+    return found
 
 
 def _packed_extent(knl: LoopKernel, inames: Sequence[str]) -> Expression:

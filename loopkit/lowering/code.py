@@ -22,7 +22,7 @@ from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import NumberOperation
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import is_at_once, is_unrolled
+from loopkit.kernel.tags import is_at_once, is_collective, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
@@ -122,13 +122,20 @@ class Coder:
             extent = mapping.extents[axis]
             last = (extent - 1,) if isinstance(extent, int) else ()
             inside = inside.knowing(range_condition(axis, 0, *last), axis)
-        return Region(self._build(tree, inside), tree.instruction if isinstance(tree, Leaf) else None)
+        leaf = self._collective_leaf(tree)
+        return Region(self._build(tree, inside), None if leaf is None else leaf.instruction)
+
+    def _collective_leaf(self, tree: Tree) -> Leaf | None:
+        """The statement of *tree* that an instruction executes, alone or with the nest of loops around it."""
+        while isinstance(tree, Loop) and (is_collective(tag := self.kernel.tags.get(tree.iname)) or is_at_once(tag)):
+            tree = tree.body
+        return tree if isinstance(tree, Leaf) and tree.instruction is not None else None
 
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
         if isinstance(tree, Barrier):
             return lambda _: Sync(tree.serves, tree.scope, tree.instructions)
-        if not level.in_region and (isinstance(tree, Leaf) or not has_barrier(tree)):
+        if not level.in_region and (isinstance(tree, Leaf) or not has_barrier(tree) or self._collective_leaf(tree)):
             return partial(self._region, tree)
 
         def in_versions(build: Callable[[Level], Node]) -> Callable[[Level], Node]:

@@ -16,7 +16,7 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, collective_inames, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
@@ -169,7 +169,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
     pairs = _in_one_block(knl, source, sink, pairs)
     # any lane of the warp may load the operands of a collective instance
-    may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
+    may_differ = any(bound.statement.loads_for_others for bound in ends)
     known: list[tuple[Expression, ...]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
         first, second = (_own_inames_on(knl, bound, axis) for bound in ends)

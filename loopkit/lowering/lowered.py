@@ -119,6 +119,7 @@ class Storage(Shown):
     :ivar shape: all extents, those of *lead* first.
     :ivar needed: the smallest space in which each reader finds its value; *space* is larger if only global memory has
         cells for a number of values that depends on the sizes.
+    :ivar lanes: the places of the extents, in warp registers, that belong to the threads: each thread has the others.
     """
 
     temporary: TemporaryVariable
@@ -127,6 +128,7 @@ class Storage(Shown):
     lows: tuple[Expression, ...]
     shape: tuple[Expression, ...]
     needed: AddressSpace
+    lanes: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -156,7 +158,12 @@ class Storage(Shown):
     def in_memory(self) -> tuple[Expression, ...]:
         """All extents in the order of the axes in memory, the slowest first."""
         own = len(self.lead)
-        return (*self.shape[:own], *self.temporary.layout.in_memory(self.shape[own:]))
+        return self._lanes_last(self.shape[:own], self.shape[own:])
+
+    def _lanes_last(self, lead: Sequence[Expression], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        """The expressions of all axes in the order of memory, those of lanes last."""
+        every = [*enumerate(lead), *self.temporary.layout.in_memory(tuple(enumerate(own, len(lead))))]
+        return tuple(e for _, e in sorted(every, key=lambda axis: axis[0] in self.lanes))
 
     @property
     def leading(self) -> tuple[Expression, ...]:
@@ -165,7 +172,7 @@ class Storage(Shown):
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts in the order of the axes in memory, after those of the expansion."""
-        return (*self.leading, *self.temporary.layout.in_memory(own))
+        return self._lanes_last(self.leading, own)
 
     def accessed_cells(self, access: Access) -> Map:
         """The cells that instances of *access* access; all along an axis whose subscript is not affine."""

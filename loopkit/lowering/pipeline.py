@@ -39,7 +39,7 @@ from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
-from loopkit.lowering.mma import with_mma
+from loopkit.lowering.nests import with_collective_leaves, with_nest_instructions
 from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
@@ -207,8 +207,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("dead_statements", "kernel", _dead_statements, _check_types),
     Stage("base_storages", "kernel", lambda low: replace(low, kernel=in_base_storages(low.kernel)), _check_types),
     Stage("auto", "kernel", lambda low: replace(low, kernel=without_needless_auto(low.kernel)), _check_types),
-    Stage("reductions", "kernel", lambda low: replace(low, kernel=write_out_reductions(low.kernel, low.machine.warp)),
-          _check_reductions),
+    Stage("reductions", "kernel", lambda low: replace(low, kernel=with_collective_leaves(
+        write_out_reductions(low.kernel, low.machine.warp), low.machine.warp)), _check_reductions),
     Stage("schedule", "schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel))),
           _check_schedule),
     Stage("memory", "schedule", _memory, _check_schedule),
@@ -222,7 +222,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("loops", "program", _loops, _check_program),
     Stage("simplify", "program", _bodies(lambda body, *_: simplified(body)), _check_program),
     Stage("unroll", "program", _bodies(lambda body, launch, _: unrolled(body, launch.kernel)), _check_program),
-    Stage("mma", "program", _bodies(with_mma), _check_program),
+    Stage("nests", "program", _bodies(with_nest_instructions), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
     Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_function_bodies(
@@ -255,7 +255,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
     block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
     writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
-    ``mma``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
+    ``nests``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
         of the target; :func:`loopkit.generate_code` checks its limits.

@@ -111,11 +111,10 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.in_memory if isinstance(e, int))
             assert len(shape) == len(storage.in_memory)
-            thread_axes = len(shape) - len(storage.lead) if storage.space is AddressSpace.WARP else 0
             note = _note(storage) if launch.kernel.options.annotate else ""
             lasting = storage.space is AddressSpace.PRIVATE and name in alive
             shared = storage.space is AddressSpace.SHARED
-            yield Array(name, storage.dtype, shape, shared, lasting, thread_axes, note, storage.swizzle,
+            yield Array(name, storage.dtype, shape, shared, lasting, len(storage.lanes), note, storage.swizzle,
                         storage.temporary.constants)
 
 

@@ -136,7 +136,8 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             refused = refused or err
             continue
         _require_axes(t, own, space)
-        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed)
+        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed,
+                       _lanes(v, lead, len(own)) if space is AddressSpace.WARP else ())
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -163,7 +164,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
     leads += [(space, (x for x in separating if x not in subscripting)), (space, separating),
               (space, (x for x in common if not parallel(x)))]
-    if space is AddressSpace.LOCAL:
+    if space in (AddressSpace.LOCAL, AddressSpace.WARP):
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
         leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
@@ -186,6 +187,30 @@ def _own_shape(v: Values, shape: Extents) -> tuple[Expression, ...]:
                          f"'{to_text(cause.subscripts[axis])}' in '{cause.statement}' has no bound.",
                          subject=name, hint=f"declare it: TemporaryVariable('{name}', shape=...)")
     return known
+
+
+def _lanes(v: Values, lead: Sequence[str], own: int) -> tuple[int, ...]:
+    """The axes, of *lead* and then the temporary's *own*, that belong to threads: their inames are on the block's axes.
+
+    :raises StorageError: an axis of another kind depends on the thread.
+    """
+    def of_threads(names: Iterable[str]) -> list[bool]:
+        return [isinstance(v.kernel.tags.get(x), LocalTag) for x in names]
+    found = [k for k, x in enumerate(lead) if any(of_threads([x]))]
+    writers = [a for a in v.accesses if a.is_write]
+    for k in range(own):
+        kinds = [of_threads(variables(a.subscripts[k]).intersection(a.domain.inames)) for a in writers]
+        if all(any(kind) for kind in kinds):
+            found.append(len(lead) + k)
+        if any(any(kind) != all(kind) for kind in kinds if kind):
+            raise StorageError(f"'{v.temporary.name}' is in the registers of warps, but its axis {k} has elements of "
+                               "several threads in one register.", subject=v.temporary.name,
+                               hint="tensorize distributes the axes of fragments over lanes and registers")
+    if not found:
+        raise StorageError(f"'{v.temporary.name}' is in the registers of warps, but no thread writes an element of its "
+                           "own.", subject=v.temporary.name,
+                           hint="tensorize the product that reads it, or choose another address space")
+    return tuple(found)
 
 
 # How axes lie

@@ -174,6 +174,8 @@ class _VectorFinder(Elements):
                 otherwise = None if node.otherwise is None else self.inside().block(node.otherwise)
                 where = known_where(self.where, substitute(node.condition, self.names))
                 return replace(node, then=replace(self.inside(), where=where).block(node.then), otherwise=otherwise)
+            case Region() if node.instruction is not None and node.instruction.operands:
+                return node                                     # it loads its own elements
             case Region():
                 return replace(node, body=self.block(node.body))    # a target may print it without braces
             case Block():

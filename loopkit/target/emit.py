@@ -134,6 +134,8 @@ class Emitter:
                 return AddressSpace.GLOBAL
             case Nested(array=Array(shared=True)):
                 return AddressSpace.SHARED
+            case Nested(array=Array(thread_axes=number)) if number:
+                return AddressSpace.WARP
             case _:
                 return AddressSpace.PRIVATE
 
@@ -230,6 +232,10 @@ class Emitter:
 
     def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:
         emitter = self
+        text = None if node.instruction is None else self.text_of(node.instruction)
+        if text is not None and text.region is not None:
+            yield from text.region(self, node, node.instruction, bounds)
+            return
         if node.instruction is not None and self.hooks.collective is not None:
             before, node, spelled = self.hooks.collective(node)
             yield from before

@@ -14,13 +14,13 @@ from loopkit.analysis.constructors import Image, between_images, reference_pairs
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError
-from loopkit.expr.mappers import element, map_children
+from loopkit.expr.mappers import element, map_children, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import GlobalArg, MemoryLayout
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, with_expressions
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, rewrite, seq
-from loopkit.poly.affine import add, floor_div, integer_factor, multiply, remainder, subtract
+from loopkit.poly.affine import add, floor_div, integer_factor, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.relations import same_element
 from loopkit.poly.sets import Condition, InstanceSet
@@ -71,7 +71,7 @@ def split_array_axis(kernel: LoopKernel, array_names: str | Sequence[str], axis_
         return (*own[:at], *(halves if order == "C" else halves[::-1]), *own[at + 1:])
 
     def subscripts(name: str, own: Axes) -> Axes:
-        return _all_known(parts(name, own, _group_and_place(kernel, own[numbers[name]], count)))
+        return _all_known(parts(name, own, group_and_place(kernel, own[numbers[name]], count)))
 
     def shape(name: str, own: Sequence[Expression | None]) -> tuple[Expression | None, ...]:
         extent = own[numbers[name]]
@@ -108,7 +108,7 @@ def _require_plain_layout(kernel: LoopKernel, name: str) -> None:
                                 hint="change the axes first, and declare the layout then")
 
 
-def _group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> tuple[Expression, Expression]:
+def group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> tuple[Expression, Expression]:
     """``subscript // count`` and ``subscript % count``, without a division if the inames' ranges allow it."""
     terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
     groups = [t for t in terms if integer_factor(t) % count == 0]
@@ -116,11 +116,28 @@ def _group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> t
     whole = add(0, *(t // count if isinstance(t, int) else _over(t, count) for t in groups))
     if isinstance(rest, int) and 0 <= rest < count:
         return whole, rest
-    if isinstance(rest, p.Variable) and rest.name in kernel.inames:
-        low, extent = iname_range(kernel, rest.name)
-        if isinstance(low, int) and low >= 0 and extent and low + extent <= count:
+    if variables(rest) <= {*kernel.inames} and is_quasi_affine(rest):
+        low, high = _least_and_greatest(kernel, rest)
+        if low is not None and low >= 0 and high is not None and high < count:
             return whole, rest
     return floor_div(subscript, count), remainder(subscript, count)
+
+
+def _least_and_greatest(kernel: LoopKernel, expr: Expression) -> tuple[int | None, int | None]:
+    """Bounds of *expr*, a sum of multiples of inames, by the ranges of its inames; ``None``: unknown."""
+    low, high = 0, 0
+    for term in expr.children if isinstance(expr, p.Sum) else (expr,):
+        factor = integer_factor(term)
+        x = term.children[-1] if isinstance(term, p.Product) else term
+        if isinstance(term, int):
+            low, high = low + term, high + term
+            continue
+        least, extent = iname_range(kernel, x.name) if isinstance(x, p.Variable) else (None, None)
+        if not isinstance(least, int) or not extent:
+            return None, None
+        ends = factor*least, factor*(least + extent - 1)
+        low, high = low + min(ends), high + max(ends)
+    return low, high
 
 
 def _over(term: Expression, count: int) -> Expression:

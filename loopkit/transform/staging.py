@@ -25,7 +25,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
 from loopkit.kernel.statement import Statement, StatementOptions
-from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, affine_difference, subtract
@@ -194,8 +194,11 @@ class StagingBuffer:
                      ) -> tuple[str, ...]:
         """The loops that *stay* around each user, without those over *sweep*; the same for all users."""
         paths, tags = self.kernel.paths, self.kernel.tags
+        # registers belong to the threads: a copy there is one for each
+        in_registers = self.temporary.address_space in (AddressSpace.PRIVATE, AddressSpace.WARP)
+        own = (GroupTag, LocalTag) if in_registers else (GroupTag,)
         found = {tuple(x for x in loops_of(paths[s]) if x not in sweep and (
-            x in inames or isinstance(tags.get(x), GroupTag))): s for s, inames in stay.items()}
+            x in inames or isinstance(tags.get(x), own))): s for s, inames in stay.items()}
         if len(found) > 1:
             (a, first), (b, second) = list(found.items())[:2]
             raise ScheduleError(

@@ -17,7 +17,7 @@ from loopkit.kernel.tags import (
     GroupTag,
     IlpTag,
     InameTag,
-    MmaTag,
+    InstructionTag,
     UnrollTag,
     VecTag,
     user_tags,
@@ -39,8 +39,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     axes of the threads of a block; ``l.auto`` lets lowering choose the axes. ``unr`` unrolls the loop. ``ilp`` and
     ``ilp.seq`` run all instances of a statement before the next statement. ``vec`` also uses vector loads and stores.
     ``for`` keeps a sequential loop. ``cpu.threads`` distributes the instances over the threads of the host, and
-    ``cpu.simd`` runs them in its vector units. :func:`tensorize` sets ``mma`` together with the other tags that it
-    needs.
+    ``cpu.simd`` runs them in its vector units. Only :func:`tensorize` sets ``instr``.
 
     A user tag, an instance of a class derived from ``pytools.tag.Tag``, is recorded beside other tags of its iname. It
     has no effect. :meth:`LoopKernel.iname_tags` gives it, :func:`rename_iname` keeps it, and the parts of a split
@@ -51,13 +50,13 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
         match it and are not named.
     :arg force: replace existing tags other than ``l.auto``, which any tag replaces.
 
-    ``unr``, ``ilp``, ``vec`` and ``mma`` need an extent that is constant when the kernel is lowered: a later
+    ``unr``, ``ilp``, ``vec`` and ``instr`` need an extent that is constant when the kernel is lowered: a later
     :func:`fix_parameters` or :func:`assume` can make it constant. An extent on ``l.0`` to ``l.2`` may depend on the
     sizes of the call, which then has blocks of that many threads.
 
     :raises UnknownNameError: the kernel has no such iname.
     :raises PreconditionError: a tag is unknown, or an iname has another tag. ``vec`` needs an even extent and allows
-        one iname per statement. ``mma`` needs a reduction iname. A reduction iname cannot be distributed over blocks.
+        one iname per statement. A reduction iname cannot be distributed over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
     :raises UndecidedError: legality cannot be decided.
 
@@ -180,10 +179,11 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
             f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
             "their partial results within one launch.", subject=iname,
             hint="split the iname, write the partial results to an array over the blocks, and reduce that")
-    if isinstance(tag, MmaTag) and not any(
-            iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
-        raise PreconditionError(f"'{iname}' is not the iname of a sum, and the tag 'mma' needs one.", subject=iname,
-                                hint="tensorize sets the tags of a matrix product; ilp interleaves iterations")
+    if isinstance(tag, InstructionTag) and not any(
+            iname in s.inames and s.is_collective for s in kernel.statements):
+        raise PreconditionError(f"No instruction executes the iterations along '{iname}'.", subject=iname,
+                                hint="tensorize sets the tag 'instr' and chooses the instruction; ilp interleaves "
+                                     "iterations")
     for s, extent in _extents_of(kernel, iname) if isinstance(tag, VecTag) else ():
         if extent is not None and extent % 2:
             raise PreconditionError(
@@ -208,7 +208,7 @@ def require_constant_extents(kernel: LoopKernel) -> None:
     """
     vectors = [x for x, tag in kernel.tags.items() if isinstance(tag, VecTag)]
     for x, tag in kernel.tags.items():
-        if not isinstance(tag, UnrollTag | IlpTag | VecTag | MmaTag):
+        if not isinstance(tag, UnrollTag | IlpTag | VecTag | InstructionTag):
             continue
         if any(extent is None for _, extent in _extents_of(kernel, x)):
             raise PreconditionError(

@@ -1,47 +1,69 @@
-"""tensorize: computes small matrix products by matrix multiply-accumulate instructions of a warp."""
+"""tensorize: lets one instruction of a warp execute a nest of loops around a statement."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import gcd, prod
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, expanded_expression
+from loopkit.analysis.constructors import annotated, reordered, rewritten, with_other_axes
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
-from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import variables
+from loopkit.analysis.shapes import array_shapes
+from loopkit.errors import PreconditionError, UnknownNameError, require_known
+from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
+from loopkit.instructions.fragments import Digit, Digits, Fragment
+from loopkit.instructions.ldmatrix import LdMatrix
+from loopkit.instructions.mma import Mma
+from loopkit.instructions.nests import WORD, NestInstruction
+from loopkit.instructions.table import NEST_INSTRUCTIONS
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import InameTag, LocalTag, MmaTag, VecTag
-from loopkit.transform.iname import split_iname
-from loopkit.transform.step import require_untagged, transform
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import InameTag, InstructionTag, LocalTag, UnrollTag, VecTag
+from loopkit.kernel.tree import Leaf, Loop, leaves, nest, rewrite
+from loopkit.language.names import name_list
+from loopkit.transform.array_axes import group_and_place
+from loopkit.transform.iname import split_levels
+from loopkit.transform.step import iname_list, require_untagged, transform
 from loopkit.transform.tags import tagged
 
 
 @transform
-def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, assume: str | None = None,
-            unsafe: bool = False) -> LoopKernel:
-    """Let the threads of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where available.
+def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Sequence[str] | None = None, *,
+              assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Let the threads of a warp execute a nest of loops around *statement* together, by one *instruction*.
 
-    The three inames start at 0 and have 8 or 16 rows, 8 columns, and 4, 8 or 16 reduction steps. They are usually the
-    inner inames of splits. The fragment layout gives each thread two neighbouring columns of one row out of eight:
-    ``l.0`` distributes rows and pairs of columns, the tag ``mma`` covers the rows of a thread and the steps, and
-    ``vec`` covers its columns.
+    **Products.** ``"mma.m16n8k16.f32.bf16"`` adds products of 16 by 16 and 16 by 8 elements of bfloat16 to sums in
+    float32: ``sum(k, a[i, k]*b[k, j])``. The name has the rows, the columns and the steps, then the types of the sums
+    and of the factors in PTX. There are shapes for float64 (``f64``), tf32, float16 (``f16``), bfloat16 (``bf16``),
+    8-bit floats (``e4m3``, ``e5m2``) and 8-bit integers (``s8``, ``u8``). The layout of the instruction distributes the
+    sums over the lanes: the tag ``l.0`` for the digits of the lane, and ``instr`` or ``vec`` for those of the register.
 
-    The matrix multiply-accumulate instructions compute the same sums as the loops, with two differences: they add the
-    terms of a box in another order, and do not round each product. The C target runs the loops. A partial tile also
-    runs the loops if some threads have no element in it; :func:`pad_domain` gives partial tiles the code of full tiles.
-    On sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
-    instruction, at twice the throughput of two 8-row ones. Before sm_80 threads exchange elements by warp shuffles,
-    which is slow.
+    The factors are elements of arrays that all threads can read; each lane then loads the elements of its fragments. Or
+    a factor is an element of a temporary in the registers of the warp
+    (``add_prefetch(..., temporary_address_space="warp")``), which one statement copies. The layout then distributes the
+    axes of the temporary and the loops of the copy, too.
 
-    Lowering requires float64 operands. They are elements of arrays that all threads can read; :func:`precompute` puts
-    other operands into shared memory. The last inames on ``l.0`` must be the rows and the pairs of columns. This holds
-    if the loops over *i_iname* and *j_iname* are adjacent in the nest.
+    **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory, four matrices of 8 rows of 16 bytes at a time;
+    ``.x1`` and ``.x2`` load fewer, and ``.trans`` loads the columns of matrices of two-byte elements.
 
-    :arg i_iname: the iname of the rows of the left operand; *j_iname*: that of the columns of the right operand;
-        *k_iname*: that of the sum.
-    :raises UnknownNameError: a name is not an iname.
-    :raises PreconditionError: an iname has a tag or another number of values, or there is no sum of such products over
-        *k_iname*.
+    The instructions compute the values that the loops define, with two differences: a product adds the terms of a box
+    in another order, and does not round each term. The C target runs the loops. Where a partial tile has no element for
+    some threads, all run the loops, too, unless a factor is in registers; :func:`pad_domain` gives partial tiles the
+    code of full tiles.
+
+    :arg statement: the id of a statement with a sum, or of a copy.
+    :arg inames: the inames of the rows, the columns and the steps of a product, for example ``"i_box, j_box, k_box"``.
+        They start at 0 and have the extents of the shape. Default: the innermost inames that have them.
+    :raises UnknownNameError: there is no such statement, instruction or iname.
+    :raises PreconditionError: an iname has a tag or another number of values, or *statement* is no sum of products or
+        no such copy.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j, k]: 0<=i<8 and 0<=j<8 and 0<=k<4}", "c[i, j] = sum(k, a[i, k]*b[k, j])")
@@ -49,50 +71,268 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
     for i, j
       c[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}
     end
-    >>> print(lk.tensorize(knl, "i", "j", "k").statements_text)
+    >>> knl = lk.tensorize(lk.add_dtypes(knl, {"a,b,c": np.float64}), "insn", "mma.m8n8k4.f64")
+    >>> print(knl.statements_text)
     for i [l.0], j_lane [l.0], j_item [vec]
-      c[i, 2*j_lane + j_item] = sum(k, a[i, k]*b[k, 2*j_lane + j_item])  {id=insn}
+      c[i, 2*j_lane + j_item] = sum(k, a[i, k]*b[k, 2*j_lane + j_item])  {id=insn, by=mma.m8n8k4.f64}
     end
-    >>> knl = lk.tensorize(lk.add_dtypes(knl, {"a,b,c": np.float64}), "i", "j", "k")
     >>> text = str(lk.generate_code(knl, target="cuda"))
     >>> print(*(line for line in text.splitlines() if "mma_m8n8k4_f64(acc_k" in line))
         mma_m8n8k4_f64(acc_k[0], acc_k[1], a[4*i + j_lane], b[8*j_lane + i]);
     """
-    for x in (i_iname, j_iname, k_iname):
-        require_untagged(kernel, x, "computed by matrix instructions")
-    sums = [node for node in kernel.reductions.values() if k_iname in node.inames and node.operation == "sum"]
-    if not sums:
-        raise PreconditionError(f"There is no sum over '{k_iname}'.", subject=k_iname,
-                                hint="matrix instructions compute c[i, j] = sum(k, a[i, k]*b[k, j])")
-    for node in sums:
-        operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
-        factors = operand.children if isinstance(operand, p.Product) else ()
-        if [variables(e) & {i_iname, j_iname} for e in factors] not in ([{i_iname}, {j_iname}], [{j_iname}, {i_iname}]):
-            raise PreconditionError(
-                f"The operand of the sum of '{node.final}' is not an element for each '{i_iname}' times one for each "
-                f"'{j_iname}'.", subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
-    rows = _require_extent(kernel, i_iname, (8, 16), "rows")
-    _require_extent(kernel, j_iname, (8,), "columns")
-    _require_extent(kernel, k_iname, (4, 8, 16), "steps")
-    tags: dict[str, InameTag] = {k_iname: MmaTag()}
-    if rows == 8:
-        tags[i_iname] = LocalTag(0)
-    else:
-        row, lane = (kernel.fresh_name(f"{i_iname}_{part}") for part in ("row", "lane"))
-        kernel = split_iname(kernel, i_iname, 8, outer_iname=row, inner_iname=lane)
-        tags |= {row: MmaTag(), lane: LocalTag(0)}
-    lane, item = (kernel.fresh_name(f"{j_iname}_{part}") for part in ("lane", "item"))
-    kernel = split_iname(kernel, j_iname, 2, outer_iname=lane, inner_iname=item)
-    tags |= {lane: LocalTag(0), item: VecTag()}
-    return tagged(kernel, tags, "tensorize", assume=assume, unsafe=unsafe)
-
-
-def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:
-    """The extent of *iname*, which starts at 0; :raises PreconditionError: it is not among *extents*."""
-    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
-    found = next((n for n in extents if ranges == {(0, n - 1)}), None)
+    require_known("statement", [statement], kernel.statement_by_id)
+    found = NEST_INSTRUCTIONS.get(instruction)
     if found is None:
+        raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS)
+    if kernel.statement_by_id[statement].is_collective:
+        raise PreconditionError(f"'{statement}' is executed by an instruction already.", subject=statement)
+    match found:
+        case Mma():
+            result, tags = _product(kernel, statement, found, inames)
+        case LdMatrix():
+            result, tags = _load(kernel, statement, found)
+        case _:
+            raise AssertionError(found)
+    result = tagged(result, tags, "tensorize", force=True, assume=assume, unsafe=unsafe)
+    return require_legal(result, f"tensorize({statement!r}, {instruction!r})", assume=assume, unsafe=unsafe)
+
+
+Tags = dict[str, InameTag]
+
+
+def _by(kernel: LoopKernel, statement: str, instruction: NestInstruction) -> LoopKernel:
+    return rewritten(kernel, statements=tuple(
+        replace(s, instructions=(*s.instructions, instruction)) if s.id == statement else s for s in kernel.statements))
+
+
+# Products
+
+def _product(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence[str] | None
+             ) -> tuple[LoopKernel, Tags]:
+    node, (left, right) = _sum_of_products(kernel, statement)
+    update = node.update
+    names = _boxes(kernel, node, (left, right), mma, given)
+    tags: Tags = {}
+    parts = list[tuple[str, ...]]()
+    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, mma.left.columns), strict=True):
+        kernel, own = _split(kernel, x, digits)
+        parts.append(own)
+        of_steps = x == names[2]
+        for name, d in zip(own, digits, strict=True):
+            is_item = d is digits[-1] and not d.of_lanes and d.extent % 2 == 0
+            tags[name] = InstructionTag() if of_steps else LocalTag(0) if d.of_lanes \
+                else VecTag() if is_item else InstructionTag()
+    rows, columns, steps = ({*own} for own in parts)
+    kernel = _by(kernel, update, mma)
+    operand = expanded_expression(kernel, kernel.statement_by_id[update])
+    for layout, along in ((mma.left, (rows, steps)), (mma.right, (steps, columns))):
+        for e in elements_of(operand, kernel.temporaries):
+            other = rows | columns
+            if kernel.temporaries[array_of(e)].address_space is AddressSpace.WARP \
+                    and variables(e) & other == variables(e) & (along[0] | along[1]) & other and variables(e) & other:
+                kernel, more = _fragment(kernel, e, layout, along)
+                tags |= more
+    return kernel, tags
+
+
+def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode, tuple[Expression, Expression]]:
+    """The sum in *statement*, and its two factors; :raises PreconditionError: it is no sum of products."""
+    node = next((n for n in kernel.reductions.values() if n.final == statement and n.operation == "sum"), None)
+    if node is None:
+        raise PreconditionError(f"'{statement}' has no sum.", subject=statement,
+                                hint="this instruction computes c[i, j] = sum(k, a[i, k]*b[k, j])")
+    operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
+    if not isinstance(operand, p.Product) or len(operand.children) != 2:
+        raise PreconditionError(f"The sum of '{statement}' adds up {operand}, which is not a product of two factors.",
+                                subject=statement, hint="compute such factors first: precompute(knl, rule, ...)")
+    return node, (operand.children[0], operand.children[1])
+
+
+def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Mma,
+           given: str | Sequence[str] | None) -> tuple[str, str, str]:
+    """The inames of the rows, the columns and the steps."""
+    update = kernel.statement_by_id[node.update]
+    left, right = (variables(e) & {*update.inames} for e in factors)
+    extents = {x: _extent(kernel, x) for x in update.inames}
+    what = ("rows", "columns", "steps")
+    if given is not None:
+        names = tuple(iname_list(kernel, name_list(given) if isinstance(given, str) else given))
+        if len(names) != 3:
+            raise PreconditionError(f"A product needs three inames, and not {len(names)}.", subject="inames",
+                                    hint="inames='i, j, k': those of the rows, the columns and the steps")
+    else:
+        plain = [x for x in update.inames if x not in kernel.tags]
+        where = ({x for x in left - right if x not in node.inames}, {x for x in right - left if x not in node.inames},
+                 {*node.inames})
+        names = tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
+                      for own, extent in zip(where, mma.shape, strict=True))
+    for x, extent, name in zip(names, mma.shape, what, strict=True):
+        if not x:
+            raise PreconditionError(
+                f"No iname of '{node.final}' without a tag has {extent} values, from 0 to {extent - 1}, for the {name} "
+                f"of '{mma.name}'.", subject=node.final,
+                hint=f"split_iname(knl, ..., {extent}): the inner iname has them")
+        require_untagged(kernel, x, "executed by an instruction")
+        if extents.get(x) != extent:
+            raise PreconditionError(f"'{x}' must run from 0 to {extent - 1}, over the {name} of '{mma.name}'.",
+                                    subject=x, hint=f"split_iname(knl, '{x}', {extent}) and give the inner iname")
+    i, j, k = names
+    if k not in node.inames:
+        raise PreconditionError(f"'{k}' is not an iname of the sum of '{node.final}'.", subject=k,
+                                hint=f"the sum is over {', '.join(node.inames)}")
+    own = [{i, j} & one for one in (left, right)]
+    if own not in ([{i}, {j}], [{j}, {i}]):
         raise PreconditionError(
-            f"'{iname}' must run from 0 to {' or '.join(str(n - 1) for n in extents)}, over the {what}.",
-            subject=iname, hint=f"split_iname(knl, '{iname}', {max(extents)}) and give the inner iname")
-    return found
+            f"The operand of the sum of '{node.final}' is not an element for each '{i}' times one for each '{j}'.",
+            subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
+    return i, j, k
+
+
+def _extent(kernel: LoopKernel, iname: str) -> int | None:
+    """The extent of *iname* in all of its statements, if it starts at 0; else ``None``."""
+    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
+    low, high = next(iter(ranges)) if len(ranges) == 1 else (None, None)
+    return None if low != 0 or high is None else high + 1
+
+
+def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> tuple[LoopKernel, tuple[str, ...]]:
+    """*kernel* with *iname* split into *digits*, after a *first* iname of further values if it has a name."""
+    names = list[str]()
+    lane = next((k for k, d in enumerate(digits) if d.of_lanes), len(digits))
+    for k, d in enumerate(digits):
+        part = ("warp" if d.place > 1 else "lane") if d.of_lanes else "part" if k < lane else "item"
+        names.append(kernel.fresh_name(f"{iname}_{part}", *names))
+    every = (*([first] if first else []), *names)
+    if len(every) == 1:
+        return kernel, (iname,)
+    lengths = dict(zip(every, (None, *(d.extent for d in digits))[-len(every):] if first else
+                       (None, *(d.extent for d in digits[1:])), strict=True))
+    return split_levels(kernel, iname, lengths), every
+
+
+# Fragments
+
+def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tuple[set[str], set[str]]
+              ) -> tuple[LoopKernel, Tags]:
+    """*kernel* with the temporary of *read* distributed over the lanes by *layout*, and the loops of its copy.
+
+    :arg along: the inames of the rows and of the columns in *read*.
+    """
+    name = array_of(read)
+    axes = [next((k for k, e in enumerate(read.index_tuple) if variables(e) & own), None) for own in along]
+    row, column = axes
+    copy = _copy_of(kernel, name)
+    shape = array_shapes(kernel)[name]
+    if row is None or column is None or row == column:
+        raise PreconditionError(f"'{name}' has no axis of its own for the rows and for the columns of a fragment.",
+                                subject=name, hint="prefetch a box with both")
+    tags: Tags = {}
+    new = dict[Digit, str]()
+    groups = list[str]()
+    for k, digits in ((row, layout.rows), (column, layout.columns)):
+        length, extent = prod(d.extent for d in digits), shape[k]
+        iname = copy.subscripts[k]
+        if not isinstance(extent, int) or extent % length or not isinstance(iname, p.Variable) \
+                or iname.name not in copy.inames:
+            raise PreconditionError(f"Axis {k} of the fragment '{name}', of {extent} elements, is not one of multiples "
+                                    f"of {length} elements that '{copy.id}' writes one after another.", subject=name,
+                                    hint="prefetch whole boxes of the instruction")
+        require_untagged(kernel, iname.name, "distributed over the lanes of a warp")
+        first = kernel.fresh_name(f"{iname.name}_box") if extent > length else ""
+        kernel, parts = _split(kernel, iname.name, digits, first)
+        own = parts[len(parts) - len(digits):]
+        groups += parts[:len(parts) - len(digits)]
+        new |= dict(zip(digits, own, strict=True))
+    registers = sorted((d for d in new if not d.of_lanes), key=lambda d: -d.place)
+    tags |= {**dict.fromkeys((*groups, *(new[d] for d in registers)), UnrollTag()),
+             **{new[d]: LocalTag(0) for d in layout.lanes}}
+    kernel = _with_axes(kernel, name, (row, column), layout, registers)
+    order = [*groups, *(new[d] for d in layout.lanes), *(new[d] for d in registers)]
+    return _in_order(kernel, copy.id, order), tags
+
+
+def _copy_of(kernel: LoopKernel, name: str) -> Statement:
+    """The one statement that writes *name*, for each element once; :raises PreconditionError: there is none."""
+    writers = [a.statement for a in accesses_by_array(kernel).get(name, ()) if a.is_write]
+    if len(writers) != 1:
+        raise PreconditionError(f"'{name}' is in the registers of a warp, and {len(writers)} statements write it.",
+                                subject=name, hint="copy its values by one statement")
+    return kernel.statement_by_id[writers[0]]
+
+
+def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fragment, registers: Sequence[Digit]
+               ) -> LoopKernel:
+    """*kernel* where *name* has axes for groups, registers and lanes in the place of its *axes* of rows and columns."""
+    def parts(own: Sequence[Expression], split: Mapping[int, tuple[dict[Digit, Expression], Expression]]
+              ) -> tuple[Expression, ...]:
+        found = reduce(dict.__or__, (digits for digits, _ in split.values()))
+        groups = [split[k][1] if k in split else e for k, e in enumerate(own)]
+        kept = [g for k, g in enumerate(groups) if k not in axes or shape[k] > prod(
+            d.extent for d in (layout.rows if k == axes[0] else layout.columns))]
+        return (*kept, *(found[d] for d in (*registers, *layout.lanes)))
+    shape: dict[int, int] = {k: e for k, e in enumerate(array_shapes(kernel)[name]) if isinstance(e, int)}
+    digits_of = dict(zip(axes, (layout.rows, layout.columns), strict=True))
+
+    def subscripts(_: str, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        split = dict[int, tuple[dict[Digit, Expression], Expression]]()
+        for k, digits in digits_of.items():
+            rest, found = own[k], dict[Digit, Expression]()
+            for d in reversed(digits):
+                rest, found[d] = group_and_place(kernel, rest, d.extent)
+            split[k] = found, rest
+        return parts(own, split)
+
+    def extents(_: str, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return parts(own, {k: ({d: d.extent for d in digits}, shape[k] // prod(d.extent for d in digits))
+                           for k, digits in digits_of.items()})
+    return with_other_axes(kernel, [name], subscripts, extents)
+
+
+def _in_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:
+    """*kernel* with the loops *order* around *statement*, which are around it alone, in this order."""
+    own = [x for x in loops_of(kernel.paths[statement]) if x in order]
+
+    def replaced(tree: Loop) -> Loop:
+        inner = nest(tuple(order), Leaf(statement))
+        assert isinstance(inner, Loop)
+        return inner
+    tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
+                   and [*leaves(node)] == [statement] else node)
+    return reordered(kernel, tree)
+
+
+# Loads of matrices
+
+def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKernel, Tags]:
+    copy = kernel.statement_by_id[statement]
+    temporary = kernel.temporaries.get(copy.written)
+    loops = [x for x in loops_of(kernel.paths[statement]) if isinstance(kernel.tags.get(x), UnrollTag)]
+    size = 0 if temporary is None or temporary.dtype is None else temporary.dtype.itemsize
+    if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
+        raise PreconditionError(f"'{statement}' does not write a fragment of a product, with elements of at most 4 bytes.",
+                                subject=statement, hint="tensorize the product first, with a factor in a temporary of "
+                                                        "the address space 'warp'")
+    source = expanded_expression(kernel, copy)
+    if not isinstance(source, p.Subscript) or any(isinstance(e, p.Subscript) for i in source.index_tuple
+                                                  for e in subexpressions(i)):
+        raise PreconditionError(f"'{statement}' copies {source}, which is not an element of an array in shared memory.",
+                                subject=statement, hint="stage the values in shared memory first")
+    # the innermost loop is over the elements of a register
+    tags: Tags = {loops.pop(): InstructionTag()} if size < WORD else {}
+    count = 1
+    while count < load.count and loops:
+        x = loops.pop()
+        extent, wanted = _extent(kernel, x) or 1, load.count // count
+        part = gcd(extent, wanted)
+        if part == extent:
+            tags[x] = InstructionTag()
+        elif part > 1:
+            outer, inner = (kernel.fresh_name(f"{x}_{own}") for own in ("outer", "load"))
+            kernel = split_levels(annotated(kernel, tags={y: t for y, t in kernel.tags.items() if y != x}), x,
+                                  {outer: None, inner: part})
+            tags |= {outer: UnrollTag(), inner: InstructionTag()}
+        count *= part
+    if count != load.count:
+        raise PreconditionError(f"'{statement}' copies {count} matrices for each lane, which is not a multiple of "
+                                f"{load.count}.", subject=statement, hint=f"use ldmatrix.x{count}")
+    return _by(kernel, statement, load), tags

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
@@ -145,7 +145,9 @@ def _waits(conflicts: Conflicts) -> Waits:
 def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
     """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
-    for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
+    for_others = any(x.statement.loads_for_others and u.kind == kind for x, kind in ((a, "anti"), (b, "flow")))
+    for scope, apart in ((Scope.WARP, partial(conflicts.threads.on_two_threads, for_others=for_others)),
+                         (Scope.BLOCK, conflicts.threads.in_two_warps)):
         pairs = apart(a, b, u.pairs)
         if pairs is not None:
             yield scope, replace(u, pairs=pairs)

@@ -11,7 +11,6 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import collective_inames
 from loopkit.analysis.legality import packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_range
@@ -49,12 +48,16 @@ class Threads:
         """The *pairs* that two blocks may run."""
         return self._apart_along(self._long(GRID), a, b, pairs)
 
-    def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs*, all of one block, that two threads may run."""
+    def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map, *, for_others: bool = False
+                       ) -> Map | None:
+        """The *pairs*, all of one block, that two threads may run.
+
+        :arg for_others: any lane of the warp may load the element for an instruction of several threads.
+        """
         if a is b and a.auto:
             pairs = other_instance(pairs)            # some thread runs it, but only one
-        if collective_inames(self.launch.kernel, a.statement) or collective_inames(self.launch.kernel, b.statement):
-            return None if pairs.is_empty() else pairs      # any lane of the warp may load the operands
+        if for_others:
+            return None if pairs.is_empty() else pairs
         return self._apart_along(self._long(BLOCK), a, b, pairs)
 
     def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:

@@ -15,9 +15,10 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Scope, Sync, completion_of, wait_for
+from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Region, Scope, Sync, completion_of, wait_for
 from loopkit.errors import values_text
 from loopkit.expr.mappers import variables
+from loopkit.instructions.nests import Issue
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
@@ -42,6 +43,7 @@ from loopkit.verification.threads import TOGETHER
 from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
+from loopkit.verification.validation_nests import NestCheck
 from loopkit.verification.validation_walk import Execution, LaunchCheck, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -63,8 +65,8 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
       their assumptions;
     - an instruction of a warp reads the lane that holds the element of the statement; a thread reads elements of other
       lanes in no other way, and none that an inactive lane overwrites;
-    - in a matrix multiply-accumulate, each lane loads the elements that the instruction takes from it for the
-      iterations of other lanes; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
+    - an instruction that executes a nest of loops takes from each lane the elements that the iterations of other lanes
+      access; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
     - blocks with inter-block flags take tickets in start order, and flagged values are stored and loaded by flags;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
@@ -109,6 +111,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     for e in every:
         if isinstance(e.node, For):
             yield from LOOP_CHECKS[type(e.node.instruction)](*subject, e).findings()
+        elif isinstance(e.node, Region):
+            yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
         yield from _OrderCheck(*subject).findings()
@@ -219,7 +223,8 @@ class _OrderCheck(LaunchCheck):
     """The check of the order of dependent executions."""
 
     def findings(self) -> Iterator[Mismatch]:
-        for _ in (node for node in self.divergent if not isinstance(node, For)):
+        for _ in (node for node in self.divergent if not isinstance(node, For) and not (
+                isinstance(node, Region) and isinstance(node.instruction, Issue))):
             yield from self.mismatch("divergent", "",
                                 "a barrier is under a condition that may differ between the threads of a block")
         ways = paths(self.launch.tree)

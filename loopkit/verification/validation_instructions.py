@@ -1,16 +1,14 @@
-"""Instructions: vector accesses, shuffles and matrix multiply-accumulates access the elements of their statements.
+"""Instructions: vector accesses and shuffles access the elements of their statements.
 
 Vector accesses move the elements of their loop, and legally load before it and store after it. A shuffle reads the lane
-that holds the element, and every other access to a warp register is to the thread's own element. In a product, the
-lanes of a warp compute the iterations of the loops.
+that holds the element, and every other access to a warp register is to the thread's own element.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import accumulate, combinations
-from itertools import product as pairs_of
+from itertools import accumulate
 
 import numpy as np
 import pymbolic.primitives as p
@@ -19,10 +17,10 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction
+from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction
 from loopkit.ast.walk import assigned
-from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
-from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
+from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
+from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
@@ -41,7 +39,6 @@ from loopkit.poly.affine import (
     add,
     affine_difference,
     floor_div,
-    integer_factor,
     multiply,
     remainder,
     subtract,
@@ -60,10 +57,10 @@ from loopkit.poly.relations import differing_first_at, same_element, shared_dims
 from loopkit.poly.sets import Map, Set, bounded_by
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_simd import SimdCheck
-from loopkit.verification.validation_walk import Execution, LaunchCheck, LoopCheck
+from loopkit.verification.validation_walk import Execution, LaunchCheck, NodeCheck
 
 
-class VectorCheck(LoopCheck):
+class VectorCheck(NodeCheck):
     """The check of a loop with vector accesses."""
 
     def findings(self) -> Iterator[Mismatch]:
@@ -267,6 +264,11 @@ class WarpRegisterCheck(LaunchCheck):
         others: list[tuple[Execution, Map]] = []
         for e in (e for some in self.executions.values() for e in some):
             node = e.assign
+            if isinstance(e.instruction, Issue):                # it reads the operands of each lane
+                mine = elements_of(p.Call(p.Variable(""), (*e.instruction.operands, node.target)), (array.name,))
+                own += [(e, e.relation([substitute(i, e.names) for i in x.index_tuple[-array.thread_axes:]]))
+                        for x in dict.fromkeys(mine)]
+                continue
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.thread_axes:]]
@@ -311,116 +313,5 @@ class WarpRegisterCheck(LaunchCheck):
         yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
 
 
-class ProductCheck(LoopCheck):
-    """The check of a loop nest that is a product of matrices.
-
-    The instruction adds to each sum of a lane, for each step, the product of two elements. The lanes that hold them are
-    those of :func:`loopkit.instructions.mma.fragments`. Both must be the elements that the iteration itself reads.
-    """
-
-    @property
-    def product(self) -> Mma:
-        instruction = self.execution.loop.instruction
-        assert isinstance(instruction, Mma)
-        return instruction
-
-    def findings(self) -> Iterator[Mismatch]:
-        loop = self.execution.loop
-        loops, assign = nest_of(loop)
-        wrong = "is not a nest around one statement" if assign is None else self._wrong(loops, assign)
-        if wrong or assign is None:
-            yield from self.mismatch("product", "" if assign is None else assign.statement,
-                                     f"the product over '{loop.iname}' {wrong}")
-            return
-        if any(node is loop for node in self.divergent) or self._has_partial_warps():
-            text = f"'{assign.statement}' is a product of matrices that some lanes of a warp may not execute"
-            yield from self.mismatch("divergent", assign.statement, text)
-            return
-        yield from self._elements(loop, loops, assign)
-
-    def _has_partial_warps(self) -> bool:
-        threads = self.launch.threads
-        return (threads if isinstance(threads, int) else integer_factor(threads)) % self.launch.machine.warp != 0
-
-    def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
-        """The reason why the nest is not a matrix multiply-accumulate; ``""``: none."""
-        product = self.product
-        meant = {x: 2 for x in (product.row, product.column) if x is not None} | {product.depth: 4*len(product.right)}
-        if {x.iname: x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) and x.step == 1 else None
-                for x in loops} != meant or len(loops) != len(meant):
-            return f"has other loops than {product}"
-        if product.rows != (1 if product.row is None else 2) or len(product.left) != product.rows*len(product.right):
-            return f"loads {len(product.left)} and {len(product.right)} elements"
-        match assign:
-            case Assign(combine="sum", target=p.Subscript(),
-                        value=p.Product(children=(p.Subscript() as one, p.Subscript() as other))):
-                factors = (one, other)
-            case _:
-                return f"does not add up products of elements: {assign.value}"
-        sums = list(sums_of(loops[0], product))
-        if not all(_differ(x, y) for x, y in combinations(sums, 2)):
-            return f"adds to {', '.join(map(str, sums))}, which are not all different"
-        storage = self.storages.get(array_of(sums[0]))
-        if storage is None or storage.space is not AddressSpace.PRIVATE or storage.dtype != np.float64:
-            return f"adds to '{array_of(sums[0])}', which is not a float64 register of a thread"
-        for e in (*factors, *product.left, *product.right):
-            if not self._shared(e):
-                return f"loads {e}, which is not a float64 element that all lanes can read"
-        return ""
-
-    def _shared(self, element: p.Subscript) -> bool:
-        name = array_of(element)
-        storage = self.storages.get(name)
-        if storage is None:
-            argument = self.kernel.array_args.get(name)
-            return argument is not None and argument.dtype == np.float64
-        return storage.dtype == np.float64 and storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP) \
-            and not storage.temporary.between_blocks
-
-    # Elements of each lane
-
-    def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
-        product, starts = self.product, {x.iname: x.start for x in loops}
-        number = self.thread_number
-        warp = self.launch.machine.warp
-        first, lane = multiply(warp, floor_div(number, warp)), remainder(number, warp)
-        # the factor from the right matrix depends on the column
-        left, right = sorted(children(assign.value), key=lambda e: product.column in variables(
-            substitute(e, self.execution.names)))
-        of_left, of_right, sums = fragments(product.rows)
-        for k, register in pairs_of(range(4*len(product.right)), range(2*product.rows)):
-            row, column = sums.element(p.Variable("lane"), register)
-            steps = (product.depth, k), (product.row, register // 2), (product.column, register % 2)
-            own = {x: add(starts[x], step) for x, step in steps if x is not None}
-            for read, loaded, (holder, place) in ((left, product.left, of_left.holder(row, k)),
-                                                  (right, product.right, of_right.holder(k, column))):
-                yield from self._looked_for(assign.statement, loop, (read, own), loaded[place],
-                                            add(first, substitute(holder, {"lane": lane})), number)
-
-    def _looked_for(self, statement: str, loop: For, own: tuple[Expression, Mapping[str, Expression]],
-                    given: p.Subscript, source: Expression, number: Expression) -> Iterator[Mismatch]:
-        """Points at which *own*, at an iteration, is not the element *given* that thread number *source* loads."""
-        e = self.execution
-        read, at = own
-        names = {x: value for x, value in e.names.items() if x not in at}
-
-        def places(element: Expression, values: Mapping[str, Expression]) -> Map:
-            assert isinstance(element, p.Subscript)
-            return e.relation(substitute(substitute(i, values), names) for i in element.index_tuple)
-        # one moment: the same block and iteration of the loops around, and all coordinates but those of threads
-        same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
-        sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
-        pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        text = f"an iteration of '{loop.iname}' reads {read}, but another lane provides {given}"
-        yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
-
-
-def _differ(one: p.Subscript, other: p.Subscript) -> bool:
-    """Must *one* and *other* be different elements, for all values of their names?"""
-    return any(affine_difference(x, y) not in (0, None)
-               for x, y in zip(one.index_tuple, other.index_tuple, strict=True))
-
-
 #: The check of a loop by the class of its instruction.
-LOOP_CHECKS: Mapping[type[Instruction | None], type[LoopCheck]] = {
-    Mma: ProductCheck, SimdLoop: SimdCheck, VectorAccess: VectorCheck}
+LOOP_CHECKS: Mapping[type[Instruction | None], type[NodeCheck]] = {SimdLoop: SimdCheck, VectorAccess: VectorCheck}

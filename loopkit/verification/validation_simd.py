@@ -10,10 +10,10 @@ from loopkit.instructions.simd_loop import assignment_in, is_accumulation
 from loopkit.poly.relations import differing, in_one_iteration, same_element
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, LoopCheck
+from loopkit.verification.validation_walk import Execution, NodeCheck
 
 
-class SimdCheck(LoopCheck):
+class SimdCheck(NodeCheck):
     """The check of a SIMD loop: different iterations access different elements, or update one by one operation."""
 
     def findings(self) -> Iterator[Mismatch]:

@@ -20,6 +20,7 @@ from loopkit.ast.check import divergent_names, divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Sync
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.nests import Issue
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, Step
 from loopkit.lowering.lowered import BLOCK, Launch, Storage
@@ -33,7 +34,8 @@ from loopkit.verification.validation_grid import Grid
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment, a barrier, a launch, or a loop with an instruction, at its place; without a node: any other place.
+    """An assignment, a barrier, a launch, or a loop or a region with an instruction, at its place; without a node: any
+    other place.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
     :ivar condition: the points, as a condition on parameters.
@@ -51,7 +53,7 @@ class Execution:
     path: Path = ()
     conditions: tuple[tuple[Expression, bool], ...] = ()
     instruction: Instruction | None = None
-    node: Assign | Sync | Call | For | None = None
+    node: Assign | Sync | Call | For | Region | None = None
 
     @property
     def assign(self) -> Assign:
@@ -66,6 +68,11 @@ class Execution:
     @property
     def loop(self) -> For:
         assert isinstance(self.node, For)
+        return self.node
+
+    @property
+    def region(self) -> Region:
+        assert isinstance(self.node, Region)
         return self.node
 
     @property
@@ -166,6 +173,8 @@ def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Executio
         case Region():
             # the threads of a warp synchronize before and after it, as at a barrier
             yield replace(place.at(0), node=TOGETHER)
+            if isinstance(node.instruction, Issue):
+                yield replace(place.at(1), node=node)
             yield from _of_block(knl, node.body, replace(place.at(1), instruction=node.instruction))
             yield replace(place.at(2), node=TOGETHER)
         case Block():
@@ -238,11 +247,11 @@ class LaunchCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class LoopCheck(LaunchCheck):
-    """The check of one loop with an instruction; *execution* is its place."""
+class NodeCheck(LaunchCheck):
+    """The check of one loop or region with an instruction; *execution* is its place."""
 
     execution: Execution
 
     def findings(self) -> Iterator[Mismatch]:
-        """The mismatches between the instruction and the loop."""
+        """The mismatches between the instruction and its node."""
         raise NotImplementedError

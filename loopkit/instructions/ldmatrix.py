@@ -1,0 +1,210 @@
+"""ldmatrix: the lanes of a warp load small matrices from shared memory into fragments.
+
+A matrix has 8 rows of 16 bytes. Each of the first 8, 16 or 32 lanes provides the address of a row of one of 1, 2 or 4
+matrices. Each lane gets 4 bytes of each matrix: those of one row, or with ``.trans`` two elements of one column. The
+layouts are those of NVIDIA's "PTX ISA", section "Warp-level matrix load instruction: ldmatrix".
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Region
+from loopkit.ast.value_ranges import LowerBounds
+from loopkit.expr.mappers import variables
+from loopkit.expr.nodes import to_text
+from loopkit.instructions.base import InstructionText, Printer
+from loopkit.instructions.fragments import Digit, Digits, digit_of
+from loopkit.instructions.nests import (
+    LANE,
+    REGISTERS,
+    WORD,
+    Axis,
+    Issue,
+    Nest,
+    NestInstruction,
+    NoMatchError,
+    Passed,
+    element_at,
+    range_of,
+    require_registers,
+    statement_of,
+)
+from loopkit.kernel.data import AddressSpace
+from loopkit.poly.affine import add, integer_factor, multiply
+
+#: Rows of a matrix, bytes of a row, and the digits of the lane's number: rows of the result, and words of a row.
+_ROWS, _BYTES = 8, 16
+_LANES: Digits = (Digit(8, True, 1), Digit(4, True, 0))
+
+
+@dataclass(frozen=True)
+class LdMatrix(NestInstruction):
+    """Loads *count* matrices; *transposed*: a lane gets elements of a column."""
+
+    count: int
+    transposed: bool
+
+    noun: ClassVar[str] = "a load of matrices"
+    capability: ClassVar[int] = 75
+
+    def issue(self, nest: Nest) -> LdMatrixIssue:
+        parts = _parts(self, nest)
+        own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
+        t1, t0 = map(p.Variable, parts.lanes)
+        lane = add(multiply(_LANES[1].extent, t1), t0)
+        # lane t provides row t % 8 of matrix t // 8
+        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(
+            digit_of(lane, _ROWS, self.count if self.count*_ROWS < 32 else 0)),
+            **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
+        row = element_at(element_at(parts.source, own), at)
+        _require_aligned(nest, row)
+        target, items = element_at(parts.target, own), prod(parts.item.extents)
+        values = ({**parts.matrix.digits(number // items), **parts.item.digits(number % items)}
+                  for number in range(self.count*items))
+        targets = tuple(element_at(target, at) for at in values)
+        require_registers(nest, targets, {*parts.lanes, *(x.iname for x in nest.loops)})
+        return LdMatrixIssue(self, row, targets)
+
+
+@dataclass(frozen=True)
+class LdMatrixIssue(Issue):
+    """A load of matrices: the first element of the row that a lane provides, and the element for each register."""
+
+    row: p.Subscript
+    targets: tuple[p.Subscript, ...]
+
+    noun: ClassVar[str] = LdMatrix.noun
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"{self.instruction.name} by the lanes of a warp: each provides the row that begins at "
+                f"{to_text(self.row)}",)
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        return (self.row, *self.targets)
+
+    def passed(self, nest: Nest) -> tuple[Passed, ...]:
+        load = self.instruction
+        assert isinstance(load, LdMatrix)
+        parts = _parts(load, nest)
+        matrix, row, column, item = (axis.number(_LANES) for axis in (
+            parts.matrix, parts.row, parts.column, parts.item))
+        *rows, last = self.row.index_tuple
+        elements = tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k)))
+                         for k in range(_BYTES // nest.memory_of(self.row).dtype.itemsize))
+        return (Passed(parts.source, elements, add(multiply(_ROWS, matrix), row), column),
+                Passed(parts.target, self.targets, LANE, add(multiply(prod(parts.item.extents), matrix), item)))
+
+
+# The parts of a nest
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a nest that is a load of matrices.
+
+    :ivar matrix: the loops over matrices; *row*: the inames of the rows in memory; *column*: of the elements of a row;
+        *item*: the loop over the elements of one register.
+    :ivar lanes: the inames of the lanes.
+    """
+
+    source: p.Subscript
+    target: p.Subscript
+    matrix: Axis
+    row: Axis
+    column: Axis
+    item: Axis
+    lanes: tuple[str, ...]
+
+
+def _parts(load: LdMatrix, nest: Nest) -> _Parts:
+    """:raises NoMatchError: *nest* does not load the matrices of *load*."""
+    source, target = nest.assign.value, nest.assign.target
+    if not isinstance(source, p.Subscript) or not isinstance(target, p.Subscript) or nest.assign.combine is not None:
+        raise NoMatchError(f"{nest.assign.value} is not an element of an array")
+    here, there = nest.memory_of(source), nest.memory_of(target)
+    if here.space is not AddressSpace.SHARED or there.space is not AddressSpace.WARP or here.dtype != there.dtype:
+        raise NoMatchError(f"{source}, {here.dtype} in {here.space} memory, is not copied from shared memory to a "
+                           f"fragment of the same dtype: {target} is {there.dtype} in {there.space} memory")
+    size = here.dtype.itemsize
+    if size > WORD or (load.transposed and size != 2):
+        raise NoMatchError(f"elements of {size} bytes do not lie in registers of 4 bytes"
+                           if size > WORD else f".trans moves elements of 2 bytes, and not of {size}")
+    extents = [d.extent for d in _LANES]
+    lanes = nest.lane_inames(extents, "8 rows by 4 words of the matrices")
+    loops = [x.iname for x in nest.loops]
+    items = loops[-1:] if size < WORD else []
+    matrix, item = (nest.loops_along(own) for own in (loops[:len(loops) - len(items)], items))
+    if prod(matrix.extents) != load.count or prod(item.extents) != WORD // size:
+        found = ", ".join(f"{x.iname} of {len(range_of(x))}" for x in nest.loops)
+        raise NoMatchError(f"its loops are {found or 'none'}, but they must be {load.count} matrices"
+                           + (f" of {WORD // size} elements in each register" if size < WORD else ""))
+    t1, t0 = (Axis((x,), (d.extent,), (0,), (d.place,)) for x, d in zip(lanes, _LANES, strict=True))
+    words = Axis((*t0.inames, *item.inames), (*t0.extents, *item.extents), (*t0.starts, *item.starts),
+                 (*t0.lanes, *item.lanes))
+    row, column = (words, t1) if load.transposed else (t1, words)
+    return _Parts(source, target, matrix, row, column, item, lanes)
+
+
+def _require_aligned(nest: Nest, row: p.Subscript) -> None:
+    """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
+    memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
+    last, extent = row.index_tuple[-1], memory.shape[-1]
+    terms = last.children if isinstance(last, p.Sum) else (last,)
+    if not isinstance(extent, int) or extent % length or any(
+            (t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
+        raise NoMatchError(f"{row} may not begin at a multiple of 16 bytes")
+    if memory.swizzle is not None and memory.swizzle.chunk % length:
+        raise NoMatchError(f"the swizzle of the array does not keep the 16 bytes from {row} on together")
+
+
+#: The instructions by name.
+LDMATRIX: Mapping[str, LdMatrix] = {
+    name: LdMatrix(name, count, transposed) for count in (1, 2, 4) for transposed in (False, True)
+    for name in [f"ldmatrix.x{count}{'.trans' if transposed else ''}"]}
+
+
+# CUDA
+
+def _name(load: LdMatrix) -> str:
+    return load.name.replace(".", "_")
+
+
+def _text(load: LdMatrix) -> str:
+    """The function for *load*."""
+    results = [f"r{i}" for i in range(load.count)]
+    registers = ", ".join(f"%{i}" for i in range(load.count))
+    written = ", ".join(f'"=r"({r})' for r in results)
+    what = "a column of" if load.transposed else "a row of"
+    each = "the matrix" if load.count == 1 else "each matrix"
+    return f"""
+// all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
+// 4 bytes of {what} {each}
+__device__ __forceinline__ void {_name(load)}({', '.join(f'unsigned int &{r}' for r in results)}, const void *row)
+{{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x{load.count}{'.trans' if load.transposed else ''}.shared.b16 "
+        "{{{registers}}}, [%{load.count}];"
+        : {written}
+        : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
+}}
+"""
+
+
+def _call(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: LowerBounds) -> Iterator[str]:
+    load = issue.instruction
+    assert isinstance(load, LdMatrix)
+    if printer.annotate:
+        yield f"// {statement_of(region)}"
+    dtype = printer.dtype_of(issue.row)
+    count = max(WORD // dtype.itemsize, 1)
+    words = [f"word_at({printer.place(e, bounds, dtype)})" for e in issue.targets[::count]]
+    yield f"{_name(load)}({', '.join(words)}, &{printer.place(issue.row, bounds, dtype)});"
+
+
+CUDA = InstructionText({**REGISTERS, **{_name(load): _text(load) for load in LDMATRIX.values()}}, region=_call)

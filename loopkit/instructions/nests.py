@@ -1,0 +1,285 @@
+"""Instructions that execute a nest of loops around one assignment, and the values that their lanes pass to each other.
+
+A statement names such an instruction. Lowering puts the nest of its loops into a region of its own. Where the nest
+matches the instruction, the region gets the instruction with its operands.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, Block, For, Instruction, Region, Scope, Swizzle
+from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.expr.nodes import to_text
+from loopkit.instructions.fragments import Digits, combined, digit_of
+from loopkit.kernel.data import AddressSpace
+from loopkit.poly.affine import add, affine_difference, integer_factor, multiply, subtract
+
+
+class NoMatchError(Exception):
+    """The reason why an instruction cannot execute a nest, as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class ElementMemory:
+    """The memory of an array.
+
+    :ivar shape: its extents, if it is a temporary.
+    :ivar thread_axes: the number of its last axes that name the thread, if it is in warp registers.
+    """
+
+    dtype: np.dtype
+    space: AddressSpace
+    shape: tuple[Expression, ...] = ()
+    thread_axes: int = 0
+    swizzle: Swizzle | None = None
+
+    @property
+    def registers(self) -> tuple[Expression, ...]:
+        """The extents of the registers of a thread."""
+        return self.shape[:len(self.shape) - self.thread_axes]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops around one assignment.
+
+    :ivar loops: with constant ranges, outermost first.
+    :ivar names: the constants in scope.
+    :ivar reduced: the loops along which the assignment adds up values.
+    :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent; lanes of a warp
+        differ in the last ones.
+    :ivar memory: the memory of an array.
+    """
+
+    loops: tuple[For, ...]
+    assign: Assign
+    names: Mapping[str, Expression]
+    reduced: frozenset[str]
+    lanes: tuple[tuple[str, int | None], ...]
+    memory: Callable[[str], ElementMemory]
+
+    def memory_of(self, element: p.Subscript) -> ElementMemory:
+        """The memory that *element* is in."""
+        return self.memory(array_of(element))
+
+    def loops_along(self, inames: Sequence[str]) -> Axis:
+        """The axis of the loops over *inames*."""
+        own = {x.iname: range_of(x) for x in self.loops if x.iname in inames}
+        return Axis(tuple(own), tuple(map(len, own.values())), tuple(r.start for r in own.values()), (None,)*len(own))
+
+    def lane_inames(self, extents: Sequence[int], whole: str) -> tuple[str, ...]:
+        """The inames of the lanes of an instruction whose digits of the lane's number have these *extents*.
+
+        :raises NoMatchError: they have others; *whole* describes what is needed.
+        """
+        found = self.lanes[-len(extents):]
+        if tuple(extent for _, extent in found) != tuple(extents):
+            given = ", ".join(f"{x} of {extent}" for x, extent in self.lanes) or "no inames"
+            raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}")
+        return tuple(x for x, _ in found)
+
+
+def range_of(loop: For) -> range:
+    """The values of the variable of *loop*; :raises NoMatchError: they are not constant, or not consecutive."""
+    if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
+        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range")
+    return range(loop.start, loop.stop)
+
+
+def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
+    """The loops at the top of *block*, outermost first, and the assignment in them, if it is the only node."""
+    loops: list[For] = []
+    while len(block.children) == 1 and isinstance(loop := block.children[0], For):
+        loops.append(loop)
+        block = loop.body
+    match block.children:
+        case (Assign() as assign,):
+            return tuple(loops), assign
+        case _:
+            return tuple(loops), None
+
+
+@dataclass(frozen=True)
+class NestInstruction(Instruction):
+    """An instruction that executes all iterations of a nest.
+
+    :ivar name: its name, which a statement prints.
+    :cvar loads_for_others: a lane may load an element for another lane.
+    """
+
+    name: str
+
+    scope: ClassVar[Scope] = Scope.WARP
+    loads_for_others: ClassVar[bool] = True
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"by={self.name}",)
+
+    @property
+    def capability(self) -> int:
+        """The first architecture that has it: 80 for sm_80."""
+        raise NotImplementedError
+
+    def issue(self, nest: Nest) -> Issue:
+        """The instruction with its operands; :raises NoMatchError: it cannot execute *nest*."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Elements that lanes pass to each other, or to themselves, for a nest.
+
+    :ivar own: an element of the assignment.
+    :ivar elements: the elements that a lane provides, by the number of its register.
+    :ivar lane: the lane that provides *own*, in terms of ``lane`` and of the loops of the nest.
+    :ivar register: its register.
+    """
+
+    own: p.Subscript
+    elements: tuple[p.Subscript, ...]
+    lane: Expression
+    register: Expression
+
+
+@dataclass(frozen=True)
+class Issue(Instruction):
+    """A nest instruction with its operands, at a place of a loop program."""
+
+    noun: ClassVar[str] = "an instruction of a warp"
+    scope: ClassVar[Scope] = Scope.WARP
+    loads_for_others: ClassVar[bool] = True
+
+    instruction: NestInstruction
+
+    def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
+        _, assign = loops_and_assignment(region.body)
+        return () if assign is None else elements_of(assign.value, warp_arrays)
+
+    def passed(self, nest: Nest) -> tuple[Passed, ...]:
+        """The elements that the instruction reads and writes for the iterations of *nest*.
+
+        :raises NoMatchError: it cannot execute *nest*.
+        """
+        raise NotImplementedError
+
+
+#: The lane's own number in :class:`Passed`.
+LANE = p.Variable("lane")
+
+
+def statement_of(region: Region) -> str:
+    """The id of the statement of the nest in *region*."""
+    _, assign = loops_and_assignment(region.body)
+    assert assign is not None
+    return assign.statement
+
+
+# The inames of a nest
+
+@dataclass(frozen=True)
+class Axis:
+    """The inames that make up the number of a row, a column or a step, the slowest first.
+
+    :ivar extents: their numbers of values; *starts*: their least values.
+    :ivar lanes: for each iname its place among the digits of the lane's number; ``None``: it is a loop.
+    """
+
+    inames: tuple[str, ...]
+    extents: tuple[int, ...]
+    starts: tuple[int, ...]
+    lanes: tuple[int | None, ...]
+
+    def at(self, digits: Digits, values: Sequence[Expression]) -> dict[str, Expression]:
+        """The values of the inames at the number with these *values* of its *digits*."""
+        if tuple(d.extent for d in digits) == self.extents:
+            return {x: add(start, value) for x, start, value in zip(self.inames, self.starts, values, strict=True)}
+        # all of the number in the fastest iname: the others cancel out
+        *others, _ = [subtract(p.Variable(x), start) for x, start in zip(self.inames, self.starts, strict=True)]
+        rest: Expression = 0
+        for value, extent in zip(others, self.extents[1:], strict=True):
+            rest = multiply(extent, add(rest, value))
+        return {self.inames[-1]: add(self.starts[-1], subtract(combined(digits, values), rest))}
+
+    def digits(self, number: Expression) -> dict[str, Expression]:
+        """The values of the inames at *number*, each by itself."""
+        weight, found = prod(self.extents), dict[str, Expression]()
+        for k, (x, extent, start) in enumerate(zip(self.inames, self.extents, self.starts, strict=True)):
+            weight //= extent
+            found[x] = add(start, digit_of(number, weight, extent if k else 0))
+        return found
+
+    def number(self, lanes: Digits = ()) -> Expression:
+        """The number in terms of :data:`LANE` and of the loops."""
+        number: Expression = 0
+        for x, extent, start, place in zip(self.inames, self.extents, self.starts, self.lanes, strict=True):
+            value: Expression = subtract(p.Variable(x), start)
+            if place is not None:
+                below = [d.extent for d in lanes if d.place < place]
+                value = digit_of(LANE, prod(below), extent)
+            number = add(multiply(extent, number), value)
+        return number
+
+
+# Elements in registers
+
+#: Bytes of a register.
+WORD = 4
+
+
+def element_at(element: p.Subscript, values: Mapping[str, Expression]) -> p.Subscript:
+    """*element* with *values* in its subscripts."""
+    return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
+
+
+def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[str]) -> None:
+    """Check that *elements* of a fragment fill whole registers of 32 bits.
+
+    :raises NoMatchError: they do not, or the number of a register depends on one of the names *moved*.
+    """
+    memory = nest.memory_of(elements[0])
+    if memory.space is not AddressSpace.WARP:
+        return
+    shape = memory.registers
+    count = max(WORD // memory.dtype.itemsize, 1)
+    places = [_place(e.index_tuple, shape) for e in elements]
+    if any(variables(place) & moved for place in places):
+        raise NoMatchError(f"the register of {elements[0]} depends on the lane, or on an iteration")
+    for first in range(0, len(places), count):
+        own = places[first:first + count]
+        terms = own[0].children if isinstance(own[0], p.Sum) else (own[0],)
+        if any(affine_difference(place, own[0]) != k for k, place in enumerate(own)) or any(
+                (t if isinstance(t, int) else integer_factor(t)) % count for t in terms):
+            raise NoMatchError(f"{', '.join(map(to_text, elements[first:first + count]))} are not one register")
+
+
+def _place(index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
+    """The number of the element at *index*, whose further subscripts name the lane, in an array of *shape*."""
+    number: Expression = 0
+    for i, extent in zip(index, shape, strict=False):
+        number = add(multiply(extent, number), i)
+    return number
+
+
+#: Small functions that make registers of elements.
+REGISTERS = {"word_at": """
+// the 32 bits that begin at x: one register with elements that follow each other
+template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
+{
+    return reinterpret_cast<unsigned int &>(x);
+}
+""", "packed": """
+// one register with these elements, the first one in its lowest bits
+template <class T, class... Others> __device__ __forceinline__ unsigned int packed(T first, Others... others)
+{
+    alignas(4) const T all[] = {first, others...};
+    return reinterpret_cast<const unsigned int &>(all);
+}
+"""}

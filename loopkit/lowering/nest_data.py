@@ -1,0 +1,56 @@
+"""The nests of loops that instructions execute, as data that lowering and its checks share."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import axis_inames
+from loopkit.analysis.ranges import iname_range
+from loopkit.ast.nodes import Region
+from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoMatchError, loops_and_assignment
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import LocalTag
+from loopkit.lowering.lowered import Launch, Storage
+
+
+def nest_instruction(s: Statement) -> NestInstruction | None:
+    """The instruction that executes the nest of loops around *s*."""
+    return next((i for i in s.instructions if isinstance(i, NestInstruction)), None)
+
+
+def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, names: Mapping[str, Expression]) -> Nest:
+    """The nest of loops in *region*; *names*: the constants in scope.
+
+    :raises NoMatchError: it is no nest around one assignment, or a warp of its blocks may lack threads.
+    """
+    loops, assign = loops_and_assignment(region.body)
+    length = launch.mapping.extents.get("l.0", 1)
+    if assign is None:
+        raise NoMatchError("it is not one assignment in a nest of loops")
+    if not isinstance(length, int) or length % launch.machine.warp:
+        raise NoMatchError(f"its blocks must have whole warps along l.0, and not {length} threads")
+    node = launch.kernel.reduction_of.get(assign.statement)
+    return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
+                _lanes(launch.kernel, assign.statement), partial(_memory, launch.kernel, storages))
+
+
+def _lanes(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:
+    """The inames of *statement* on ``l.0``, each with its extent, from the slowest on."""
+    inames = axis_inames(kernel, kernel.statement_by_id[statement].inames, LocalTag).get(0, ())
+    extents = (iname_range(kernel, x)[1] for x in inames)
+    return tuple((x, extent if isinstance(extent, int) else None) for x, extent in zip(inames, extents, strict=True))
+
+
+def _memory(kernel: LoopKernel, storages: Mapping[str, Storage], array: str) -> ElementMemory:
+    """The memory of an argument or a temporary."""
+    storage = storages.get(array)
+    if storage is None:
+        dtype = kernel.array_args[array].dtype
+        assert dtype is not None
+        return ElementMemory(np.dtype(dtype), AddressSpace.GLOBAL)
+    return ElementMemory(storage.dtype, storage.space, storage.in_memory, len(storage.lanes), storage.swizzle)

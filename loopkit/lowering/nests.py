@@ -1,0 +1,156 @@
+"""The stage ``nests``: gives regions the instructions that execute nests of loops, with their operands.
+
+The kernel's own mapping assigns iterations to lanes. It must be that of the instruction. A nest that some threads do
+not execute, as in a partial tile, stays a nest of loops if its values do not come from registers of other lanes.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pymbolic.typing import Expression
+
+from loopkit.analysis.constructors import with_dependences
+from loopkit.ast.check import divergent_nodes
+from loopkit.ast.nodes import Block, Define, For, If, Node, Region
+from loopkit.ast.walk import as_block, map_child_nodes, mentioned, nodes_in, rewritten
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import elements_of, substitute
+from loopkit.instructions.nests import Issue, NestInstruction, NoMatchError, loops_and_assignment, statement_of
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Leaf, Tree, rewrite
+from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.nest_data import nest_instruction, nest_of
+
+Names = Mapping[str, Expression]
+
+
+def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
+    """*knl* with the instructions of nests at the statements in the tree.
+
+    Without warps (*warp* is 1), each thread runs the loops, and storage allocation chooses the memory of fragments.
+    """
+    found = {s.id: i for s in knl.statements if (i := nest_instruction(s)) is not None}
+    if not found:
+        return knl
+    if warp == 1:
+        return with_dependences(
+            knl, lambda dependences, _: dependences,
+            statements=tuple(replace(s, instructions=tuple(i for i in s.instructions if i is not found.get(s.id)))
+                             for s in knl.statements),
+            temporaries={name: replace(t, address_space=None) if t.address_space is AddressSpace.WARP else t
+                         for name, t in knl.temporaries.items()})
+
+    def placed(tree: Tree) -> Tree:
+        own = found.get(tree.statement) if isinstance(tree, Leaf) else None
+        return tree if own is None or not isinstance(tree, Leaf) else Leaf(tree.statement, own)
+    return with_dependences(knl, lambda dependences, _: dependences, tree=rewrite(knl.tree, placed))
+
+
+def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+    """*body*, the program of *launch*, where regions with a nest have its instruction with the operands.
+
+    :raises PreconditionError: a nest nowhere matches its instruction; the message has the reason.
+    """
+    knl = launch.kernel
+    meant = {s: i for s, bound in launch.statements.items() if (i := nest_instruction(bound.statement)) is not None}
+    if not meant or launch.machine.warp == 1:
+        return body
+    finder = _Finder(launch, storages)
+    body = as_block(finder.node(body, {}))
+    uniform = knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)
+    guarded = [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
+
+    def checked(node: Node) -> Node:
+        """*node*; plain loops if some lanes do not execute its instruction."""
+        if not isinstance(node, Region) or not isinstance(node.instruction, Issue) \
+                or not any(node is other for other in guarded):
+            return node
+        finder.reasons.setdefault(statement_of(node), "a thread may have no part in it; pad_domain lets all have one")
+        return finder.as_loops(node)
+    body = rewritten(body, checked)
+    done = {statement_of(node) for node in nodes_in(body)
+            if isinstance(node, Region) and isinstance(node.instruction, Issue)}
+    for s in sorted(meant.keys() - done):
+        raise finder.refusal(s, meant[s])
+    return body
+
+
+@dataclass(frozen=True)
+class _Finder:
+    """Finds the operands of the instructions of one launch.
+
+    :ivar reasons: why instructions cannot execute the nests of statements.
+    """
+
+    launch: Launch
+    storages: Mapping[str, Storage]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> LoopKernel:
+        return self.launch.kernel
+
+    def refusal(self, statement: str, instruction: NestInstruction) -> PreconditionError:
+        reason = self.reasons.get(statement, "a thread may have no part in it; pad_domain lets all have one")
+        return PreconditionError(f"'{instruction.name}' cannot execute '{statement}': {reason}.", subject=statement,
+                                 hint="see the conditions of tensorize")
+
+    def node(self, node: Node, names: Names) -> Node:
+        """*node* with operands of its instructions, also where some threads do not execute them; *names*: constants."""
+        match node:
+            case Region(instruction=NestInstruction() as instruction):
+                return self._apart(node.body, instruction, names)
+            case For():
+                names = {x: value for x, value in names.items() if x != node.iname}
+            case Block():
+                result: list[Node] = []
+                for child in node.children:
+                    if isinstance(child, Define):
+                        names = {**names, child.name: substitute(child.value, names)}
+                    result.append(self.node(child, names))
+                return Block(tuple(result))
+            case _:
+                pass
+        return map_child_nodes(node, lambda child: self.node(child, names))
+
+    def _apart(self, node: Node, instruction: NestInstruction, names: Names) -> Node:
+        """The regions of the nests in *node*: conditions and constants around them go outside."""
+        match node:
+            case Block(children=(child,)):
+                return self._apart(child, instruction, names)
+            case Block(children=(Define() as constant, *others)):
+                inside = {**names, constant.name: substitute(constant.value, names)}
+                return Block((constant, self._apart(Block(tuple(others)), instruction, inside)))
+            case If():
+                then, otherwise = (None if branch is None else as_block(self._apart(branch, instruction, names))
+                                   for branch in (node.then, node.otherwise))
+                assert then is not None
+                return replace(node, then=then, otherwise=otherwise)
+            case _:
+                return self._region(Region(as_block(node)), instruction, names)
+
+    def _region(self, region: Region, instruction: NestInstruction, names: Names) -> Region:
+        _, assign = loops_and_assignment(region.body)
+        if assign is None:
+            statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
+            self.reasons.setdefault(statement, "a condition in its loops excludes some iterations")
+            return self.as_loops(region, statement)
+        try:
+            return replace(region, instruction=instruction.issue(nest_of(self.launch, self.storages, region, names)))
+        except NoMatchError as reason:
+            self.reasons.setdefault(assign.statement, str(reason))
+            return self.as_loops(region)
+
+    def as_loops(self, region: Region, statement: str | None = None) -> Region:
+        """*region* without its instruction; :raises PreconditionError: it reads registers of other lanes."""
+        _, assign = loops_and_assignment(region.body)
+        statement = statement or (assign.statement if assign is not None else "")
+        fragments = {x for x, storage in self.storages.items() if storage.space is AddressSpace.WARP}
+        s = self.kernel.statement_by_id[statement]
+        if any(True for _ in elements_of(s.expression, fragments)):
+            instruction = nest_instruction(s)
+            assert instruction is not None
+            raise self.refusal(statement, instruction)
+        return replace(region, instruction=None)

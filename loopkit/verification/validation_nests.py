@@ -1,0 +1,67 @@
+"""Nest instructions: lanes pass to each other the elements that the iterations of a nest of loops access."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+import pymbolic.primitives as p
+
+from loopkit.expr.mappers import substitute
+from loopkit.instructions.nests import Issue, NoMatchError, Passed, loops_and_assignment
+from loopkit.lowering.nest_data import nest_of
+from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_walk import Execution, NodeCheck
+
+
+class NestCheck(NodeCheck):
+    """The check of a region whose nest of loops an instruction executes.
+
+    The instruction takes each element from a register of a lane, by its fragment layouts. It must be the element that
+    the iteration itself accesses.
+    """
+
+    def findings(self) -> Iterator[Mismatch]:
+        region = self.execution.region
+        loops, assign = loops_and_assignment(region.body)
+        issue, statement = region.instruction, "" if assign is None else assign.statement
+        assert isinstance(issue, Issue)
+        try:
+            passed = issue.passed(nest_of(self.launch, self.storages, region, {}))
+        except NoMatchError as reason:
+            yield from self.mismatch("instruction", statement,
+                                     f"{issue.instruction.name} cannot execute '{statement}': {reason}")
+            return
+        if any(node is region for node in self.divergent):
+            text = f"'{statement}' is executed by {issue.instruction.name}, and some lanes of a warp may not execute it"
+            yield from self.mismatch("divergent", statement, text)
+            return
+        inside = reduce(Execution.inside, loops, self.execution)
+        for one in passed:
+            yield from self._of(one, statement, inside)
+
+    def _of(self, passed: Passed, statement: str, inside: Execution) -> Iterator[Mismatch]:
+        """Iterations at which the element of the statement is not that of the lane and the register for it."""
+        e, warp, number = self.execution, self.launch.machine.warp, self.thread_number
+        lane = remainder(number, warp)
+
+        def here(expr: p.ExpressionNode | int) -> p.ExpressionNode | int:
+            return substitute(expr, {"lane": lane})
+        left = inside.relation(substitute(i, inside.names) for i in passed.own.index_tuple)
+        # one moment: the same block and iteration of the loops around, and all coordinates but those of threads
+        same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
+        source = add(multiply(warp, floor_div(number, warp)), here(passed.lane))
+        sources = equal_coordinates(inside.coordinates, [*same, source], e.coordinates, [*same, number])
+        for register, element in enumerate(passed.elements):
+            own = inside.where(p.Comparison(here(passed.register), "==", register))
+            given = e.relation(substitute(i, e.names) for i in element.index_tuple)
+            wrong = left.intersect_domain(own).subtract(sources.apply_range(given))
+            if element.aggregate != passed.own.aggregate:
+                wrong = left.intersect_domain(own)
+            yield from self.mismatch(
+                "instruction", statement, f"an iteration accesses {passed.own}, but the instruction takes {element} in "
+                f"register {register} of a lane", wrong.domain(), inside.coordinates)
+            left = left.subtract(left.intersect_domain(own))
+        yield from self.mismatch("instruction", statement, f"an iteration accesses {passed.own}, for which the "
+                                 "instruction has no register", left.domain(), inside.coordinates)
