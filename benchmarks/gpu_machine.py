@@ -201,7 +201,9 @@ class Gpu:
         return array.clone()
 
     def wide(self, array: Any) -> Any:
-        return array.double() if array.is_floating_point() else array
+        if not array.is_floating_point():
+            return array
+        return array.double() if array.element_size() > 1 else array.float().double()
 
     def narrow(self, array: Any, dtype: str) -> Any:
         return array.to(getattr(self.xp, dtype))

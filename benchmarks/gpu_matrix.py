@@ -48,7 +48,7 @@ def count(*lengths: int) -> float:
 
 
 def values(shape: Size, dtype: str, deviation: float = 1.0) -> Callable[[Any], Any]:
-    """Random numbers, never zeros: a GPU takes less power for zeros, and its clock is higher."""
+    """Random numbers, not zeros: a GPU takes less power for zeros, and its clock is higher."""
     if dtype == "int8":
         return lambda machine: machine.integers(np.random.default_rng(shape).integers(-128, 128, shape, np.int8), dtype)
     return lambda machine: machine.normal(shape, dtype, deviation)
