@@ -1,7 +1,8 @@
 """How fast the ready pipelines run on a GPU, beside torch, Triton and CuPy on the same data in the same run.
 
     python benchmarks/gpu.py                       every row, about ten minutes
-    python benchmarks/gpu.py --quick               one size a row, about two minutes
+    python benchmarks/gpu.py --quick               one size of most rows, about two minutes
+    python benchmarks/gpu.py --rows matrix         only the rows for the matrix units
     python benchmarks/gpu.py --only softmax        rows whose name contains a text
     python benchmarks/gpu.py --sizes ragged,drawn  only sizes of these sorts
     python benchmarks/gpu.py --dry                 on the host at small sizes: does the script work?
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpu_matrix import matrix_rows
 from gpu_row import Goal, Row
 from gpu_rows import rows
 from gpu_worker import ANSWER
@@ -42,6 +44,9 @@ ROUNDS, QUICK_ROUNDS = 15, 7
 
 #: Of sizes: those that tiles divide, one that they do not, and one drawn at run time.
 SORTS = ("even", "ragged", "drawn")
+
+#: Of rows: float32 and memory; the matrix units.
+GROUPS = ("general", "matrix")
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Worker:
         threading.Thread(target=_listen, args=(self._process.stdout, self._answers), daemon=True).start()
         self.about = self._answer(MOST_CASE_SECONDS)
 
-    def measure(self, case: Case, rounds: int, variants: bool) -> dict[str, Any]:
+    def measure(self, case: Case, rounds: int, variants: bool, quick: bool = False) -> dict[str, Any]:
         """The figures of *case*, or why there are none."""
         if self._process is None:
             try:
@@ -84,7 +89,7 @@ class Worker:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"row": case.row.name, "sort": case.sort, "rounds": rounds,
-                                                  "variants": variants}) + "\n")
+                                                  "variants": variants, "quick": quick}) + "\n")
             self._process.stdin.flush()
             answer = self._answer(MOST_CASE_SECONDS)
         except (RuntimeError, BrokenPipeError) as err:
@@ -121,20 +126,22 @@ def _listen(stream: Any, answers: queue.Queue[str | None]) -> None:
 # Judging
 
 
-def rate(result: dict[str, Any], contestant: dict[str, Any]) -> float:
+def seconds(contestant: dict[str, Any], sustained: bool = False) -> float:
+    """Of one run, in bursts or in sustained runs."""
+    return float((contestant["sustained"] if sustained else contestant)["seconds"])
+
+
+def rate(result: dict[str, Any], contestant: dict[str, Any], sustained: bool = False) -> float:
     """Bytes a second, or operations a second where those are what it takes."""
-    return float(result["flops"] if by_flops(result) else result["bytes"])/float(contestant["seconds"])
+    return float(result["flops"] if result["by_flops"] else result["bytes"])/seconds(contestant, sustained)
 
 
-def by_flops(result: dict[str, Any]) -> bool:
-    return bool(result["flops"] > 50*result["bytes"])
-
-
-def of_kind(result: dict[str, Any], kind: str, among: Sequence[str] = ()) -> list[dict[str, Any]]:
+def of_kind(result: dict[str, Any], kind: str, among: Sequence[str] = (), sustained: bool = False
+            ) -> list[dict[str, Any]]:
     """Those with figures, the fastest first."""
-    found = [c for c in result.get("contestants", ()) if c["kind"] == kind and "seconds" in c
-             and (not among or c["name"] in among)]
-    return sorted(found, key=lambda c: float(c["seconds"]))
+    found = [c for c in result.get("contestants", ()) if c["kind"] == kind
+             and ("sustained" if sustained else "seconds") in c and (not among or c["name"] in among)]
+    return sorted(found, key=lambda c: seconds(c, sustained))
 
 
 def reached(goal: Goal, result: dict[str, Any], contestant: dict[str, Any]) -> float | None:
@@ -143,12 +150,12 @@ def reached(goal: Goal, result: dict[str, Any], contestant: dict[str, Any]) -> f
         case "copy":
             copies = of_kind(result, "copy")
             # the copy moves as many bytes, or as many as were worth it
-            return None if not copies else result["bytes"]/contestant["seconds"]/copy_rate(copies[0])
+            return None if not copies else result["bytes"]/seconds(contestant)/copy_rate(copies[0])
         case "peer":
-            best = of_kind(result, "peer", goal.among)
-            return None if not best else best[0]["seconds"]/contestant["seconds"]
+            best = of_kind(result, "peer", goal.among, goal.sustained)
+            return None if not best else seconds(best[0], goal.sustained)/seconds(contestant, goal.sustained)
         case _:
-            return None if not result.get("peak") else result["flops"]/contestant["seconds"]/result["peak"]
+            return None if not result.get("peak") else result["flops"]/seconds(contestant)/result["peak"]
 
 
 def copy_rate(copy: dict[str, Any]) -> float:
@@ -170,61 +177,92 @@ def shown(case: Case, result: dict[str, Any]) -> Iterator[str]:
     if "failed" in result:
         yield f"{case.row.name} {size or case.sort}: {result['failed']}"
         return
-    unit, scale = ("TFLOP/s", 1e-12) if by_flops(result) else ("GB/s", 1e-9)
     yield (f"{case.row.name} {size} ({case.sort}): at least {result['bytes']*1e-9:.2f} GB, "
            f"{result['flops']*1e-9:.1f} Gflop"
            + (f"; {result['sets']} sets of arguments" if result["sets"] > 1 else ""))
-    best, copies = of_kind(result, "peer") or of_kind(result, "reference"), of_kind(result, "copy")
     for c in result["contestants"]:
         if "seconds" not in c:
             yield f"  {c['name']:20} {c['reason'] or 'no samples'}"
             continue
-        spread = 50*(c["high"] - c["low"])/c["seconds"]
-        line = f"  {c['name']:20}{1e3*c['seconds']:10.4f} ms +-{spread:4.1f} %"
+        line = f"  {c['name']:20}{_regime(result, c, sustained=False)}"
         if c["kind"] == "copy":
-            yield f"{line}{copy_rate(c)*1e-9:9.0f} GB/s"
+            yield line
             continue
-        line += f"{rate(result, c)*scale:9.{2 if by_flops(result) else 0}f} {unit}"
-        line += f"  of copy {result['bytes']/c['seconds']/copy_rate(copies[0]):6.3f}" if copies else ""
-        line += f"  of best peer {best[0]['seconds']/c['seconds']:6.3f}" if best else ""
+        if "sustained" in c:
+            line += f" | sustained{_regime(result, c, sustained=True)}"
         yield f"{line}  error {c['error']:.0e}  ready {c['ready']:.1f} s"
-    ours = of_kind(result, "ours")
-    for goal in case.row.goals:
-        yield "  -> " + (verdict(goal, reached(goal, result, ours[0])) if ours else
-                       f"{goal}: " + ("ours has no figure" if case.row.ours else "there is no pipeline yet"))
+        if case.row.sustained and "stages" in c:
+            yield ("  {0:20}{calls:10} calls; seconds: transformed in {transform:.2f}, text in {code:.2f}, "
+                   "proofs {proof:.2f}").format("", **c["stages"])
+    for line in judged(case, result):
+        yield f"  -> {line}"
+
+
+def _regime(result: dict[str, Any], c: dict[str, Any], sustained: bool) -> str:
+    """Time, spread, rate, and the ratios to a copy and to the best peer."""
+    found, taken = c["sustained"] if sustained else c, seconds(c, sustained)
+    line = f"{1e3*taken:10.4f} ms +-{50*(found['high'] - found['low'])/taken:4.1f} %"
+    if c["kind"] == "copy":
+        return f"{line}{copy_rate(c)*1e-9:9.0f} GB/s"
+    line += (f"{rate(result, c, sustained)*1e-12:9.2f} TFLOP/s" if result["by_flops"]
+             else f"{rate(result, c)*1e-9:9.0f} GB/s")
+    copies = of_kind(result, "copy")
+    if copies:
+        line += f"  of copy {result['bytes']/taken/copy_rate(copies[0]):6.3f}"
+    best = of_kind(result, "peer", (), sustained) or of_kind(result, "reference", (), sustained)
+    return line + (f"  of best peer {seconds(best[0], sustained)/taken:6.3f}" if best else "")
+
+
+def judged(case: Case, result: dict[str, Any]) -> list[str]:
+    """Each goal of the row; ours is the library's default, or its best variant while there is no default."""
+    ours = of_kind(result, "ours") or (of_kind(result, "variant") if is_open(result) else [])
+    why = "open, the library does not have it yet" if is_open(result) else "ours has no figure"
+    return [verdict(goal, reached(goal, result, ours[0])) if ours else f"{goal}: {why}" for goal in case.row.goals]
+
+
+def is_open(result: dict[str, Any]) -> bool:
+    """The library has no such pipeline yet."""
+    return any(c["open"] for c in result.get("contestants", ()) if c["kind"] == "ours")
 
 
 def summary(results: Sequence[tuple[Case, dict[str, Any]]]) -> Iterator[str]:
     """One line a case: ours, and each goal."""
-    yield f"{'':28}{'ours, ms':>10}{'calls':>7}   goals"
+    yield f"{'':36}{'ours, ms':>10}{'calls':>7}   goals"
     for case, result in results:
         label = f"{case.row.name} {'x'.join(map(str, result.get('size', ())))}"
-        ours = of_kind(result, "ours")
-        if not ours:
-            yield f"{label:28}{'-':>10}{'':7}   {result.get('failed') or no_figure(case, result)}"
+        ours, others = of_kind(result, "ours"), of_kind(result, "variant")
+        found = ours or (others if is_open(result) else [])
+        if not found:
+            yield f"{label:36}{'-':>10}{'':7}   {result.get('failed') or no_figure(result)}"
             continue
-        goals = "; ".join(verdict(g, reached(g, result, ours[0])) for g in case.row.goals)
-        others = of_kind(result, "variant")
-        if others and others[0]["seconds"] < ours[0]["seconds"]:
-            goals += f"; {others[0]['name'].strip()}: {100*(ours[0]['seconds']/others[0]['seconds'] - 1):.0f} % faster"
-        yield f"{label:28}{1e3*ours[0]['seconds']:10.4f}{result['calls']:7}   {goals}"
+        goals = "; ".join(judged(case, result))
+        if ours and others and seconds(others[0]) < seconds(ours[0]):
+            goals += f"; {others[0]['name'].strip()}: {100*(seconds(ours[0])/seconds(others[0]) - 1):.0f} % faster"
+        yield f"{label:36}{1e3*seconds(found[0]):10.4f}{found[0]['stages']['calls']:7}   {goals}"
+    unmet = sum(len(case.row.goals) for case, result in results if is_open(result) and not of_kind(result, "variant"))
+    if unmet:
+        yield f"{unmet} goals are open: the library does not have these pipelines yet"
 
 
-def no_figure(case: Case, result: dict[str, Any]) -> str:
+def no_figure(result: dict[str, Any]) -> str:
     """Why ours has none."""
-    ours = [c["reason"] for c in result["contestants"] if c["kind"] == "ours"]
-    return ours[0][:90] if ours else "there is no pipeline yet"
+    return next((str(c["reason"]) for c in result["contestants"] if c["kind"] == "ours"), "")[:90]
+
+
+def known_rows() -> tuple[Row, ...]:
+    return (*rows(), *matrix_rows())
 
 
 def cases(args: argparse.Namespace, known: Sequence[Row]) -> list[Case]:
-    chosen = [r for r in known if args.only in r.name]
+    chosen = [r for r in known if args.only in r.name and args.rows in ("all", r.group)]
     if args.dry:
         return [Case(r, "small") for r in chosen]
     if args.quick:
-        return [Case(r, "0") for r in chosen]
+        return [Case(r, "0") for r in chosen if r.quick]
     # first what matters most, should time run out
-    ordered = [*(Case(r, "0") for r in chosen), *(Case(r, "ragged") for r in chosen),
-               *(Case(r, "drawn") for r in chosen), *(Case(r, str(k)) for r in chosen for k in range(1, len(r.even)))]
+    ordered = [*(Case(r, "0") for r in chosen), *(Case(r, "ragged") for r in chosen if r.ragged),
+               *(Case(r, "drawn") for r in chosen if r.draw),
+               *(Case(r, str(k)) for r in chosen for k in range(1, len(r.even)))]
     return [case for case in ordered if (case.sort if case.sort in SORTS else "even") in args.sizes]
 
 
@@ -249,7 +287,8 @@ def versions() -> str:
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one size a row, and fewer samples")
+    parser.add_argument("--quick", action="store_true", help="one size a row, fewer samples, and no slow peers")
+    parser.add_argument("--rows", choices=("all", *GROUPS), default="all", help="the group of rows; default: all")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT")
     parser.add_argument("--sizes", type=sorts, default=list(SORTS), metavar="SORTS",
                         help=f"which sizes of a row, of {','.join(SORTS)}; default: all")
@@ -266,11 +305,11 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> None:
     args = arguments(given)
     start = time.monotonic()
-    known = rows()
+    known = known_rows()
     if args.list:
-        for row in known:
-            print(f"{row.name:12} {', '.join('x'.join(map(str, s)) for s in (*row.even, row.ragged))}; "
-                  f"{'; '.join(map(str, row.goals))}")
+        for row in (r for r in known if args.rows in ("all", r.group)):
+            sizes = (*row.even, *([row.ragged] if row.ragged else []))
+            print(f"{row.name:24} {', '.join('x'.join(map(str, s)) for s in sizes)}; {'; '.join(map(str, row.goals))}")
         return
     seed = time.time_ns() % (1 << 31) if args.seed is None else args.seed
     worker = Worker(seed, args.dry)
@@ -284,7 +323,7 @@ def main(given: Sequence[str] | None = None) -> None:
                 results.append((case, {"failed": "no time left"}))
                 continue
             rounds = 1 if args.dry else QUICK_ROUNDS if args.quick else ROUNDS
-            result = worker.measure(case, rounds, args.variants)
+            result = worker.measure(case, rounds, args.variants, args.quick)
             results.append((case, result))
             if not args.summary:
                 print(*shown(case, result), "", sep="\n", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,9 @@ class Machine(Protocol):
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         """Random numbers between *low* and 1."""
 
+    def normal(self, shape: Sequence[int], dtype: str, deviation: float = 1.0) -> Any:
+        """Normally distributed random numbers around 0."""
+
     def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
         """An array of integers with these *values*."""
 
@@ -51,6 +55,9 @@ class Machine(Protocol):
     def wide(self, array: Any) -> Any:
         """*array* in float64; integers stay."""
 
+    def narrow(self, array: Any, dtype: str) -> Any:
+        """*array* in *dtype*."""
+
     def error(self, found: Any, expected: Any) -> float:
         """The norm of the difference over that of *expected*; NaN if there is one in *found*."""
 
@@ -63,8 +70,21 @@ class Machine(Protocol):
     def sample(self, runs: Sequence[Run], launches: int) -> float:
         """Seconds of one of *launches* runs in a row, which take turns among *runs*."""
 
+    def sustained(self, runs: Sequence[Run], launches: int, first: int, samples: int) -> list[float]:
+        """Seconds of a run in *samples* samples without a pause between them, after *first* other runs."""
+
     def forget(self) -> None:
         """Give back the memory of arrays that are gone."""
+
+
+def _host_dtype(name: str) -> np.dtype[Any]:
+    """Also of ml_dtypes, if that is installed."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype
 
 
 class Host:
@@ -82,14 +102,17 @@ class Host:
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         return self._rng.uniform(low, 1, shape).astype(dtype)
 
+    def normal(self, shape: Sequence[int], dtype: str, deviation: float = 1.0) -> Any:
+        return self._rng.normal(0, deviation, shape).astype(_host_dtype(dtype))
+
     def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
         return values.astype(dtype)
 
     def nothing(self, shape: Sequence[int], dtype: str) -> Any:
-        return np.full(shape, -1 if "int" in dtype else np.nan, dtype)
+        return np.full(shape, -1 if "int" in dtype else np.nan, _host_dtype(dtype))
 
     def poison(self, array: Any) -> None:
-        array.fill(np.nan if array.dtype.kind == "f" else -1)
+        array.fill(-1 if array.dtype.kind in "iu" else np.nan)
 
     def own(self, array: Any) -> Any:
         return np.asarray(array)
@@ -98,9 +121,13 @@ class Host:
         return array.copy()
 
     def wide(self, array: Any) -> Any:
-        return array.astype(np.float64) if array.dtype.kind == "f" else array
+        return array if array.dtype.kind in "iu" else array.astype(np.float64)
+
+    def narrow(self, array: Any, dtype: str) -> Any:
+        return array.astype(_host_dtype(dtype))
 
     def error(self, found: Any, expected: Any) -> float:
+        found = found.astype(np.float64)
         return float(np.linalg.norm((found - expected).ravel())/max(np.linalg.norm(expected.ravel()), 1e-300))
 
     def copy(self, source: Any, target: Any) -> None:
@@ -114,6 +141,9 @@ class Host:
         for k in range(launches):
             runs[k % len(runs)]()
         return (time.perf_counter() - start)/launches
+
+    def sustained(self, runs: Sequence[Run], launches: int, first: int, samples: int) -> list[float]:
+        return [self.sample(runs, launches) for _ in range(samples)]
 
     def forget(self) -> None:
         pass
@@ -149,6 +179,11 @@ class Gpu:
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         return self.xp.empty(tuple(shape), dtype=getattr(self.xp, dtype), device="cuda").uniform_(low, 1)
 
+    def normal(self, shape: Sequence[int], dtype: str, deviation: float = 1.0) -> Any:
+        wanted = getattr(self.xp, dtype)
+        drawn = wanted if wanted.itemsize > 1 else self.xp.float16
+        return self.xp.empty(tuple(shape), dtype=drawn, device="cuda").normal_(0, deviation).to(wanted)
+
     def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
         return self.xp.from_numpy(values.astype(dtype)).cuda()
 
@@ -166,7 +201,12 @@ class Gpu:
         return array.clone()
 
     def wide(self, array: Any) -> Any:
-        return array.double() if array.is_floating_point() else array
+        if not array.is_floating_point():
+            return array
+        return array.double() if array.element_size() > 1 else array.float().double()
+
+    def narrow(self, array: Any, dtype: str) -> Any:
+        return array.to(getattr(self.xp, dtype))
 
     def error(self, found: Any, expected: Any) -> float:
         # piece by piece: the whole in float64 may be larger than what is left of the memory
@@ -194,6 +234,19 @@ class Gpu:
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end))*1e-3/launches
+
+    def sustained(self, runs: Sequence[Run], launches: int, first: int, samples: int) -> list[float]:
+        events = [self.xp.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
+        self.xp.cuda.synchronize()
+        for k in range(first):
+            runs[k % len(runs)]()
+        events[0].record()
+        for event in events[1:]:
+            for k in range(launches):
+                runs[k % len(runs)]()
+            event.record()
+        events[-1].synchronize()
+        return [float(a.elapsed_time(b))*1e-3/launches for a, b in pairwise(events)]
 
     def forget(self) -> None:
         self.xp.cuda.empty_cache()

@@ -14,15 +14,20 @@ from itertools import cycle
 from typing import Any
 
 from gpu_machine import Gpu, Host, Machine, Run
-from gpu_row import Problem, Row, Size, bound
+from gpu_matrix import matrix_rows
+from gpu_row import NotThereYetError, Problem, Row, Size, Stages, bound
 from gpu_rows import rows
 
 #: Before an answer; libraries write to the same stream.
 ANSWER = "@@ "
 
-#: Seconds of a sample, and at most that many launches in it.
+#: Seconds of a sample, and at most that many launches in it. Rows that are measured in sustained runs too have bursts.
 SAMPLE = 4e-3
+BURST = 8e-3
 MOST_LAUNCHES = 200
+
+#: Seconds of a contestant's own runs before its sustained samples: the power limit then sets the clock.
+SUSTAINED = 0.12
 
 #: Runs take turns among so many sets of arguments at least, which are copies of one, and among so many that the others
 #: are so many times as large as the cache, together: no run finds its input there from the last time.
@@ -35,18 +40,21 @@ class Contestant:
     """Somebody with a run for each set of arguments.
 
     :ivar moved: bytes of a run, where they are not the row's.
-    :ivar samples: seconds of one run.
+    :ivar samples: seconds of one run; *sustained*: in sustained runs.
     :ivar reason: why there are no figures; empty where there are.
+    :ivar open: the library does not have it yet.
     :ivar error: of the result, relative to that in float64.
     """
 
-    def __init__(self, name: str, kind: str, make: Callable[[], Callable[[Problem], Run]], moved: float = 0.0
-                 ) -> None:
-        self.name, self.kind, self.moved = name, kind, moved
+    def __init__(self, name: str, kind: str, make: Callable[[], Callable[[Problem], Run]], moved: float = 0.0,
+                 stages: Stages | None = None) -> None:
+        self.name, self.kind, self.moved, self.stages = name, kind, moved, stages
         self._make = make
         self.runs: list[Run] = []
         self.samples: list[float] = []
+        self.sustained: list[float] = []
         self.reason = ""
+        self.open = False
         self.error: float | None = None
         self.ready = 0.0
 
@@ -62,24 +70,39 @@ class Contestant:
         machine.wait()
         self.ready = time.perf_counter() - start
         if expected is not None:
-            found = problems[0].outputs[row.result] if result is None else machine.own(result)
+            found = parts(tuple(problems[0].outputs.values()) if result is None else result)
             if row.compared is not None and self.kind != "reference":
-                found = row.compared(found)
-            self.error = machine.error(found, expected)
+                found = [row.compared(machine.own(part)) for part in found]
+            self.error = max(machine.error(machine.own(a), b) for a, b in zip(found, parts(expected), strict=True))
             if not self.error <= row.tolerance:
                 self.reason = f"wrong: its error is {self.error:.1e}"
 
     def give_up(self, err: Exception) -> None:
+        self.open = isinstance(err, NotThereYetError)
         text = (str(err).strip() or type(err).__name__).splitlines()[0][:160]
-        self.reason = f"left out: {text}" if isinstance(err, ImportError) else f"failed: {type(err).__name__}: {text}"
+        self.reason = (f"not there yet: {text}" if self.open else f"left out: {text}" if isinstance(err, ImportError)
+                       else f"failed: {type(err).__name__}: {text}")
 
     def asdict(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"name": self.name, "kind": self.kind, "error": self.error, "ready": self.ready,
-                                  "reason": self.reason, "moved": self.moved}
+                                  "reason": self.reason, "moved": self.moved, "open": self.open}
+        if self.stages is not None:
+            answer |= {"stages": vars(self.stages)}
         if not self.reason and self.samples:
-            low, middle, high = quartiles(self.samples)
-            answer |= {"seconds": middle, "low": low, "high": high, "samples": len(self.samples)}
+            answer |= figures(self.samples)
+        if not self.reason and self.sustained:
+            answer |= {"sustained": figures(self.sustained)}
         return answer
+
+
+def parts(result: Any) -> list[Any]:
+    """The arrays of a result of one array, or of several."""
+    return [*result] if isinstance(result, tuple) else [result]
+
+
+def figures(samples: Sequence[float]) -> dict[str, float]:
+    low, middle, high = quartiles(samples)
+    return {"seconds": middle, "low": low, "high": high, "samples": len(samples)}
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -89,18 +112,24 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
     return first, second, third
 
 
-def contestants(row: Row, size: Size, machine: Machine, variants: bool) -> list[Contestant]:
+def _ours(label: str, row: Row, size: Size, machine: Machine) -> Contestant:
+    stages = Stages()
+    named = (label, "ours") if label == "loopkit" else (f"  {label}", "variant")
+    return Contestant(*named, lambda: bound(lambda: row.ours[label](size), machine, stages, row.sustained),
+                      stages=stages)
+
+
+def contestants(row: Row, size: Size, machine: Machine, variants: bool, quick: bool = False) -> list[Contestant]:
     """Ours, the others, and a copy of as many bytes."""
-    found = [Contestant(label if label == "loopkit" else f"  {label}", "ours" if label == "loopkit" else "variant",
-                        lambda make=make: bound(make(size), machine))
-             for label, make in row.ours.items() if variants or label == "loopkit"]
+    found = [_ours(label, row, size, machine) for label in row.ours if variants or label == "loopkit"]
     if machine.target == "c":
         def numpy_peer(p: Problem) -> Run:
             return lambda: row.reference(machine.xp, p)
         found.append(Contestant("numpy", "reference", lambda: numpy_peer))
     else:
-        found += [Contestant(name, "peer", lambda peer=peer: peer) for name, peer in row.peers.items()]
-    if any(g.of == "copy" for g in row.goals) or row.flops(size) < 50*row.bytes(size):
+        found += [Contestant(name, "peer", lambda peer=peer: peer) for name, peer in row.peers.items()
+                  if not (quick and name in row.slow)]
+    if any(g.of == "copy" for g in row.goals) or not row.by_flops(size):
         # as many bytes as the row moves, but more than a cache holds
         count = int(min(max(row.bytes(size)/8, machine.cache), 1 << 29))
         found.append(Contestant("a copy", "copy", lambda: _copies(count, machine), 8.0*count))
@@ -119,16 +148,15 @@ def _copies(count: int, machine: Machine) -> Callable[[Problem], Run]:
     return run_of
 
 
-def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool) -> dict[str, Any]:
-    """The contestants take turns, who goes first alternates, and the first round does not count."""
+def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool, quick: bool = False
+            ) -> dict[str, Any]:
+    """All contestants are right, and fast in bursts; those of some rows also in sustained runs."""
     problem = row.problem(size, machine)
     moved = row.bytes(size)
     sets = sets_for(moved, machine.cache)
     problems = [problem, *(problem.copied(machine) for _ in range(sets - 1))]
-    wide = Problem(size, {x: machine.wide(a) for x, a in problem.inputs.items()}, {}, row.scalars)
-    expected = row.reference(machine.xp, wide)
-    del wide
-    entrants = contestants(row, size, machine, variants)
+    expected = row.reference(machine.xp, row.wide(problem, machine))
+    entrants = contestants(row, size, machine, variants, quick)
     for c in entrants:
         try:
             c.prepare(problems, row, None if c.kind == "copy" else expected, machine)
@@ -136,6 +164,18 @@ def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool)
             c.give_up(err)
     del expected
     machine.forget()
+    launches = _bursts(entrants, machine, rounds, BURST if row.sustained else SAMPLE)
+    if row.sustained:
+        _sustain(entrants, machine, rounds, launches)
+    return {"row": row.name, "size": size, "bytes": moved, "flops": row.flops(size), "by_flops": row.by_flops(size),
+            "sets": sets, "peak": machine.peak, "contestants": [c.asdict() for c in entrants]}
+
+
+def _bursts(entrants: Sequence[Contestant], machine: Machine, rounds: int, seconds: float) -> dict[str, int]:
+    """The contestants take turns, who goes first alternates, and the first round does not count.
+
+    :returns: how many launches a sample of each has.
+    """
     launches: dict[str, int] = {}
     for turn in range(rounds + 1):
         for c in entrants if turn % 2 else reversed(entrants):
@@ -144,13 +184,25 @@ def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool)
             try:
                 if turn == 0:
                     once = machine.sample(c.runs, max(2, len(c.runs)))
-                    launches[c.name] = max(min(int(SAMPLE/max(once, 1e-9)) + 1, MOST_LAUNCHES), 1)
+                    launches[c.name] = max(min(int(seconds/max(once, 1e-9)) + 1, MOST_LAUNCHES), 1)
                 else:
                     c.samples.append(machine.sample(c.runs, launches[c.name]))
             except Exception as err:  # noqa: BLE001  # whatever a library raises is its result
                 c.give_up(err)
-    return {"row": row.name, "size": size, "bytes": moved, "flops": row.flops(size), "sets": sets, "peak": machine.peak,
-            "contestants": [c.asdict() for c in entrants], "calls": calls(row, size)}
+    return launches
+
+
+def _sustain(entrants: Sequence[Contestant], machine: Machine, rounds: int, launches: dict[str, int]) -> None:
+    """Each contestant alone, in one order and then in the other, so that a drift of the clock is in the spread."""
+    for order in (entrants, entrants[::-1]):
+        for c in order:
+            if c.reason:
+                continue
+            try:
+                first = int(SUSTAINED/statistics.median(c.samples)) + 1 if machine.cache else 0
+                c.sustained += machine.sustained(c.runs, launches[c.name], first, -(-rounds//2))
+            except Exception as err:  # noqa: BLE001  # whatever a library raises is its result
+                c.give_up(err)
 
 
 def sets_for(moved: float, cache: int) -> int:
@@ -158,17 +210,14 @@ def sets_for(moved: float, cache: int) -> int:
     return min(max(-(-CACHES*cache//max(int(moved), 1)) + 1, SETS), MOST_SETS) if cache else 1
 
 
-def calls(row: Row, size: Size) -> int | None:
-    """How many transformations ours is made of."""
-    return len(row.ours["loopkit"](size).history) if "loopkit" in row.ours else None
-
-
 def size_of(row: Row, sort: str, seed: int) -> Size:
     """A size by its name: a number of the even ones, ``ragged``, ``drawn`` or ``small``."""
     match sort:
         case "ragged":
+            assert row.ragged is not None
             return row.ragged
         case "drawn":
+            assert row.draw is not None
             return row.draw(random.Random(f"{seed} {row.name}"))
         case "small":
             return row.small[0]
@@ -179,14 +228,15 @@ def size_of(row: Row, sort: str, seed: int) -> Size:
 def main() -> None:
     seed, dry = int(sys.argv[1]), sys.argv[2] == "dry"
     machine: Machine = Host(seed) if dry else Gpu(seed)
-    by_name = {row.name: row for row in rows()}
+    by_name = {row.name: row for row in (*rows(), *matrix_rows())}
     print(ANSWER + json.dumps({"machine": machine.name, "peak": machine.peak, "cache": machine.cache}), flush=True)
     for line in sys.stdin:
         wanted = json.loads(line)
         row = by_name[wanted["row"]]
         answer = {}
         try:
-            answer = measure(row, size_of(row, wanted["sort"], seed), machine, wanted["rounds"], wanted["variants"])
+            answer = measure(row, size_of(row, wanted["sort"], seed), machine, wanted["rounds"], wanted["variants"],
+                             wanted["quick"])
         except Exception as err:  # noqa: BLE001  # one row's end is not the run's
             answer = {"row": row.name, "size": size_of(row, wanted["sort"], seed),
                       "failed": f"{type(err).__name__}: {str(err).strip()[:300]}"}

@@ -34,13 +34,13 @@ def said(*args: str) -> str:
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("gpu") / "figures.json"
-    text = said("--dry", "--json", str(file), "--seed", "3", "--only", SOME)
+    text = said("--dry", "--rows", "general", "--json", str(file), "--seed", "3", "--only", SOME)
     return {"text": text, **json.loads(file.read_text(encoding="utf-8"))}
 
 
 @pytest.fixture(scope="module")
 def listed() -> list[str]:
-    return [line.split()[0] for line in said("--list").splitlines()]
+    return [line.split()[0] for line in said("--list", "--rows", "general").splitlines()]
 
 
 def test_every_row_is_measured(dry: dict[str, Any], listed: list[str]) -> None:
