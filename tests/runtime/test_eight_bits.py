@@ -130,3 +130,17 @@ def test_cuda_needs_no_header(arch: str) -> None:
     assert "#include" not in source
     assert "w[i] = to_e4m3((float)d[i]);" in source
     compile_cuda(source, arch)
+
+
+@each_format
+def test_extrema_of_numbers_without_infinities(name: str) -> None:
+    own = named_dtype(name)
+    a = np.random.default_rng(0).uniform(-9, -1, (3, 24)).astype(own)
+    knl = lk.make_kernel("{[i,j]: 0<=i<3 and 0<=j<24}", """
+        most[i] = max(j, a[i,j])
+        place[i] = argmax(j, a[i,j]).index""", [lk.GlobalArg("a", own), "..."])
+    got = lk.compile(knl, "c")(a=a)
+    np.testing.assert_array_equal(got.most.astype(np.float32), a.astype(np.float32).max(axis=1))
+    np.testing.assert_array_equal(got.place, a.astype(np.float32).argmax(axis=1))
+    with pytest.raises(lk.PreconditionError, match="which its dtype float8_e4m3fn cannot hold"):
+        lk.ReductionOperation("top", "max(a, b)", float("-inf")).neutral_of(named_dtype("float8_e4m3fn"))
