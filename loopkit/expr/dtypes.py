@@ -21,7 +21,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.functions import UNKNOWN, ScalarFunction, function_of
-from loopkit.expr.kinds import NUMBERS, dtype_of, is_half, is_tuple, kind_of, promote
+from loopkit.expr.kinds import NUMBERS, dtype_of, is_narrow, is_tuple, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Combined, MakeTuple, NumberOperation, Operation, TypeCast
 from loopkit.expr.tuples import dtype_text, field_dtype, field_names, joined_tuples, tuple_dtype
@@ -138,7 +138,7 @@ def _join_mixed(a: np.dtype, b: Weak) -> Type:
     rank = rank_of(a)
     if rank == 0 or b.rank <= rank:
         return a if rank else b
-    return FLOAT64 if b.rank == _FLOAT else COMPLEX64 if a == FLOAT32 or is_half(a) else COMPLEX128
+    return FLOAT64 if b.rank == _FLOAT else COMPLEX64 if a == FLOAT32 or is_narrow(a) else COMPLEX128
 
 
 def arithmetic(a: Type, b: Type) -> Type:
@@ -275,7 +275,7 @@ def signature(function: ScalarFunction, given: Sequence[Type]) -> tuple[tuple[Ty
     if not isinstance(rule, str):
         return _computed_signature(function, rule, given)
     joined = reduce(join, given)
-    if name == "nextafter" and is_half(resolve(joined)):
+    if name == "nextafter" and is_narrow(resolve(joined)):
         raise TypeInferenceError(f"'{name}' takes no {resolve(joined)}: the next float32 would round back.",
                                  subject=name, hint=f"write {name}(cast(float32, x), ...)")
     if rule in ("float", "predicate"):

@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.mapper.stringifier import PREC_NONE, StringifyMapper
 from pymbolic.typing import ArithmeticExpression, Expression
 
-from loopkit.expr.kinds import kind_of, named_dtype
+from loopkit.expr.kinds import kind_of, largest_real, named_dtype
 
 
 class _Stringifier(StringifyMapper[[]]):
@@ -146,7 +146,8 @@ class NumberOperation(Operation):
         if self.combine in ("and", "or") or dtype.kind == "b":
             return np.bool_(largest)
         if kind_of(dtype) == "f":
-            return dtype.type(np.inf if largest else -np.inf)
+            most = np.inf if dtype.name != "float8_e4m3fn" else largest_real(dtype)      # it has no infinities
+            return dtype.type(most if largest else -most)
         return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
 
     def apply(self, a: Expression, b: Expression) -> Expression:

@@ -136,7 +136,7 @@ class ReductionOperation(TypedOperation, Declared):
                 start = number if dtype.kind == "c" else number.real
                 value = dtype.type(start)
                 fits = bool(value == start) if dtype.kind in "biu" \
-                    else bool(np.isfinite(complex(value)) == np.isfinite(whole))
+                    else all(f(complex(value)) == f(whole) for f in (np.isfinite, np.isnan))
         if not fits:
             raise PreconditionError(
                 f"The reduction '{self.name}' starts from {number}, which its dtype {dtype} cannot hold.",

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.kinds import DTYPE_NAMES, is_bfloat16, is_tuple, named_dtype, struct_of
+from loopkit.expr.kinds import DTYPE_NAMES, ML_DTYPES, code_of, is_tuple, named_dtype, struct_of
 from loopkit.expr.nodes import Combined, MakeTuple, Reduction
 
 
@@ -116,8 +116,8 @@ def field_of(expr: Expression, name: str) -> Expression:
 
 # Names in generated code
 
-_CODES = {f"{dtype.kind}{8*dtype.itemsize}": dtype.name for dtype in
-          (np.dtype(name) for name in DTYPE_NAMES.values() if name != "bfloat16")} | {"bf16": "bfloat16"}
+_CODES = {code_of(np.dtype(name)): name for name in DTYPE_NAMES.values() if name not in ML_DTYPES} | {
+    own.code: name for name, own in ML_DTYPES.items()}
 _CODE = "|".join(sorted(_CODES, key=len, reverse=True))
 
 #: A name of a struct, and of a function that combines two of them.
@@ -133,11 +133,6 @@ def field_fault(name: str) -> str | None:
     """
     found = re.search(rf"_({_CODE})(?![^_])", f"_{name}")
     return None if found is None else f"has the part '{found[1]}', which stands for a dtype in generated code"
-
-
-def code_of(dtype: np.dtype) -> str:
-    """The short name of a number's dtype: ``f32``."""
-    return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8*dtype.itemsize}"
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import array_of, replaced, subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer, indented
@@ -251,7 +251,7 @@ OPENCL = InstructionText(dict(_opencl_updates()), assignment=_opencl)
 
 def has_openmp(statement: Statement, dtype: np.dtype) -> bool:
     """Can OpenMP make the atomic access of *statement* to an element of *dtype*?"""
-    if dtype.kind == "c" or is_half(dtype) or dtype.names is not None:
+    if dtype.kind == "c" or is_narrow(dtype) or dtype.names is not None:
         return False
     if statement.combine is None:
         return statement.assignee not in subexpressions(statement.expression)

@@ -151,8 +151,8 @@ class Lanes:
 
 
 def _is_small(dtype: np.dtype) -> bool:
-    """Does C promote a number of *dtype* to an int?"""
-    return dtype.kind in "biu" and dtype.itemsize < 4
+    """Does C promote a number of *dtype* to an int? Floats of 8 bits are stored as integers."""
+    return dtype.itemsize == 1 or (dtype.kind in "biu" and dtype.itemsize < 4)
 
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:

@@ -11,7 +11,7 @@ from loopkit.ast.nodes import Assign, Define, For, If, Instruction, Node
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import as_block, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, Printer, indented
@@ -60,7 +60,7 @@ def _simd_lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -
     assign = assignment_in(loop)
     dtype, operation = printer.dtype_of(assign.target), assign.combine
     assert operation is not None
-    if dtype.kind == "c" or is_half(dtype):
+    if dtype.kind == "c" or is_narrow(dtype):
         raise PreconditionError(
             f"'{assign.statement}' accumulates {dtype.name} along the cpu.simd iname '{loop.iname}', and OpenMP has no "
             "such reduction.", subject=loop.iname, hint=f"untag_inames(knl, '{loop.iname}')" if dtype.kind == "c" else

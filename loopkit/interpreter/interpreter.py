@@ -33,7 +33,7 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remainder
 from loopkit.expr.functions import FUNCTIONS, UNKNOWN, ScalarFunction, function_of, power_value
 from loopkit.expr.indices import as_index
-from loopkit.expr.kinds import is_half, is_tuple, kind_of
+from loopkit.expr.kinds import is_narrow, is_tuple, kind_of
 from loopkit.expr.mappers import children, variables
 from loopkit.expr.nodes import Combined, MakeTuple, Operation, TypeCast
 from loopkit.expr.tuples import field_dtypes
@@ -182,7 +182,7 @@ def _computed_in(found: Type) -> np.dtype[Any]:
     """The dtype in which an operation is computed: halves in float32, as in texts; weak numbers in the widest one."""
     if isinstance(found, Weak):
         return (BOOL, INT64, FLOAT64, COMPLEX128)[rank_of(found)]
-    return FLOAT32 if is_half(found) else found
+    return FLOAT32 if is_narrow(found) else found
 
 
 def function_value(name: str, *arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, dtype_of, spelled
+from loopkit.expr.kinds import DTYPE_NAMES, ML_DTYPES, dtype_of, spelled
 from loopkit.expr.nodes import Reduction, TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
@@ -158,8 +158,8 @@ def _type(value: np.dtype | type) -> str:
         return "np.bool_" if value.kind == "b" else spelled(value)
     if value in (bool, int, float, complex):
         return value.__name__
-    if issubclass(value, np.generic) and value.__name__ == BFLOAT16:
-        return repr(BFLOAT16)
+    if issubclass(value, np.generic) and value.__name__ in ML_DTYPES:
+        return repr(value.__name__)
     if issubclass(value, np.generic) and getattr(np, value.__name__, None) is value:
         return "np.bool_" if value is np.bool_ else f"np.{value.__name__}"
     raise _no_value(value)

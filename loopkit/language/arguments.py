@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, StorageError, UnknownNameError
-from loopkit.expr.kinds import DTYPES, dtype_of, is_half, is_tuple, kind_of, named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of, is_narrow, is_tuple, kind_of, named_dtype
 from loopkit.expr.mappers import subscripts_of, variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.places import subscripts_at
@@ -143,7 +143,7 @@ def _constant(t: TemporaryVariable) -> TemporaryVariable:
         missing = "initializer=" if values is None else "read_only=True"
         raise PreconditionError(f"The constant '{name}' is declared without {missing}.", subject=name,
                                 hint="a constant has both: initializer=array, read_only=True")
-    if kind_of(values.dtype) not in "biuf" or is_half(values.dtype):
+    if kind_of(values.dtype) not in "biuf" or is_narrow(values.dtype):
         raise PreconditionError(f"The initializer of '{name}' has the dtype {values.dtype}.", subject=name,
                                 hint="convert it to integers, float32 or float64, or pass it as an argument")
     if not np.isfinite(np.asarray(values)).all() or not np.prod(values.shape):

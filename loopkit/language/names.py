@@ -40,8 +40,9 @@ _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
 atomicMax atomicAnd atomicOr atomicXor atomicCAS load_evict_last LoadEvictLast"""
 
-#: The helpers of host C for halves.
-_HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
+#: The helpers for reals that a language lacks.
+_NARROW = """from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32 from_e4m3 to_e4m3 round_e4m3 from_e5m2
+to_e5m2 round_e5m2 bits_of_f32 f32_of_bits"""
 
 #: The names of the language's functions in C: with an f for float32, with a c for complex numbers, and other names.
 _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fmax", "rint", "llabs", "labs", "hypot"]
@@ -71,7 +72,7 @@ exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan as
 real imag""".split())  # noqa: SIM905 (as the other lists)
 
 RESERVED = frozenset([*(KEYWORDS - {"end"}), *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS,
-                      *_HALVES.split(), *_FUNCTIONS])
+                      *_NARROW.split(), *_FUNCTIONS])
 
 
 def fault(name: str, *, called: bool = False) -> str | None:

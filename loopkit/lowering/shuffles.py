@@ -25,7 +25,7 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import among_updates, flow_of_values, identity_pairs
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.ranges import iname_range
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import substitute
 from loopkit.expr.tuple_operations import Extremum
 from loopkit.instructions.shuffle import Shuffle
@@ -314,7 +314,7 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
     assert dtype is not None
     # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
     harmless = isinstance(knl.operation(node.operation), Extremum) or (
-        node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype)))
+        node.operation not in knl.operations and (dtype.kind in "fc" or is_narrow(dtype)))
     inside = threads.number if threads.length <= together else remainder(threads.number, together)
     if not knl.operation(node.operation).reorderable:
         yield from _steps_in_order(threads, array, together, inside, why)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import EquivalenceError, cell_text
-from loopkit.expr.kinds import is_half, is_tuple, kind_of
+from loopkit.expr.kinds import is_narrow, is_tuple, kind_of
 from loopkit.expr.tuples import field_names
 from loopkit.runtime.rounding import ErrorBound, ulp
 from loopkit.runtime.views import NumpyArray
@@ -171,7 +171,7 @@ def _require_alike(name: str, got: NumpyArray, expected: NumpyArray, context: Se
 
 def _computable(array: NumpyArray) -> NumpyArray:
     """Halves as float32: ml_dtypes warns about each NaN."""
-    return array.astype(np.float32) if is_half(array.dtype) else array
+    return array.astype(np.float32) if is_narrow(array.dtype) else array
 
 
 def _largest_magnitude(expected: NumpyArray) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from loopkit.ast.walk import calls
 from loopkit.errors import CompilerError, DeviceError
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.bounds import raising
@@ -64,6 +64,7 @@ _LINE = 64
 
 #: The types of dtypes for which numpy has none.
 _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
+                           "float8_e4m3fn": ctypes.c_uint8, "float8_e5m2": ctypes.c_uint8,
                            "complex64": _Complex64, "complex128": _Complex128}
 
 
@@ -220,8 +221,8 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     if dtype is not None and dtype.kind == "c":
         pair = _CTYPES[dtype.name]
         return lambda value: pair(value.real, value.imag)
-    if dtype is not None and is_half(dtype):
-        return lambda value: int(np.array(value, dtype).view(np.uint16))
+    if dtype is not None and is_narrow(dtype):
+        return lambda value: int(np.array(value, dtype).view(f"u{dtype.itemsize}"))
     return lambda value: value
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.kinds import DTYPE_NAMES, is_tuple, named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, is_of_ml_dtypes, is_tuple, named_dtype
 from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.target import target_of_arrays
 from loopkit.runtime.views import ArrayView, NumpyArray, address_of, strided_array
@@ -182,20 +182,24 @@ class TorchKind(Kind):
                          x.get_device() if x.device.type == "cuda" else None)
 
     def numpy(self, x: Any) -> NumpyArray:
-        # torch's numpy() does not support bfloat16
-        plain = x.view(self.torch.int16) if x.dtype is self.torch.bfloat16 else x
-        return np.asarray(plain.numpy()).view(named_dtype(self._names[x.dtype]))
+        dtype = named_dtype(self._names[x.dtype])
+        plain = x.view(self._as_integers(dtype)) if is_of_ml_dtypes(dtype) else x
+        return np.asarray(plain.numpy()).view(dtype)
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         if is_tuple(dtype):
             raise CallError(f"torch has no tensors of structs {dtype_text(dtype)}, so an output cannot be one.",
                             argument="", hint="pass a numpy array for it, or write the fields to arrays of their own")
         if ordinal is None:                            # numpy zeroes large arrays when they are touched
-            halves = dtype.name == "bfloat16"          # which from_numpy() does not support
-            made = self.torch.from_numpy(NUMPY.new(shape, np.dtype(np.int16) if halves else dtype, None, zero=zero))
-            return made.view(self.torch.bfloat16) if halves else made
+            plain = np.dtype(f"i{dtype.itemsize}") if is_of_ml_dtypes(dtype) else dtype
+            made = self.torch.from_numpy(NUMPY.new(shape, plain, None, zero=zero))
+            return made.view(self._torch_dtypes[dtype.name]) if plain != dtype else made
         make = self.torch.zeros if zero else self.torch.empty
         return make(shape, dtype=self._torch_dtypes[dtype.name], device=self.torch.device("cuda", ordinal))
+
+    def _as_integers(self, dtype: np.dtype[Any]) -> Any:
+        """The integers as which numpy and torch exchange elements of *dtype*, of which numpy has no own."""
+        return self.torch.int8 if dtype.itemsize == 1 else self.torch.int16
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         return partial(self._raw_stream, ordinal)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.kinds import is_bfloat16, kind_of, largest_real
+from loopkit.expr.kinds import is_of_ml_dtypes, kind_of, largest_real
 
 Scalar = bool | int | float | complex
 
@@ -91,7 +91,7 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
     if isinstance(value, np.ndarray):
         value = value[()]                           # a 0-dimensional array gives its scalar
     wanted = "a number" if dtype.kind == "c" else "a real number"
-    if isinstance(value, np.generic) and is_bfloat16(value.dtype):
+    if isinstance(value, np.generic) and is_of_ml_dtypes(value.dtype):
         value = float(value)                        # it is not a numpy number
     if not isinstance(value, bool | int | float | complex | np.bool_ | np.number) or (
             dtype.kind != "c" and isinstance(value, complex | np.complexfloating)):
@@ -103,9 +103,9 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
         number = math.inf
     if dtype.itemsize < (16 if dtype.kind == "c" else 8) or number == math.inf:
         with np.errstate(over="ignore"):
-            overflows = np.isinf(complex(dtype.type(number)))
-        # an infinity that the caller passed is legal
-        if overflows and not (isinstance(value, float | complex | np.inexact) and np.isinf(value)):
+            overflows = not np.isfinite(complex(dtype.type(number)))
+        # an infinity or NaN that the caller passed is legal
+        if overflows and not (isinstance(value, float | complex | np.inexact) and not np.isfinite(value)):
             raise CallError(f"'{name}' is {value}, which overflows {dtype}.", argument=name)
     return number
 

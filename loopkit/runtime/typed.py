@@ -14,6 +14,7 @@ from loopkit.analysis.dependences import needed_inputs
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.kinds import NUMBERS
 from loopkit.expr.kinds import dtype_of as kernel_dtype
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
@@ -116,8 +117,7 @@ class TypedKernels:
                 for name, dtype in dtypes.items():
                     if kernel_dtype(dtype) is None:
                         raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
-                                        hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
-                                             "float64, complex64, complex128")
+                                        hint=NUMBERS)
                 with bounded(f"calling kernel '{self.kernel.name}'"):
                     known = closed(self.kernel, dtypes.get) if self.unknown else self.kernel
                     for name in unknown_dtypes(known):

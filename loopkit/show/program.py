@@ -173,16 +173,18 @@ def _require_fillable(low: Lowered) -> None:
     indices = index_names(low.kernel)
     for name, array in low.kernel.array_args.items():
         shape = low.shapes.get(name)
+        dtype = np.dtype(array.dtype)
+        is_number_of_c = kind_of(dtype) in "iuf" and (dtype.itemsize > 1 or kind_of(dtype) != "f")
         why = "subscripts or bounds are read from it" if name in indices else \
-            f"its dtype is {dtype_text(np.dtype(array.dtype))}" if kind_of(np.dtype(array.dtype)) in "cbV" else \
+            f"its dtype is {dtype_text(dtype)}" if not is_number_of_c else \
             "its shape depends on data" if shape is not None and None in shape else ""
         if why:
             raise PreconditionError(f"A standalone program cannot fill the array '{name}': {why}.", subject=name,
                                     hint="call the kernel from Python with data of your own")
     for a in low.kernel.arguments:
-        dtype = None if a.name in low.kernel.array_args or a.dtype is None else np.dtype(a.dtype)
-        if dtype is not None and not (dtype.kind in "iu" or dtype.name in ("float32", "float64")):
-            raise PreconditionError(f"A standalone program has no number of dtype {dtype} for '{a.name}'.",
+        known = None if a.name in low.kernel.array_args or a.dtype is None else np.dtype(a.dtype)
+        if known is not None and not (known.kind in "iu" or known.name in ("float32", "float64")):
+            raise PreconditionError(f"A standalone program has no number of dtype {known} for '{a.name}'.",
                                     subject=a.name, hint="call the kernel from Python")
 
 

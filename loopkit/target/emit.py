@@ -31,7 +31,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.instructions.base import InstructionText, if_else, indented
@@ -116,7 +116,7 @@ class Emitter:
             store = self.policy(array_of(node.target), load=False) if _takes_cache_policy(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
-        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype)) and (
+        has_operators = dtype.kind != "c" and self.dialect.has_operators(dtype) and (
             dtype.kind != "b" or self.dialect.syntax.has_bool)
         if operation.combine in ("+", "*", "&", "|", "^") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, bounds, dtype)};"
@@ -251,8 +251,9 @@ class Emitter:
                 raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "
                                         "when it runs.", subject=code.instruction.id,
                                         hint="compile without check_bounds=True")
-            if not self.dialect.halves and any(is_half(self.dtype_of(x.element)) for x in code.parts):
-                raise PreconditionError(f"The C instruction '{code.instruction.id}' has an operand of 16 bits, which "
+            lacking = (d for x in code.parts if not self.dialect.has_operators(d := self.dtype_of(x.element)))
+            if (dtype := next(lacking, None)) is not None:
+                raise PreconditionError(f"The C instruction '{code.instruction.id}' has an operand of {dtype}, which "
                                         f"the language '{self.dialect.syntax.name}' has no numbers for.",
                                         subject=code.instruction.id, hint="use float32 operands")
             if not self.dialect.syntax.has_bool and any(
@@ -320,7 +321,7 @@ class Emitter:
 
 def _takes_cache_policy(dtype: np.dtype) -> bool:
     """Is an element of *dtype* a number of C itself? Only such numbers and their vectors have cache policies."""
-    return dtype.kind in "iuf" and not is_half(dtype)
+    return dtype.kind in "iuf" and not is_narrow(dtype)
 
 
 def outer_bounds(launch: Launch) -> LowerBounds:

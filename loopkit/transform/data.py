@@ -78,17 +78,22 @@ def as_dtype(value: npt.DTypeLike, owner: str) -> np.dtype:
 @transform
 def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: Within = None
                   ) -> LoopKernel:
-    """Compute reductions in *dtype*: each operand loaded from a narrower real dtype is converted first.
+    """Compute reductions in *dtype*: each operand loaded from a narrower dtype of the same kind is converted first.
 
     Products, sums and the accumulator then have *dtype*, unless an operand of another kind or a wider dtype needs a
     wider result (int32 with float32 gives float64). An output with a declared dtype keeps it; its values are rounded
-    once, when they are stored. The results differ from those of *kernel* by rounding.
+    once, when they are stored. The results differ from those of *kernel* by rounding, and those of integers by the
+    multiples of 2**8 or 2**16 that narrower sums lose.
 
-    :arg dtype: a real dtype, for example ``np.float32`` for operands of float16 or bfloat16.
+    Sums of integers are exact while they fit: in int32 those of up to 131,071 products of int8, or 33,025 of uint8.
+    Longer ones may wrap around, as in numpy and in matrix units.
+
+    :arg dtype: a real dtype, for example ``np.float32`` for operands of float16, bfloat16 or 8 bits; or an integer
+        dtype, for example ``np.int32`` for operands of int8 or uint8.
     :arg within: the statements with the reductions; default: all with such operands.
     :raises UnknownNameError: *within* names no statement.
-    :raises PreconditionError: *dtype* is not real, or narrower than an operand; an operand's dtype is unknown; no
-        operand needs a conversion.
+    :raises PreconditionError: *dtype* is neither real nor an integer dtype, or cannot hold an operand; an operand's
+        dtype is unknown; no operand needs a conversion.
 
     >>> knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*x[k])")
     >>> knl = lk.add_dtypes(knl, {"a,x,y": np.float16})
@@ -102,9 +107,9 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: W
     end
     """
     wanted = as_dtype(dtype, "An accumulator")
-    if kind_of(wanted) != "f":
-        raise PreconditionError(f"An accumulator must have a real dtype, not {wanted}.", subject=str(wanted),
-                                hint="accumulate in float32 or float64")
+    if kind_of(wanted) not in "fiu":
+        raise PreconditionError(f"An accumulator must have a real or an integer dtype, not {wanted}.",
+                                subject=str(wanted), hint="accumulate in float32, float64 or int32")
     chosen = matching_statements(kernel, within)
     operands: dict[str, Expression] = {}
     accumulators = set[str]()
@@ -115,7 +120,8 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: W
             operands[update] = new
             accumulators.add(node.accumulator)
     if not operands:
-        raise PreconditionError(f"No selected reduction loads real numbers narrower than {wanted}.",
+        what = "real numbers" if kind_of(wanted) == "f" else "integers"
+        raise PreconditionError(f"No selected reduction loads {what} narrower than {wanted}.",
                                 subject=str(wanted), hint="select reductions of narrower operands")
     return rewritten(
         kernel,
@@ -125,7 +131,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: W
 
 
 def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:
-    """*operand* with its loads of narrower reals converted; itself where it has none."""
+    """*operand* with its loads of narrower numbers of one kind converted; itself where it has none."""
     def convert(e: Expression) -> Expression:
         match e:
             case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
@@ -142,9 +148,10 @@ def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expressi
 
 
 def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
-    """Is the dtype *known* of *name* real and not yet *wanted*? :raises PreconditionError: it does not fit."""
+    """Is the dtype *known* of *name* another one of the kind of *wanted*? :raises PreconditionError: it does not fit."""
     dtype = require_dtype(name, known)
-    if kind_of(dtype) != "f" or dtype == wanted:
+    kinds = "f" if kind_of(wanted) == "f" else "iu"
+    if kind_of(dtype) not in kinds or dtype == wanted:
         return False
     if promote(dtype, wanted) != wanted:
         raise PreconditionError(f"{wanted} cannot hold all values of '{name}', which has the dtype {dtype}.",

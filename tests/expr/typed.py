@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
-from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
+from loopkit.expr.kinds import is_of_ml_dtypes, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast, product_of
 from loopkit.target.c.conversions import Subscripts
 from loopkit.target.c.dialect import Dialect
@@ -195,7 +195,7 @@ _COMPARE = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equa
 def _pair(a: Any, b: Any) -> tuple[Any, Any]:
     """*a* and *b*, a Python number as a bfloat16 beside an array of them: for ml_dtypes it would be a float32."""
     for x, y in ((a, b), (b, a)):
-        if isinstance(x, np.ndarray) and is_bfloat16(x.dtype) and isinstance(y, float):
+        if isinstance(x, np.ndarray) and is_of_ml_dtypes(x.dtype) and isinstance(y, float):
             y = x.dtype.type(y)
             return (x, y) if x is a else (y, x)
     return a, b

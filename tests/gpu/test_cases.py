@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.expr.kinds import epsilon, is_bfloat16
+from loopkit.expr.kinds import epsilon, is_of_ml_dtypes
 from tests.cases import CASES, Case
 from tests.target.test_restrict import CHOICES
 
@@ -41,7 +41,7 @@ def _tensors(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _tensor(a: np.ndarray) -> Any:
     torch = pytest.importorskip("torch")
-    if is_bfloat16(a.dtype):
+    if is_of_ml_dtypes(a.dtype):
         return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16).cuda()
     return torch.from_numpy(a).cuda()
 

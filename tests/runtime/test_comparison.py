@@ -97,10 +97,13 @@ def test_an_ulp_is_numpys_spacing(dtype: Any, data: st.DataObject) -> None:
         assert ulp(value, np.dtype(dtype)) == float(np.spacing(abs(dtype(value))))
 
 
-def test_an_ulp_of_bfloat16() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    for value in (0.0, 1.0, 1.5, 255.0, 2.0**-126, 2.0**-130, 3e38):
-        assert ulp(value, np.dtype(ml_dtypes.bfloat16)) == float(np.spacing(ml_dtypes.bfloat16(value)))
+@pytest.mark.parametrize(("name", "values"), [
+    ("bfloat16", (1.5, 255.0, 2.0**-126, 2.0**-130, 3e38)), ("float8_e4m3fn", (1.75, 2.0**-6, 2.0**-9, 416.0)),
+    ("float8_e5m2", (1.75, 2.0**-14, 2.0**-16, 49152.0))])
+def test_an_ulp_of_the_reals_of_ml_dtypes(name: str, values: tuple[float, ...]) -> None:
+    dtype = getattr(pytest.importorskip("ml_dtypes"), name)
+    for value in (0.0, 1.0, *values):
+        assert ulp(value, np.dtype(dtype)) == float(np.spacing(dtype(value)))
 
 
 @given(st.sampled_from(FLOATS), st.floats(0.0009765625, 1000, width=16), st.integers(1, 9))

@@ -7,8 +7,8 @@ import pytest
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.sample_data import KINDS, PRIMES, kinds_of_data, random_array
 
-DTYPES = ["float16", "float32", "float64", "bfloat16", "int8", "int64", "uint16", "uint64", "bool", "complex64",
-          "complex128"]
+DTYPES = ["float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int64",
+          "uint16", "uint64", "bool", "complex64", "complex128"]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i8", "u2", "?", "c8", "c16"])
@@ -25,7 +25,7 @@ def test_data(dtype: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_kind_has_every_dtype(kind: str, dtype: str) -> None:
-    if dtype == "bfloat16":
+    if dtype == "bfloat16" or dtype.startswith("float8"):
         pytest.importorskip("ml_dtypes")
     for shape in ((), (0, 3), (1,), (5, 7)):
         data = KINDS[kind](shape, named_dtype(dtype), np.random.default_rng(0))

@@ -44,6 +44,27 @@ def test_after_a_prefetch() -> None:
     assert "__half x_fetch[16];" in str(lk.generate_code(knl))
 
 
+def test_sums_of_integers_in_int32() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-128, 128, (7, 300)).astype(np.int8), rng.integers(0, 256, (300, 6)).astype(np.uint8)
+    knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
+    knl = step(lk.add_dtypes(knl, {"a": np.int8, "b": np.uint8}), lk.set_accumulator_dtype, np.int32)
+    assert "sum(k, cast(int32, a[i, k])*cast(int32, b[k, j]))" in knl.statements_text
+    for each in (knl, lk.tag_inames(knl, "i:g.0, k:l.auto")):
+        c = lk.compile(lk.fix_parameters(each, l=300), "c")(a=a, b=b).c
+        assert c.dtype == np.int32
+        np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+    assert "acc_k += (int)a[i*l + k]*(int)b[k*m + j];" in str(lk.generate_code(knl))
+
+
+def test_integers_that_will_not_do() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y = sum(i, a[i]*x[i])"), {"a": np.int8, "x": np.uint8})
+    for dtype, match in ((np.uint32, "uint32 cannot hold all values of 'a'"), (np.int8, "int8 cannot hold all values"),
+                         (np.bool_, "a real or an integer dtype"), (np.float32, "loads real numbers narrower")):
+        with pytest.raises(lk.PreconditionError, match=match):
+            lk.set_accumulator_dtype(knl, dtype)
+
+
 def test_a_typed_accumulator_follows() -> None:
     knl = matvec()
     typed = lk.add_dtypes(knl, {"acc_k": HALF})

@@ -89,7 +89,7 @@ class InterfaceKind(Kind):
         interface = x.__cuda_array_interface__
         pointer, read_only = interface["data"][0] or 0, interface["data"][1]
         strides, dtype = interface.get("strides"), getattr(x, "dtype", None)
-        # the object's own dtype may be more specific than the type string, which has no bfloat16
+        # the object's own dtype may be more specific than the type string, which has no dtypes of ml_dtypes
         dtype = dtype if isinstance(dtype, np.dtype) else None
         return ((type(x), interface["typestr"], dtype, tuple(interface["shape"]),
                  None if strides is None else tuple(strides), read_only, interface.get("mask") is None,

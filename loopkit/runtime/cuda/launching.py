@@ -18,6 +18,7 @@ from loopkit.ast.nodes import Block
 from loopkit.ast.walk import calls
 from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
+from loopkit.expr.kinds import is_of_ml_dtypes
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
@@ -131,7 +132,7 @@ def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
     item: Callable[[Any], Any] = _itself
     if not isinstance(p, Pointer):
         code = dtype.char
-        if dtype.kind in "cV":                         # struct lacks complex dtypes and bfloat16: they are bytes
+        if dtype.kind == "c" or is_of_ml_dtypes(dtype):       # struct lacks these dtypes: they are bytes
             code, pair = f"{dtype.itemsize}s", struct.Struct("2f" if dtype.itemsize == 8 else "2d").pack
             item = (lambda x: pair(x.real, x.imag)) if dtype.kind == "c" else lambda x: dtype.type(x).tobytes()
     return f"{code}{_SLOT - struct.calcsize(code)}x", item

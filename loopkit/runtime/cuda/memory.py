@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import DeviceError
-from loopkit.expr.kinds import is_tuple, named_dtype
+from loopkit.expr.kinds import is_of_ml_dtypes, is_tuple, named_dtype
 from loopkit.expr.tuples import dtype_text
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.views import ArrayView, NumpyArray, addresses, bytes_of, c_strides
 
 _CUDA = 2
-_KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
+_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_ML_KINDS = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 _READ_ONLY = 1
 _PLAIN, _PLAIN_USED = b"dltensor", b"used_dltensor"
 _VERSIONED, _VERSIONED_USED = b"dltensor_versioned", b"used_dltensor_versioned"
@@ -84,13 +85,14 @@ class Imported:
 
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
-    kind = next((k for k, c in _KINDS.items() if c == code), None)
+    kind = next((k for k, c in (*_KINDS.items(), *_ML_KINDS.items()) if c == code), None)
     if lanes != 1 or kind is None or bits % 8:
         raise ValueError(f"elements that numpy does not support (code {code}, {bits} bits, {lanes} lanes)")
-    if kind == "V":
-        if bits != 16:
-            raise ValueError(f"a bfloat of {bits} bits")
-        return named_dtype("bfloat16")
+    if kind in _ML_KINDS:
+        dtype = named_dtype(kind)
+        if bits != 8*dtype.itemsize:
+            raise ValueError(f"a {dtype} of {bits} bits")
+        return dtype
     return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
 
 
@@ -101,12 +103,13 @@ def export_capsule(view: ArrayView, owner: object) -> Any:
     """
     if is_tuple(view.dtype):
         raise BufferError(f"DLPack has no arrays of structs {dtype_text(view.dtype)}")
-    # numpy exports truth values and bfloat16 only as integers
-    array = addresses(view, f"<u{view.itemsize}" if view.dtype.kind in "bV" else view.dtype.str, owner)
+    # numpy exports truth values and the reals of ml_dtypes only as integers
+    own = _ML_KINDS.get(view.dtype.name)
+    array = addresses(view, view.dtype.str if own is None and view.dtype.kind != "b" else f"<u{view.itemsize}", owner)
     # numpy makes the capsule of an array in the host's memory: the device and the kind of the elements are replaced
     capsule = array.__dlpack__()
     tensor = _Managed.from_address(_pointer(capsule, _PLAIN)).tensor
-    tensor.device_type, tensor.device_id, tensor.code = _CUDA, view.ordinal, _KINDS[view.dtype.kind]
+    tensor.device_type, tensor.device_id, tensor.code = _CUDA, view.ordinal, own or _KINDS[view.dtype.kind]
     return capsule
 
 
@@ -130,7 +133,9 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
-        return {"version": 3, "typestr": self.dtype.str, "shape": self.shape, "strides": self.strides,
+        # numpy's own text of float8_e5m2, f1, is one that it cannot read
+        typestr = f"|V{self.dtype.itemsize}" if is_of_ml_dtypes(self.dtype) else self.dtype.str
+        return {"version": 3, "typestr": typestr, "shape": self.shape, "strides": self.strides,
                 "data": (self.pointer, not self.view.writeable), "stream": None}
 
     def __dlpack_device__(self) -> tuple[int, int]:

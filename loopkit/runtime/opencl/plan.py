@@ -12,7 +12,7 @@ import numpy as np
 
 from loopkit.errors import CallError, DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import is_narrow
 from loopkit.runtime.calls import BoundCall, CallArray, CheckedCall, Run
 from loopkit.runtime.functions import FunctionPlan, describe, require_block
 from loopkit.runtime.kinds import host_view
@@ -262,6 +262,6 @@ def _as_argument(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     """The conversion of a Python number to pyopencl's argument for *dtype*."""
     if dtype is None:
         return lambda value: value
-    if is_half(dtype):
-        return lambda value: np.array(value, dtype).view(np.uint16)[()]
+    if is_narrow(dtype):
+        return lambda value: np.array(value, dtype).view(f"u{dtype.itemsize}")[()]
     return (np.dtype(np.uint8) if dtype.kind == "b" else dtype).type

@@ -31,7 +31,7 @@ from loopkit.expr.dtypes import (
     weak,
 )
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
-from loopkit.expr.kinds import is_bfloat16, is_half, is_tuple, kind_of, promote
+from loopkit.expr.kinds import is_narrow, is_of_ml_dtypes, is_tuple, kind_of, promote
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.tuples import field_dtype, field_dtypes, joined_tuples
 from loopkit.target.c.dialect import Dialect, helper
@@ -94,11 +94,11 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
         with np.errstate(over="ignore"):
             rounded = dtype.type(value)
         if np.isfinite(float(rounded)):
-            shown = _shortest(rounded) if is_bfloat16(dtype) else rounded
+            shown = _shortest(rounded) if is_of_ml_dtypes(dtype) else rounded
             plain = rounded == 0 or 1e-5 <= abs(float(rounded)) < 1e16
             text = np.format_float_positional(shown, trim="0") if plain else \
                 np.format_float_scientific(shown, trim="-", exp_digits=1)
-            text += "f" if dtype == FLOAT32 or is_half(dtype) else ""
+            text += "f" if dtype == FLOAT32 or is_narrow(dtype) else ""
             return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
         value = float(rounded)
     name = "NAN" if np.isnan(value) else "INFINITY"
@@ -127,7 +127,7 @@ def integer_literal(value: int, dtype: np.dtype, *, typed: bool, long: str = "LL
 
 
 def _shortest(value: np.generic) -> np.float64:
-    """The number with the fewest decimal digits that rounds to the bfloat16 *value*."""
+    """The number with the fewest decimal digits that rounds to *value*, of a dtype of ml_dtypes."""
     rounded = (np.float64(f"{float(value):.{digits}e}") for digits in range(9))
     return next(found for found in rounded if value.dtype.type(found) == value)
 
@@ -240,20 +240,20 @@ class CBase:
             return self._struct(want, [self._field(piece, name) for name in want.names or ()])
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
-        if is_half(piece.dtype):
+        if is_narrow(piece.dtype):
             # through float32 unless *want* is a real number
-            direct = self.dialect.halves and kind_of(want) in "iufb" and not is_half(want)
+            direct = self.dialect.has_operators(piece.dtype) and kind_of(want) in "iufb" and not is_narrow(want)
             return self._cast(self._stored(piece), want) if direct else self._convert(self._in_float(piece), want)
         piece = self._exact(piece)
         if piece.dtype.kind == "c" and want.kind != "c":
             real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
             return self._convert(real, want)
-        return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
+        return self._to_half(piece, want) if is_narrow(want) else self._cast(piece, want)
 
     def _struct(self, dtype: np.dtype, fields: Sequence[Piece]) -> Piece:
         """A tuple of *dtype* with the values *fields*."""
         values = [self._convert(x, own) for x, own in zip(fields, field_dtypes(dtype).values(), strict=True)]
-        texts = ", ".join((self._stored(x) if is_half(x.dtype) else self._exact(x)).text for x in values)
+        texts = ", ".join((self._stored(x) if is_narrow(x.dtype) else self._exact(x)).text for x in values)
         name = self.dialect.type_name(dtype)
         return Piece(f"{name if self.dialect.overloaded else f'({name})'}{{{texts}}}", PRIMARY, dtype, dtype)
 
@@ -298,7 +298,7 @@ class CBase:
             return self._call(("" if self.dialect.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
-            if not is_half(dtype):
+            if not is_narrow(dtype):
                 # INFINITY and NAN are floats, which matters where the dtype of its arguments selects a function
                 is_float = isfinite(number) or self.dialect.functions.mark or dtype == FLOAT32
                 return real_literal(number, dtype) if is_float else self._cast(real_literal(number, FLOAT32), dtype)
@@ -314,7 +314,7 @@ class CBase:
         """A half in its memory form."""
         if piece.exact:
             return piece
-        if not self.dialect.halves:
+        if not self.dialect.has_operators(piece.dtype):
             return self._call(helper("to", piece.dtype), [piece], piece.dtype)
         if piece.number is None:
             return self._cast(piece, piece.dtype)
@@ -324,21 +324,21 @@ class CBase:
         """The exact value of a half as a float32."""
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
-        if self.dialect.halves:
+        if self.dialect.has_operators(piece.dtype):
             return self._cast(self._stored(piece), FLOAT32)
         return self._call(helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
-        if self.dialect.halves:
+        if self.dialect.has_operators(piece.dtype):
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
-        """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
-        small = piece.dtype.itemsize == 1
-        if self.dialect.halves:
-            if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
+        """A real number rounded to *want*; through float32 to a dtype of ml_dtypes, as that rounds."""
+        small = piece.dtype.itemsize == 1 and want.itemsize == 2
+        if self.dialect.has_operators(want):
+            if is_of_ml_dtypes(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
         if piece.dtype == FLOAT64 and want == FLOAT16:
@@ -352,12 +352,12 @@ class CBase:
     def _computed(self, name: str, arguments: Sequence[Piece], own: np.dtype, named: Callable[[str, np.dtype], str]
                   ) -> Piece:
         """The function *name*, as *named* calls it for a dtype; of halves the language's own, else of float32."""
-        if not is_half(own):
+        if not is_narrow(own):
             computed = promoted(own)
             return self._call(named(name, computed), [self._exact(self._convert(x, computed)) for x in arguments], own,
                               computed)
         halves = [self._convert(x, own) for x in arguments]
-        if name in self.dialect.halves:
+        if name in self.dialect.halves and self.dialect.has_operators(own):
             return self._call(self.dialect.halves[name], list(map(self._stored, halves)), own)
         call = self._call(named(name, FLOAT32), list(map(self._in_float, halves)), own)
         return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)

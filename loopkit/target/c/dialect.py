@@ -10,7 +10,7 @@ import numpy as np
 
 from loopkit.errors import NameConflictError
 from loopkit.expr.functions import CallText, ScalarFunction
-from loopkit.expr.kinds import is_bfloat16, is_tuple
+from loopkit.expr.kinds import code_of, is_narrow, is_tuple
 from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
 from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import AddressSpace, CachePolicy
@@ -29,7 +29,7 @@ _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 
 def helper(name: str, dtype: np.dtype) -> str:
     """The name of the helper function *name* of operands of *dtype*: it ends in ``_f32``, ``_i64``, ``_bf16``, ..."""
-    return f"{name}_{'bf16' if is_bfloat16(dtype) else f'{dtype.kind}{8 * dtype.itemsize}'}"
+    return f"{name}_{code_of(dtype)}"
 
 
 def reference_name(function: ScalarFunction, value: np.dtype, arguments: Sequence[np.dtype]) -> str:
@@ -97,8 +97,8 @@ class Dialect:
         whole words, or several, joined by ``" & "``, which must all occur.
     :ivar overloaded: functions of complex numbers have one name for both dtypes, and a call of the type makes a number;
         else the names of functions of complex64 end in ``f``, and ``make_complex64`` makes a number.
-    :ivar halves: names of the language's functions of numbers of 16 bits; if there are none, it has no operators for
-        them either, and they are computed in float32 and rounded.
+    :ivar halves: names of the language's functions of reals of 16 bits; if there are none, it has no operators for
+        them either, and they are computed in float32 and rounded, as reals of 8 bits are in each language.
     :ivar policies: the functions that store and load under a cache policy.
     :ivar instructions: texts of hardware instructions; nodes with other instructions are emitted as plain code.
     """
@@ -115,6 +115,10 @@ class Dialect:
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
         return struct_name(dtype) if is_tuple(dtype) else self.types[dtype.name]
+
+    def has_operators(self, dtype: np.dtype) -> bool:
+        """Has the language operators for numbers of a real *dtype*?"""
+        return not is_narrow(dtype) or (bool(self.halves) and dtype.itemsize == 2)
 
     @property
     def long(self) -> str:

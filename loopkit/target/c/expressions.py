@@ -30,7 +30,7 @@ from loopkit.expr.dtypes import (
 )
 from loopkit.expr.functions import FunctionName, function_of
 from loopkit.expr.intervals import is_linear
-from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.kinds import is_narrow, kind_of, promote
 from loopkit.expr.mappers import children, with_children
 from loopkit.expr.nodes import Combined, MakeTuple, TypeCast, negated
 from loopkit.expr.tuples import combining_name, field_dtypes
@@ -71,7 +71,7 @@ class CText(FunctionCalls):
             self._convert(self._operand(expr, want), want)
         if piece.dtype == BOOL and not self.dialect.syntax.has_bool:
             return self._exact(piece).text
-        return (self._stored(piece) if is_half(piece.dtype) else piece).text
+        return (self._stored(piece) if is_narrow(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
         """*expr* as the condition of an ``if``."""
@@ -197,7 +197,7 @@ class CText(FunctionCalls):
             "*", PRODUCT, piece, self._operand(factor, dtype), dtype))
 
     def _negated(self, piece: Piece) -> Piece:
-        if is_half(piece.dtype) and not piece.unrounded:
+        if is_narrow(piece.dtype) and not piece.unrounded:
             piece = self._half_operand(piece)
         text = inside(piece, PRODUCT)
         text = f"-({text})" if text.startswith("-") else f"-{text}"
@@ -210,7 +210,7 @@ class CText(FunctionCalls):
 
         :arg modular: operands may be congruent to the value modulo 2^bits of *dtype*.
         """
-        halves = is_half(dtype)
+        halves = is_narrow(dtype)
         left, right = (self._half_operand(self._convert(x, dtype)) if halves else
                        self._prepared(x, dtype, modular=modular) for x in (left, right))
         if not halves and not self._common_is(left, right, dtype, modular=modular):
@@ -238,7 +238,7 @@ class CText(FunctionCalls):
         """*piece* as an operand: a value computed wider than its dtype is converted if its high bits matter."""
         if piece.literal is not None or (modular and piece.dtype == dtype and dtype.kind in "iu"):
             return piece
-        return self._convert(piece, dtype) if is_half(piece.dtype) else self._exact(piece)
+        return self._convert(piece, dtype) if is_narrow(piece.dtype) else self._exact(piece)
 
     def _common_is(self, left: Piece, right: Piece, dtype: np.dtype, *, modular: bool) -> bool:
         """Does C compute an operation of these two in *dtype* without a cast?"""
@@ -299,12 +299,12 @@ class CText(FunctionCalls):
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
         """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
         piece = self._convert(self._operand(base, own), own)
-        if is_half(own) and exponent == 2 and isinstance(base, p.Variable | p.Subscript):
+        if is_narrow(own) and exponent == 2 and isinstance(base, p.Variable | p.Subscript):
             return self._binary("*", PRODUCT, piece, piece, own)
-        if is_half(own) and exponent not in (0, 1):
+        if is_narrow(own) and exponent not in (0, 1):
             return replace(self._multiplied(base, self._in_float(piece), exponent, FLOAT32), dtype=own, c_dtype=FLOAT32,
                            unrounded=True)
-        return self._multiplied(base, piece if is_half(own) else self._exact(piece), exponent, own)
+        return self._multiplied(base, piece if is_narrow(own) else self._exact(piece), exponent, own)
 
     def _multiplied(self, base: Expression, piece: Piece, exponent: int, own: np.dtype) -> Piece:
         """``piece**exponent``, where *piece* is *base* in *own*."""
@@ -365,7 +365,7 @@ class CText(FunctionCalls):
         if rank_of(given) == 3:
             raise TypeInferenceError("A complex number cannot be a condition.", subject=str(expr), hint="compare it")
         piece = self._operand(expr, BOOL if self.of_sizes(expr) else resolve(given))
-        if is_half(piece.dtype):
+        if is_narrow(piece.dtype):
             return self._in_float(piece)
         return piece if piece.dtype == BOOL else self._exact(piece)
 
@@ -374,8 +374,8 @@ class CText(FunctionCalls):
         if kind_of(condition.dtype) == "f":                     # OpenCL C does not choose by these
             condition = Piece(f"{inside(condition, EQUALITY)} != 0", EQUALITY, BOOL, BOOL)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
-        if is_half(own) and not (then.exact and otherwise.exact):
-            then, otherwise = (x if x.unrounded and not self.dialect.halves else self._half_operand(x)
+        if is_narrow(own) and not (then.exact and otherwise.exact):
+            then, otherwise = (x if x.unrounded and not self.dialect.has_operators(own) else self._half_operand(x)
                                for x in (then, otherwise))
         else:
             then, otherwise = self._exact(then), self._exact(otherwise)
@@ -395,4 +395,4 @@ class CText(FunctionCalls):
             if not (isinstance(value, float | complex) and dtype.kind in "iub"):
                 return self._literal(value, dtype)
         piece = self._convert(self._operand(expr.child, dtype), dtype)
-        return piece if is_half(dtype) else self._exact(piece)
+        return piece if is_narrow(dtype) else self._exact(piece)

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.expr.dtypes import BOOL, COMPLEX64, FLOAT32, INT32, rank_of, real_dtype, resolve, signature
 from loopkit.expr.functions import ScalarFunction, filled
 from loopkit.expr.intervals import Bounds
-from loopkit.expr.kinds import is_half, promote
+from loopkit.expr.kinds import is_narrow, promote
 from loopkit.target.c.conversions import PRIMARY, UNARY, CBase, Piece
 from loopkit.target.c.dialect import helper
 
@@ -55,8 +55,8 @@ class FunctionCalls(CBase, ABC):
         dtypes = [self._own(x, own) for x in given]
         dtype = real_dtype(dtypes[0]) if function.dtypes == "real" else self._own(value, own)
         pieces = [self._convert(self._operand(e, x), x) for e, x in zip(arguments, dtypes, strict=True)]
-        pieces = [self._in_float(x) if is_half(x.dtype) else self._exact(x) for x in pieces]
-        computed = FLOAT32 if is_half(dtype) else dtype
+        pieces = [self._in_float(x) if is_narrow(x.dtype) else self._exact(x) for x in pieces]
+        computed = FLOAT32 if is_narrow(dtype) else dtype
         template = self.dialect.call_text(function, computed, [x.dtype for x in pieces])
         text, is_call = filled(template, [(x.text, x.precedence == PRIMARY) for x in pieces])
         if dtype == BOOL and not self.dialect.syntax.has_bool:
@@ -64,7 +64,7 @@ class FunctionCalls(CBase, ABC):
         if not is_call:
             # C may compute an expression in another type
             text = f"({self.dialect.type_name(computed)})({text})"
-        call = Piece(text, PRIMARY if is_call else UNARY, dtype, computed, unrounded=is_half(dtype))
+        call = Piece(text, PRIMARY if is_call else UNARY, dtype, computed, unrounded=is_narrow(dtype))
         return self._truth(call) if dtype == BOOL and is_call else call
 
     def _part(self, name: str, argument: Expression, own: np.dtype) -> Piece:

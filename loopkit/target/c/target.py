@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Block, For, Region, Sync
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, nodes_in, rewritten
+from loopkit.expr.kinds import ML_DTYPES
 from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
 from loopkit.instructions.atomic_update import AtomicUpdate, has_openmp
 from loopkit.instructions.simd_loop import SimdLoop
@@ -32,6 +33,7 @@ from loopkit.poly.piecewise import at_least
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
+from loopkit.target.c.narrow_reals import CONVERSIONS, NARROW_TYPES
 from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import (
     GeneratedCode,
@@ -48,10 +50,6 @@ from loopkit.target.memory import Addresses, FunctionText, Nested, array_declara
 from loopkit.target.scalar_functions import preambles, references_in
 
 # C11 with its mathematical library, as a table
-#
-# C compilers differ in _Float16 and __bf16, so the text needs neither: halves are stored in 16 bits, and computed in
-# float and rounded after each operation. For + - * / and sqrt this gives the half nearest to the exact result: 24 bits
-# are enough.
 
 # built from its parts, because re + im*I would turn infinities and signed zeros into NaNs and plain zeros
 _C_COMPLEX = """
@@ -61,82 +59,6 @@ static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
     return both.number;
 }
 """
-
-_ROUND = """
-static inline float round_SUFFIX(float x)
-{
-    return from_SUFFIX(to_SUFFIX(x));
-}
-"""
-
-#: Conversions of halves to and from float.
-_HALF_HELPERS = {
-    "from_f16": """
-static inline float from_f16(float16 x)
-{
-    const unsigned int sign = (x & 0x8000u) << 16, rest = x & 0x7fffu;
-    union { unsigned int bits; float value; } result;
-    if (rest >= 0x7c00u)                          // infinite or not a number
-        result.bits = 0x7f800000u | (rest & 0x3ffu) << 13;
-    else if (rest >= 0x400u)
-        result.bits = (rest << 13) + (112u << 23);
-    else                                          // a multiple of 2^-24
-        result.value = (float)rest*0x1p-24f;
-    result.bits |= sign;
-    return result.value;
-}
-""",
-    "to_f16": """
-// to the nearest float16, ties to even
-static inline float16 to_f16(float x)
-{
-    union { float value; unsigned int bits; } rest = {x};
-    const unsigned int sign = rest.bits >> 16 & 0x8000u;
-    rest.bits &= 0x7fffffffu;
-    if (rest.bits > 0x7f800000u)                  // not a number
-        return (float16)(sign | 0x7e00u | (rest.bits >> 13 & 0x3ffu));
-    if (rest.bits >= 0x477ff000u)                 // 65520 and more
-        return (float16)(sign | 0x7c00u);
-    if (rest.bits < 0x38800000u) {                // the sum rounds to a multiple of 2^-24
-        rest.value += 0.5f;
-        return (float16)(sign | (rest.bits - 0x3f000000u));
-    }
-    rest.bits += 0xfffu + (rest.bits >> 13 & 1u);
-    return (float16)(sign | (rest.bits - (112u << 23)) >> 13);
-}
-""",
-    "round_f16": _ROUND.replace("SUFFIX", "f16"),
-    "from_bf16": """
-static inline float from_bf16(bfloat16 x)
-{
-    const union { unsigned int bits; float value; } result = {(unsigned int)x << 16};
-    return result.value;
-}
-""",
-    "to_bf16": """
-// to the nearest bfloat16, ties to even
-static inline bfloat16 to_bf16(float x)
-{
-    const union { float value; unsigned int bits; } from = {x};
-    if (x != x)
-        return (bfloat16)(from.bits >> 16 | 0x40u);
-    return (bfloat16)((from.bits + 0x7fffu + (from.bits >> 16 & 1u)) >> 16);
-}
-""",
-    "round_bf16": _ROUND.replace("SUFFIX", "bf16"),
-    "odd_f32": """
-// a float that rounds to the same float16 as x: what does not fit into it leaves a 1 in its last bit
-static inline float odd_f32(double x)
-{
-    union { float value; unsigned int bits; } result = {(float)x};
-    if (x == x && (double)result.value != x) {
-        if (fabs((double)result.value) > fabs(x))
-            --result.bits;
-        result.bits |= 1u;
-    }
-    return result.value;
-}
-"""}
 
 # C11 itself has no Bessel functions, so its headers may not declare those of POSIX
 _BESSEL = {**{f"{name}|bessel_{name}_f32": f"double {name}(int order, double x);" for name in ("jn", "yn")},
@@ -180,7 +102,7 @@ def _named_helpers(*names: str) -> dict[str, str]:
 #: In the place of fmin and fmax, of which compilers make no vectors.
 _EXTREMA = _named_helpers("min", "max")
 
-_TYPES = {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
+_TYPES = {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", **{name: name for name in ML_DTYPES},
           "complex64": "float _Complex", "complex128": "double _Complex"}
 
 C = Dialect(
@@ -194,12 +116,11 @@ C = Dialect(
                      "uint64": "__builtin_popcountll"},
         "clz": {"int32": "clz_u32", "uint32": "clz_u32", "int64": "clz_u64", "uint64": "clz_u64"}}),
     Syntax("c", "#include <math.h>"),
-    {"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
-     "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float",
+    {**NARROW_TYPES,
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_declared_for_vectors(), **_HALF_HELPERS, **HELPERS, **_BESSEL, **_LEADING_ZEROS,
+     **_declared_for_vectors(), **CONVERSIONS, **HELPERS, **_BESSEL, **_LEADING_ZEROS,
      **random_texts("static inline", _TYPES)}, instructions=OPENMP_TEXTS)
 
 

@@ -8,6 +8,7 @@ from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
 from loopkit.kernel.data import CachePolicy
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, filled
+from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, eight_bit_texts
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
 #: write to such an array, so the compiler may move its loads like any load of constants. The policy is created once, at
@@ -109,6 +110,20 @@ __device__ __forceinline__ float rsqrt_normal_f32(float x)
 }
 """
 
+#: The instructions that convert floats of 8 bits, two at once.
+_EIGHT_BITS = ("""#if __CUDA_ARCH__ >= 890
+    float result;
+    asm("{ .reg .b32 both; .reg .b16 low, high; cvt.rn.f16x2.CODEx2 both, %1; mov.b32 {low, high}, both; "
+        "cvt.f32.f16 %0, low; }" : "=f"(result) : "h"((unsigned short)x));
+    return result;
+#else
+""", """#if __CUDA_ARCH__ >= 890
+    unsigned short both;
+    asm("cvt.rn.satfinite.CODEx2.f32 %0, %1, %2;" : "=h"(both) : "f"(0.0f), "f"(x));
+    return (DTYPE)both;
+#else
+""", "#endif\n")
+
 #: Bessel functions, which CUDA C++ has for orders from 0.
 _BESSEL = {f"bessel_{name}_{suffix}": f"""
 __device__ __forceinline__ {real} bessel_{name}_{suffix}(int order, {real} x)
@@ -121,8 +136,8 @@ __device__ __forceinline__ {real} bessel_{name}_{suffix}(int order, {real} x)
 #: CUDA C++ in device code; without halves, NVRTC needs no header for anything here. NVIDIA's compiler treats memory
 #: behind a const and __restrict__ pointer as constant, even where that is wrong (observed with NVRTC 13.0 and 13.5).
 CUDA = Dialect(
-    {**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16", "complex64": "complex64",
-     "complex128": "complex128"},
+    {**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
+     **{name: name for name in EIGHT_BIT_TYPES}, "complex64": "complex64", "complex128": "complex128"},
     Functions("__device__ __forceinline__", int_predicates=False, normal={"rsqrt_normal_f32": _RSQRT_NORMAL}, names={
         "abs_i32": "abs", "abs_i64": "llabs",
         **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}, texts={
@@ -135,6 +150,9 @@ CUDA = Dialect(
     Syntax("cuda", truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True,
            unroll=("#pragma unroll",), constant="static __constant__ const"),
     {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
+     **EIGHT_BIT_TYPES, **eight_bit_texts(
+         {"QUALIFIER": "__device__ __forceinline__", "UINT": "unsigned int", "AS_UINT": "__float_as_uint",
+          "AS_FLOAT": "__uint_as_float"}, instructions=_EIGHT_BITS),
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),

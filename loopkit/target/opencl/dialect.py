@@ -14,6 +14,7 @@ from loopkit.instructions.base import OPENCL_MEMORIES
 from loopkit.instructions.table import OPENCL_HELPERS, OPENCL_TEXTS
 from loopkit.target.c.dialect import Dialect, Functions, Syntax
 from loopkit.target.complex_functions import COMPLEX_FUNCTIONS
+from loopkit.target.narrow_reals import eight_bit_texts
 
 _INLINE = "static inline"
 
@@ -152,8 +153,9 @@ _TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", **{name: {
 
 _TYPES = {
     "bool": "uchar", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
-    "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float16": "ushort", "bfloat16": "ushort",
-    "float32": "float", "float64": "double", "complex64": "float2", "complex128": "double2"}
+    "uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float8_e4m3fn": "uchar", "float8_e5m2": "uchar",
+    "float16": "ushort", "bfloat16": "ushort", "float32": "float", "float64": "double",
+    "complex64": "float2", "complex128": "double2"}
 
 OPENCL = Dialect(
     _TYPES,
@@ -169,8 +171,9 @@ OPENCL = Dialect(
      r"atom_\w+": "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
                   "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable",
      **{name: f"#define {name}(AXIS) ((uint){function}(AXIS))" for name, function in _AXES.items()},
-     **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()}, **_COMPLEX, **OPENCL_HELPERS,
-     **random_texts(_INLINE, _TYPES, mark="")},
+     **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()},
+     **eight_bit_texts({"QUALIFIER": _INLINE, "UINT": "uint", "AS_UINT": "as_uint", "AS_FLOAT": "as_float"}, "uchar"),
+     **_COMPLEX, **OPENCL_HELPERS, **random_texts(_INLINE, _TYPES, mark="")},
     instructions=OPENCL_TEXTS)
 
 _SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")

@@ -15,11 +15,11 @@ from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.fake_gpu import Machine, Stream
 
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
-         "float32", "float64", "complex64", "complex128")
+         "float8_e4m3fn", "float8_e5m2", "float32", "float64", "complex64", "complex128")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 class Block:
@@ -155,8 +155,8 @@ class Tensor:
 
     def numpy(self) -> np.ndarray:
         assert isinstance(self.data, np.ndarray)
-        if self.dtype is self.torch.bfloat16:
-            raise TypeError("Got unsupported ScalarType BFloat16")
+        if self.dtype.name == "bfloat16" or self.dtype.name.startswith("float8"):
+            raise TypeError(f"Got unsupported ScalarType {self.dtype.name}")
         return self.data
 
     def view(self, dtype: TorchDtype) -> Tensor:

@@ -99,7 +99,7 @@ def test_capsules_without_a_deleter() -> None:
 
 @pytest.mark.parametrize(("fields", "match"), [
     ({"lanes": 4}, "numpy does not support"), ({"code": 3}, "numpy does not support"),
-    ({"bits": 4}, "numpy does not support"), ({"code": 4, "bits": 8}, "a bfloat of 8 bits")])
+    ({"bits": 4}, "numpy does not support"), ({"code": 4, "bits": 8}, "a bfloat16 of 8 bits")])
 def test_elements_that_are_refused_are_given_back(fields: dict[str, int], match: str) -> None:
     capsule = Capsule(**fields)
     with pytest.raises(ValueError, match=match):
@@ -119,7 +119,7 @@ def test_versions_that_are_not_known_are_not_touched() -> None:
 
 @pytest.mark.parametrize(("code", "bits", "wanted"), [
     (0, 16, "int16"), (1, 64, "uint64"), (2, 16, "float16"), (4, 16, "bfloat16"), (5, 128, "complex128"),
-    (6, 8, "bool")])
+    (6, 8, "bool"), (10, 8, "float8_e4m3fn"), (12, 8, "float8_e5m2")])
 def test_elements(code: int, bits: int, wanted: str) -> None:
     assert Imported(Capsule(code=code, bits=bits).made).view.dtype.name == wanted
 
@@ -131,7 +131,8 @@ def exported(array: np.ndarray = X) -> Any:
 
 
 @pytest.mark.parametrize("array", [X, X.T, X[::2, 1:], X[0, 0:0], np.array(3.0), X.astype(ml_dtypes.bfloat16),
-                                   X.astype(np.complex64), X > 3], ids=lambda a: f"{a.dtype}{a.shape}{a.strides}")
+                                   X.astype(ml_dtypes.float8_e5m2), X.astype(np.complex64), X > 3],
+                         ids=lambda a: f"{a.dtype}{a.shape}{a.strides}")
 def test_there_and_back(array: np.ndarray) -> None:
     found = Imported(exported(array).__dlpack__())
     assert found.view == exported(array).view

@@ -120,15 +120,16 @@ def test_nothing_to_do(lab: Lab, kind: str) -> None:
     assert not lab.machine.launched
 
 
-def test_torch_on_both_sides_keeps_bfloat16(lab: Lab) -> None:
-    knl = lk.compile(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*x[i]"),
-                                   {"x": ml_dtypes.bfloat16, "s": ml_dtypes.bfloat16}), target="cuda")
-    x = np.arange(8).astype(ml_dtypes.bfloat16)
-    on_host = Tensor(lab.torch, x, dtype=lab.torch.bfloat16)
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_torch_on_both_sides_keeps_the_dtype(lab: Lab, name: str) -> None:
+    dtype = getattr(ml_dtypes, name)
+    knl = lk.compile(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*x[i]"), {"x,s": dtype}), target="cuda")
+    x = np.arange(8).astype(dtype)
+    on_host = Tensor(lab.torch, x, dtype=getattr(lab.torch, name))
     for given in (on_host, on_host.cuda()):
         y = knl(x=given, s=1.5).y
-        assert y.dtype is lab.torch.bfloat16
-        np.testing.assert_array_equal(y.cpu()._array, (x * ml_dtypes.bfloat16(1.5)).astype(x.dtype))
+        assert y.dtype is getattr(lab.torch, name)
+        np.testing.assert_array_equal(y.cpu()._array, (x * dtype(1.5)).astype(x.dtype))
 
 
 def test_subclasses_of_numpys_arrays(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import Tensor
 from tests.runtime.cuda.work import GPU_KINDS, KINDS, F, make, read, rows, saxpy
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
+BF16, E4M3 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)
 X, Y = np.arange(50, dtype=F), np.ones(50, F)
 
 
@@ -44,7 +44,8 @@ def test_scalars_arrive(lab: Lab, dtype: Any, given: list[Any], kind: str) -> No
 @pytest.mark.deep(every=14)
 @pytest.mark.parametrize(("dtype", "given", "match"), [
     (np.float32, 1e39, "overflows float32"), (np.float16, 65520.0, "overflows float16"),
-    (BF16, 3.4e38, "overflows bfloat16"), (np.float32, 1j, "a real number"), (np.float32, "1", "a real number"),
+    (BF16, 3.4e38, "overflows bfloat16"), (E4M3, 465.0, "overflows float8_e4m3fn"),
+    (np.float32, 1j, "a real number"), (np.float32, "1", "a real number"),
     (np.float32, np.ones(2, F), "a real number"), (np.uint8, -1, "from 0 to 255"), (np.int8, 128, "int8 cannot hold"),
     (np.int64, 2**63, "int64 cannot hold"), (np.int32, np.float32(2), "an integer"), (np.int32, 2.0, "an integer"),
     (np.bool_, 1, "a truth value"), (np.complex64, 1e39j, "overflows complex64"), (np.float64, 10**400, "overflows"),

@@ -15,9 +15,9 @@ from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride, Value
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+ML_DTYPES = [np.dtype(x) for x in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)]
 DTYPES = [np.dtype(x) for x in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
-                                "float16", "float32", "float64", "complex64", "complex128")] + [BFLOAT16]
+                                "float16", "float32", "float64", "complex64", "complex128")] + ML_DTYPES
 
 
 class Reader:
