@@ -22,11 +22,14 @@ class MemoryInstruction(Instruction):
 
     :cvar memories: the address spaces that it can access; a statement that writes to others uses plain loads and
         stores.
+    :cvar sizes: the bytes of one access, of an element or a vector; elements of other sizes that are in no such vector
+        use plain loads and stores. Empty: any.
     :cvar capability: the first architecture that has it: 80 for sm_80.
     :cvar alternative: a way out on earlier architectures, as a part of a hint.
     """
 
     memories: ClassVar[frozenset[AddressSpace]] = frozenset()
+    sizes: ClassVar[frozenset[int]] = frozenset()
     capability: ClassVar[int] = 0
     alternative: ClassVar[str] = ""
 
@@ -40,11 +43,22 @@ class MemoryInstruction(Instruction):
         :raises PreconditionError: plain loads and stores cannot replace the instruction.
         """
 
+    def refuse_size(self, statement: str, dtype: np.dtype) -> None:
+        """Called if no access of *statement*, to elements of *dtype*, has one of the *sizes*.
+
+        :raises PreconditionError: plain loads and stores cannot replace all of its accesses.
+        """
+
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
         """Check that the instruction can execute *statement*, whose *expression* has no calls of rules.
 
         :raises PreconditionError: the instruction cannot execute it.
         """
+
+
+def sizes_of(instructions: Iterable[Instruction]) -> frozenset[int]:
+    """The bytes of one access by *instructions* of an assignment; empty: any."""
+    return frozenset[int]().union(*(i.sizes for i in instructions if isinstance(i, MemoryInstruction)))
 
 
 class Printer(Protocol):

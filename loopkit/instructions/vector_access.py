@@ -72,16 +72,20 @@ class VectorAccess(Instruction):
     :ivar vectors: the loaded and stored elements.
     :ivar computes_all: iterations that a condition excludes may be computed too, because the elements that they read
         exist; their results are not stored.
+    :ivar copied: for copies that fill with zeros: the number of elements of a vector that exist, from its first one,
+        at the iteration of the first one. ``None``: all exist.
     """
 
     vectors: tuple[Vector, ...]
     computes_all: bool = False
+    copied: Expression | None = None
 
     noun: ClassVar[str] = "a vector access"
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (*map(str, self.vectors), *(("all iterations are computed",) if self.computes_all else ()))
+        return (*map(str, self.vectors), *(("all iterations are computed",) if self.computes_all else ()),
+                *((f"of each vector {to_text(self.copied)} elements, then zeros",) if self.copied is not None else ()))
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
@@ -95,6 +99,11 @@ class VectorAccess(Instruction):
 def vectors_of(loop: For) -> tuple[Vector, ...]:
     """The vectors loaded and stored around *loop*."""
     return loop.instruction.vectors if isinstance(loop.instruction, VectorAccess) else ()
+
+
+def copied_by(loop: For) -> Expression | None:
+    """The number of elements of each vector of *loop* that exist, if copies fill the others with zeros."""
+    return loop.instruction.copied if isinstance(loop.instruction, VectorAccess) else None
 
 
 def with_vector_access(loop: For, vectors: tuple[Vector, ...], *, computes_all: bool = False) -> For:
@@ -125,17 +134,17 @@ def for_all(condition: Expression, loop: For) -> Expression:
     every = iterations(loop)
     result: dict[Expression, None] = {}
     for part in conjuncts(condition):
-        growth = _slack_rise(part, loop.iname)
+        growth = slack_rise(part, loop.iname)
         elements = every if growth is None else every[:1] if growth > 0 else every[-1:]
-        result.update((_condition_at(part, loop.iname, x), None) for x in elements)
+        result.update((condition_at(part, loop.iname, x), None) for x in elements)
     return conjunction(tuple(result))
 
 
-def _slack_rise(condition: Expression, iname: str) -> int | None:
+def slack_rise(condition: Expression, iname: str) -> int | None:
     """The growth of the slack of *condition* with the next value of *iname*, if that is constant."""
     match condition:
         case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
-            return _slack_rise(last, iname)
+            return slack_rise(last, iname)
         case p.Comparison(operator="<" | "<=", left=low, right=high) \
                 | p.Comparison(operator=">" | ">=", left=high, right=low):
             return rise(subtract(high, low), iname)
@@ -148,10 +157,11 @@ def rise(expr: Expression, iname: str) -> int | None:
     return affine_difference(substitute(expr, {iname: p.Sum((p.Variable(iname), 1))}), expr)
 
 
-def _condition_at(expr: Expression, iname: str, value: Expression) -> Expression:
+def condition_at(expr: Expression, iname: str, value: Expression) -> Expression:
+    """The condition *expr* at the iteration *value* of a loop over *iname*."""
     match expr:
-        case p.LogicalOr():
-            return map_children(expr, lambda part: _condition_at(part, iname, value))
+        case p.LogicalOr() | p.LogicalAnd():
+            return map_children(expr, lambda part: condition_at(part, iname, value))
         case p.Comparison():
             left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
             return readable_comparison(left, expr.operator, right)
@@ -173,6 +183,27 @@ def must_read_elements(expr: Expression) -> Iterator[p.Subscript]:
         case _:
             for child in children(expr):
                 yield from must_read_elements(child)
+
+
+def copied_element(value: Expression) -> tuple[p.Subscript, Expression | None] | None:
+    """The element that *value* copies and the condition under which it does so; otherwise *value* is 0.
+
+    ``None``: *value* is no such copy.
+    """
+    match value:
+        case p.Subscript():
+            return value, None
+        case p.If(condition=condition, then=then, else_=other) if is_zero(other):
+            inner = copied_element(then)
+            return inner and (inner[0], conjunction((*conjuncts(condition), *(
+                () if inner[1] is None else conjuncts(inner[1])))))
+        case _:
+            return None
+
+
+def is_zero(value: Expression) -> bool:
+    """Is *value* the number whose bits are all 0 in each dtype?"""
+    return isinstance(value, int | float | np.number | np.bool_) and value == 0 and not np.signbit(float(value))
 
 
 # CUDA: elements go through small arrays, which stay in registers
@@ -248,11 +279,12 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     assert assign is not None
     others = {v.element for v in vectors_of(loop) if v is not vector}
     loads: list[Assign | If] = []
-    for element in must_reads(assign):
+    copied = copied_element(assign.value)
+    for element, where in {**dict.fromkeys(must_reads(assign)), **dict([copied] if copied else [])}.items():
         by = None if element in others else distance(loop, vector, element)
         if by is not None:
             load = replace(assign, target=_held(loop, vector, by), value=element, combine=None)
-            given = (*(() if condition is None else (condition,)), *((_is_held(loop, by),) if by else ()))
+            given = (*(e for e in (condition, where) if e is not None), *((_is_held(loop, by),) if by else ()))
             loads.append(If(conjunction(given), Block((load,))) if given else load)
     return replace(loop, body=Block(tuple(loads)), instruction=None)
 

@@ -5,7 +5,7 @@ and computed only if that is harmless. A vector access may load them with the ot
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,15 +19,26 @@ from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.kinds import is_tuple
-from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables
-from loopkit.instructions.vector_access import WIDEST, Vector, iterations, must_read_elements, rise
+from loopkit.expr.mappers import children, conjunction, conjuncts, subexpressions, substitute, variables
+from loopkit.instructions.vector_access import (
+    WIDEST,
+    Vector,
+    VectorAccess,
+    condition_at,
+    copied_element,
+    for_all,
+    iterations,
+    must_read_elements,
+    rise,
+    slack_rise,
+)
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
 from loopkit.lowering.guards import unless
 from loopkit.lowering.lowered import PartialVectors
-from loopkit.poly.affine import NotAffineError, add, multiply, readable_comparison, subtract
-from loopkit.poly.piecewise import known_remainder, params_where
-from loopkit.poly.sets import InstanceSet, Set, params_of, universe_params
+from loopkit.poly.affine import NotAffineError, add, multiply, readable_comparison, remainder, subtract
+from loopkit.poly.piecewise import is_affine_condition, known_remainder, params_where
+from loopkit.poly.sets import InstanceSet, Set, params_of, range_condition, universe_params
 
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
@@ -79,7 +90,7 @@ class Elements:
     where: Set
     names: Mapping[str, Expression]
 
-    def vector(self, loop: For, element: p.Subscript) -> Vector | None:
+    def vector(self, loop: For, element: p.Subscript, most: int = LENGTHS[0]) -> Vector | None:
         """*element* as a vector with the most elements per access; ``None``: no vector access can move it."""
         vector = Vector("", element, 0, loaded=False, stored=False)
         place = self.places.get(vector.array)
@@ -87,13 +98,62 @@ class Elements:
             return None
         first = vector.at(loop.iname, loop.start)
         for length in LENGTHS:
-            if len(iterations(loop)) % length == 0 and length * place.dtype.itemsize <= WIDEST and length <= place.most:
+            if len(iterations(loop)) % length == 0 and length * place.dtype.itemsize <= WIDEST \
+                    and length <= min(place.most, most):
                 assumed = self._assumed(place, first, length)
                 if assumed is None:
                     assumed = self._counted(place, first, length)
                 if assumed is not None:
                     return replace(vector, length=length, assumed=assumed)
         return None
+
+    def copies(self, loop: For, assign: Assign, sizes: Collection[int]) -> VectorAccess | None:
+        """The source and the target of *assign*, a copy, as vectors of one of *sizes* in bytes, the longest.
+
+        If conditions exclude elements, these must be the last ones of a vector.
+        """
+        copied = copied_element(assign.value)
+        if copied is None or not isinstance(assign.target, p.Subscript):
+            return None
+        element, condition = copied
+        for most in LENGTHS:
+            source, target = (self.vector(loop, e, most) for e in (element, assign.target))
+            if source is None or target is None:
+                return None
+            if source.length == target.length and source.length*self.places[target.array].dtype.itemsize in sizes:
+                ends = replace(source, loaded=True), replace(target, stored=True)
+                if condition is None:
+                    return VectorAccess(ends)
+                return None if source.array in self.written else self._zero_filled(loop, ends, condition)
+        return None
+
+    def _zero_filled(self, loop: For, ends: tuple[Vector, Vector], condition: Expression) -> VectorAccess | None:
+        """The copies of vectors from one of *ends* to the other with zeros where *condition* fails."""
+        length, every = ends[0].length, iterations(loop)
+        known = self.where.intersect(self.kernel.assumptions).intersect(
+            range_condition(loop.iname, every.start, every.stop - 1)).intersect(
+            params_where(p.Comparison(remainder(subtract(p.Variable(loop.iname), every.start), length), "==", 0)))
+        needed: list[Expression] = []
+        partial: list[Expression] = []
+        counts: list[Expression] = [length]
+        for part in conjuncts(condition):
+            rises = slack_rise(part, loop.iname) if loop.iname in variables(part) else 0
+            last = condition_at(part, loop.iname, add(p.Variable(loop.iname), length - 1))
+            first, last = (substitute(e, self.names) for e in (part, last))
+            if not is_affine_condition(first, variables(first)) or rises not in (0, -1) \
+                    or (rises and not isinstance(part, p.Comparison)):
+                return None
+            if not known.intersect(params_where(p.LogicalNot(first))).is_empty():
+                needed.append(part)
+            fails = known.intersect(params_where(p.LogicalNot(last)))
+            if not fails.is_empty():
+                partial.append(part)
+                counts += [_slack(part)] if not fails.intersect(params_where(first)).is_empty() else []
+        count = length if len(counts) == 1 else p.Min(tuple(counts))
+        if not partial:
+            return VectorAccess(ends)
+        source = replace(ends[0], inside=for_all(conjunction(partial), loop))
+        return VectorAccess((source, ends[1]), copied=p.If(conjunction(needed), count, 0) if needed else count)
 
     def beside(self, loop: For, element: p.Subscript, partial: PartialVectors, others: Sequence[Vector]
                 ) -> Iterator[Vector]:
@@ -226,6 +286,15 @@ class Elements:
 def anywhere(assumed: Assumed) -> bool:
     """May rows of the array begin at addresses that are not aligned to a vector?"""
     return isinstance(assumed, AlignedArray) and bool(assumed.strides)
+
+
+def _slack(condition: Expression) -> Expression:
+    """The number of elements at which *condition* holds, if it holds at this one, and its slack falls by 1."""
+    assert isinstance(condition, p.Comparison)
+    low, high = condition.left, condition.right
+    if condition.operator in (">", ">="):
+        low, high = high, low
+    return add(subtract(high, low), 0 if condition.operator in ("<", ">") else 1)
 
 
 def _is_harmless(value: Expression) -> bool:

@@ -17,11 +17,20 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of, data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
+from loopkit.expr.mappers import array_of, conjunction, conjuncts, subexpressions, substitute, variables
 from loopkit.expr.nodes import NumberOperation
+from loopkit.instructions.base import MemoryInstruction, sizes_of
 from loopkit.instructions.simd_loop import SimdLoop
-from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
+from loopkit.instructions.vector_access import (
+    Vector,
+    assignment_of,
+    distance,
+    must_reads,
+    vectors_of,
+    with_vector_access,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -47,7 +56,25 @@ def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -
         if is_simd(launch.kernel.tags.get(loop.iname)) and isinstance(loop.body, Leaf):
             _require_simd(launch.kernel, loop.iname, launch.statements[loop.body.statement].statement, storages)
     partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
-    return replace(_finder(launch, storages, partial), where=_hardware_ranges(launch)).block(body)
+    result = replace(_finder(launch, storages, partial), where=_hardware_ranges(launch)).block(body)
+    _require_sizes(result, storages)
+    return result
+
+
+def _require_sizes(body: Block, storages: Mapping[str, Storage]) -> None:
+    """Check that each instruction serves an element or a vector of its statement in *body*.
+
+    :raises PreconditionError: one serves none, because no vector is aligned or full.
+    """
+    vectors = {assign.statement for node in nodes_in(body) if isinstance(node, For) and vectors_of(node)
+               for assign in [assignment_of(node)[0]] if assign is not None}
+    for node in nodes_in(body):
+        if isinstance(node, Assign) and node.statement not in vectors and (sizes := sizes_of(node.instructions)):
+            storage = storages.get(array_of(node.target))
+            if storage is not None and storage.dtype.itemsize not in sizes:
+                for i in node.instructions:
+                    if isinstance(i, MemoryInstruction):
+                        i.refuse_size(node.statement, storage.dtype)
 
 
 def _require_simd(knl: LoopKernel, iname: str, s: Statement, storages: Mapping[str, Storage]) -> None:
@@ -118,6 +145,8 @@ def _hardware_ranges(launch: Launch) -> Set:
     for x, own in launch.mapping.ranges.items():
         if own is not None:
             known = known.intersect(range_condition(x, *own))
+    for axis, extent in launch.mapping.extents.items():
+        known = known.intersect(range_condition(axis, 0, extent - 1 if isinstance(extent, int) else None))
     for x, value in launch.mapping.coordinates.items():
         for least in (affine_difference(value, p.Variable(axis)) for axis in GRID):
             if least is not None:
@@ -194,11 +223,13 @@ class _VectorFinder(Elements):
                 found = self.vectors(loop, assign, partial)
                 return with_vector_access(loop, found, computes_all=self.may_compute_all(loop, assign, found, partial))
             case (Assign() as assign,):
-                found = self.vectors(loop, assign)
-                late = completion_of(assign.instructions).needs_wait
+                if not completion_of(assign.instructions).needs_wait:
+                    return with_vector_access(loop, self.vectors(loop, assign))
                 # or element by element, without registers between
-                if not late or len({v.length for v in found}) + 1 == len(found):
-                    return with_vector_access(loop, found)
+                copies = self.copies(loop, assign, sizes_of(assign.instructions))
+                if copies is not None:
+                    named = tuple(map(self._named, copies.vectors))
+                    return replace(loop, instruction=replace(copies, vectors=named))
             case _:
                 pass
         return loop

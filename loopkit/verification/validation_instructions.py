@@ -17,9 +17,10 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction
+from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction, completion_of
 from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
+from loopkit.instructions.base import sizes_of
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.simd_loop import SimdLoop
@@ -28,6 +29,8 @@ from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
     assignment_of,
+    copied_by,
+    copied_element,
     distance,
     iterations,
     must_reads,
@@ -76,6 +79,7 @@ class VectorCheck(NodeCheck):
             read = vector.stored or vector.element in must_reads(assign)
             if vector.loaded and (condition is not None or not read):
                 yield from self._whole(vector, assign.statement)
+        yield from self._copied(assign, condition)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield from self._found(assign.statement, f"the executed iterations of '{loop.iname}' depend on data")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
@@ -93,7 +97,7 @@ class VectorCheck(NodeCheck):
         if vector.stored != (assign.target == element):
             yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
                                    f"'{s}' {'does not write' if vector.stored else 'writes'}")
-        if vector.loaded and not vector.stored and all(
+        if vector.loaded and not vector.stored and not self._is_copied(vector, assign) and all(
                 distance(loop, vector, e) is None for e in must_reads(assign)):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in (assign.value, *index)
@@ -158,6 +162,41 @@ class VectorCheck(NodeCheck):
 
     def _is_input(self, name: str) -> bool:
         return name in self.kernel.array_args and name not in assigned(self.function.body)
+
+    # Copies
+
+    def _is_copied(self, vector: Vector, assign: Assign) -> bool:
+        """Do copies move this vector that fill with zeros?"""
+        copied = copied_element(assign.value)
+        return completion_of(assign.instructions).needs_wait and copied is not None and copied[0] == vector.element
+
+    def _copied(self, assign: Assign, condition: Expression | None) -> Iterator[Mismatch]:
+        """Copies of vectors move each element of which *assign* has a copy, and zeros for the others."""
+        loop, s, own = self.execution.loop, assign.statement, copied_by(self.execution.loop)
+        if not completion_of(assign.instructions).needs_wait:
+            if own is not None:
+                yield from self._found(s, f"'{s}' fills vectors with zeros, but has no copies of vectors")
+            return
+        copied, vectors = copied_element(assign.value), vectors_of(loop)
+        sizes = {v.length*self.storages[v.array].dtype.itemsize for v in vectors if v.array in self.storages}
+        if copied is None or condition is not None or [v.element for v in vectors] != [copied[0], assign.target] \
+                or len({v.length for v in vectors}) > 1 or not sizes <= sizes_of(assign.instructions):
+            yield from self._found(s, f"the vectors of '{loop.iname}' are not the source and the target of copies")
+            return
+        x, length, names = p.Variable(loop.iname), vectors[0].length, self.execution.names
+        before = remainder(subtract(x, loop.start), length)
+        first = {**names, loop.iname: subtract(x, before)}
+        count = length if own is None else substitute(own, first)
+        exists = True if copied[1] is None else substitute(copied[1], names)
+        moved = p.Comparison(before, "<", count)
+        run = self._accessed(()).domain()
+        for text, wrong in (("does not copy an element", (exists, p.LogicalNot(moved))),
+                            ("copies an element that it must replace by 0", (p.LogicalNot(exists), moved)),
+                            ("copies more elements than a vector has", (p.Comparison(count, ">", length),)),
+                            ("copies less than no element", (p.Comparison(count, "<", 0),))):
+            points = run.intersect(points_where(p.LogicalAnd(wrong), self._dims))
+            yield from self._found(s, f"a vector of '{s}' {text}", projected(points, self._dims,
+                                                                             self.execution.coordinates))
 
     # Elements
 

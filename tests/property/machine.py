@@ -47,6 +47,8 @@ from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     VectorAccess,
     assignment_of,
+    copied_by,
+    copied_element,
     for_all,
     in_registers,
     loaded_by_elements,
@@ -266,17 +268,23 @@ class Copies:
     groups: list[list[Callable[[], None]]] = field(default_factory=list)
     begun: list[Callable[[], None]] = field(default_factory=list)
 
-    def begin(self, target: Memory, at: tuple[int, ...], source: Memory, index: tuple[int, ...]) -> None:
-        """Nobody may be using the target still, which has no value until the copy is done."""
-        value = source[index]
+    def begin(self, target: Memory, at: tuple[int, ...], source: Memory | None, index: tuple[int, ...]) -> None:
+        """Nobody may be using the target still, which has no value until the copy is done.
+
+        Without a source it gets a zero. Elements that are too small for a copy, which the text stores at once, are as
+        late here as all others.
+        """
+        value = 0 if source is None else source[index]
         target[at] = value
         target.arriving.add(at)
-        source.leaving[index] = source.leaving.get(index, 0) + 1
+        if source is not None:
+            source.leaving[index] = source.leaving.get(index, 0) + 1
 
         def done() -> None:
             target.arriving.discard(at)
             target[at] = value                          # as late as that
-            source.leaving[index] -= 1
+            if source is not None:
+                source.leaving[index] -= 1
         self.begun.append(done)
 
     def commit(self) -> None:
@@ -409,8 +417,8 @@ class _Text:
                 return self._tried(lines, pad) if flag_of(node).loads else lines
             case For(instruction=Mma() as product):
                 return self._by_lanes(node, product, pad)
-            case For() if vectors_of(node) and not _copies(node):
-                return self._in_vectors(node, depth)
+            case For() if vectors_of(node):
+                return self._copied_vectors(node, depth) if _copies(node) else self._in_vectors(node, depth)
             case For(instruction=SimdLoop()):
                 # in no order: the last iteration comes first
                 every = f"range({self.text(node.start)}, {self.text(node.stop)}, {node.step})"
@@ -487,8 +495,29 @@ class _Text:
                     every = self.text(for_all(condition, node))
                     lines.append(f"{inner}if ({every}) and len({v.name}) != {node.stop} - {node.start}: "
                                  f"raise __MachineError('not all lanes of {v.name} are computed')")
-        holds = " and ".join(dict.fromkeys(self._holds(a) for v in vectors_of(node) for a in v.assumed)) or "True"
-        return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, instruction=None), depth + 1)]
+        return [f"{pad}if {self._all_hold(node)}:", *lines, f"{pad}else:",
+                *self._node(replace(node, instruction=None), depth + 1)]
+
+    def _copied_vectors(self, node: For, depth: int) -> list[str]:
+        """A loop as its copies of vectors make it, each of which may end with zeros."""
+        pad, inner = "    "*depth, "    "*(depth + 1)
+        source, target = vectors_of(node)
+        x, length, count = node.iname, source.length, copied_by(node)
+        lines = [f"{pad}for {x} in range({self.text(node.start)}, {self.text(node.stop)}, {length}):",
+                 f"{inner}__place.statement = {assignment_of(node)[0].statement!r}",        # type: ignore[union-attr]
+                 *(f"{inner}{v.array}.require_aligned({self._index(v.element)}, {length})" for v in (source, target)),
+                 f"{inner}__first, __count = {x}, {length if count is None else self.text(count)}",
+                 f"{inner}if not 0 <= __count <= {length}: raise __MachineError('a copy of too many elements')",
+                 f"{inner}for {x} in range(__first, __first + {length}):",
+                 f"{inner}    __some = {x} - __first < __count",
+                 f"{inner}    __copies.begin({target.array}, {self._index(target.element)}, "
+                 f"{source.array} if __some else None, {self._index(source.element)} if __some else ())"]
+        return [f"{pad}if {self._all_hold(node)}:", *(f"    {line}" for line in lines), f"{pad}else:",
+                *self._node(replace(node, instruction=None), depth + 1)]
+
+    def _all_hold(self, loop: For) -> str:
+        """Whether all is so that the vectors of *loop* assume."""
+        return " and ".join(dict.fromkeys(self._holds(a) for v in vectors_of(loop) for a in v.assumed)) or "True"
 
     def _by_lanes(self, node: For, product: Mma, pad: str) -> list[str]:
         """A product as the instruction makes it: each lane loads, all lanes meet, each takes what it needs of others.
@@ -550,11 +579,13 @@ class _Text:
             at = "".join(f"{self.text(i)}, " for i in index)
             return f"{name.name}.publish(({at}), {value})"
         if is_asynchronous_copy(node):
-            ends = []
-            for e in (node.target, node.value):
-                assert isinstance(e, p.Subscript)
-                ends.append(f"{e.aggregate}, ({''.join(self.text(i) + ', ' for i in e.index_tuple)})")
-            return f"__copies.begin({', '.join(ends)})"
+            assert isinstance(node.target, p.Subscript)
+            begin = f"__copies.begin({node.target.aggregate}, {self._index(node.target)}"
+            source, condition = copied_element(node.value) or (None, None)
+            if source is None:
+                return f"{begin}, None, ())"
+            copy = f"{begin}, {source.aggregate}, {self._index(source)})"
+            return copy if condition is None else f"{copy} if {self.text(condition)} else {begin}, None, ())"
         if any(i.commutes for i in node.instructions):
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())

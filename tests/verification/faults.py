@@ -23,7 +23,7 @@ from loopkit.ast.nodes import (
     Scope,
     Sync,
 )
-from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.expr.mappers import children, conjuncts, map_children, substitute, variables
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
@@ -196,6 +196,10 @@ def _of_node(node: Node) -> Found:
             own = node.instruction
             for kind, text, vectors in _of_vectors(own.vectors) if isinstance(own, VectorAccess) else ():
                 yield kind, f"{text} along {name}", replace(node, instruction=replace(own, vectors=vectors))
+            if isinstance(own, VectorAccess) and own.copied is not None:
+                for wrong in _of_number(own.copied):
+                    yield "copied otherwise", f"{own.copied} as {wrong}", replace(
+                        node, instruction=replace(own, copied=wrong))
         case If():
             for kind, text, then in _of_block(node.then):
                 yield kind, text, replace(node, then=then)
@@ -277,6 +281,24 @@ def _of_vectors(vectors: tuple[Vector, ...]) -> Found:
             wrong.append(("alignment dropped", replace(v, assumed=tuple(b for b in v.assumed if b != a))))
         for kind, other in wrong:
             yield kind, f"{v.name} as {other}", (*vectors[:i], other, *vectors[i + 1:])
+
+
+def _of_number(copied: Expression) -> Iterator[Expression | None]:
+    """The elements of a vector that are copied and not replaced by zeros: all, one more or less, on other conditions.
+    """
+    condition, number = (copied.condition, copied.then) if isinstance(copied, p.If) else (True, copied)
+    counts = number.children if isinstance(number, p.Min) else (number,)
+    yield None
+    for wrong in _changed(condition, _tighter):
+        yield p.If(wrong, number, 0)
+    parts = [] if condition is True else conjuncts(condition)
+    for i in range(len(parts)):
+        yield p.If(p.LogicalAnd((True, *parts[:i], *parts[i + 1:])), number, 0)
+    for i, count in enumerate(counts):
+        for by in (-1, 1):
+            yield p.If(condition, p.Min((*counts[:i], add(count, by), *counts[i + 1:])), 0)
+        if len(counts) > 1:
+            yield p.If(condition, count, 0)
 
 
 def _changed(expr: Expression, change: Callable[[Expression], Iterator[Expression]]) -> Iterator[Expression]:

@@ -78,7 +78,8 @@ FOUND_AS = {
     "wait weakened": {"group"},
     "wait moved": {"group"},
     "wait of fewer threads": {"barrier", "group"},
-    "copy at once": {"value"}}
+    "copy at once": {"value"},
+    "copied otherwise": {"vector"}}
 
 
 def chosen(name: str, low: Lowered) -> Iterator[Fault]:
