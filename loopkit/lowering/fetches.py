@@ -1,48 +1,34 @@
-"""Old values of atomic updates in loop programs: the load of each becomes a part of its update, before the text."""
+"""Old values of atomic updates in loop programs: the load of each and its update become one step."""
 from __future__ import annotations
 
 from dataclasses import replace
 
-from loopkit.ast.nodes import Assign, Block, Node
-from loopkit.ast.walk import nodes_in, rewritten
+from loopkit.ast.check import is_one_step, operation_of_load
+from loopkit.ast.nodes import Assign, Block, Node, OneStep
+from loopkit.ast.walk import rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import array_of, variables
-from loopkit.lowering.lowered import Lowered
 
 
-def with_fetches(lowered: Lowered) -> Lowered:
-    """*lowered* with each load of an old value as a part of its update.
+def with_steps(body: Block) -> Block:
+    """*body* with each load of an old value in one step with its update.
 
     :raises PreconditionError: the two do not follow each other.
     """
-    if not any(s.fetches is not None for s in lowered.kernel.statements):
-        return lowered
-    functions = tuple(replace(f, body=rewritten(f.body, _with_loads_joined)) for f in lowered.program.functions)
-    for node in (node for f in functions for node in nodes_in(f.body)):
-        if isinstance(node, Assign) and _operation_of_load(node) is not None:
-            raise PreconditionError(
-                f"'{node.statement}' keeps the old value of an atomic update, but the update does not follow it "
-                "directly, or uses the place where it is kept.", subject=node.statement,
-                hint="keep the two statements in one loop, without ilp, and no statement between them")
-    return replace(lowered, program=replace(lowered.program, functions=functions))
+    return rewritten(body, _with_steps)
 
 
-def _with_loads_joined(node: Node) -> Node:
+def _with_steps(node: Node) -> Node:
     if not isinstance(node, Block):
         return node
-    result: list[Node] = []
+    children: list[Node] = []
     for child in node.children:
-        last = result[-1] if result else None
-        if isinstance(last, Assign) and isinstance(child, Assign) and child.target == last.value \
-                and child.combine is not None and _operation_of_load(last) == child.combine \
-                and array_of(last.target) not in variables(child.target) | variables(child.value):
-            plain = replace(last, instructions=())
-            child = replace(child, instructions=tuple(i.fetching(plain) for i in child.instructions))
-            # without an instruction, one thread alone accesses the element
-            result[-1:] = [] if any(i.fetch is not None for i in child.instructions) else [plain]
-        result.append(child)
-    return replace(node, children=tuple(result))
-
-
-def _operation_of_load(node: Assign) -> str | None:
-    return next((i.fetches for i in node.instructions if i.fetches is not None), None)
+        if children and is_one_step(children[-1], child):
+            child = OneStep((children.pop(), child))
+        children.append(child)
+    for child in children:
+        if isinstance(child, Assign) and operation_of_load(child) is not None:
+            raise PreconditionError(
+                f"'{child.statement}' keeps the old value of an atomic update, but the update does not follow it "
+                "directly, or uses the place where it is kept.", subject=child.statement,
+                hint="keep the two statements in one loop, without ilp, and no statement between them")
+    return replace(node, children=tuple(children)) if len(children) < len(node.children) else node

@@ -37,6 +37,7 @@ from loopkit.kernel.tree import leaves, loops_in, without
 from loopkit.lowering.auto import without_needless_auto
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
+from loopkit.lowering.fetches import with_steps
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
@@ -225,8 +226,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("mma", "program", _bodies(with_mma), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_function_bodies(
-        with_regions_apart(body), launch.kernel)), _check_program))
+    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_steps(with_function_bodies(
+        with_regions_apart(body), launch.kernel))), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 
