@@ -112,8 +112,10 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
 
 def operation_of_load(node: Node) -> str | None:
     """The operation of the update in one step with which *node* loads an element; ``None``: it may stand alone."""
-    found = commuting_of(node.instructions, node.target, node.value, node.combine) if isinstance(node, Assign) else None
-    return None if found is None or not isinstance(node, Assign) or found[0] == node.target else found[1]
+    if not isinstance(node, Assign):
+        return None
+    found = commuting_of(node.instructions, node.target, node.value, node.combine)
+    return None if found is None or found[0] == node.target else found[1]
 
 
 def is_one_step(load: Node, update: Node) -> bool:

@@ -63,8 +63,8 @@ class AtomicFetch(MemoryInstruction):
 
 # CUDA, C with OpenMP, and OpenCL
 
-def _kept(update_text: Callable[[Printer, Assign, AtomicUpdate, LowerBounds], Iterator[str]], printer: Printer,
-          load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+def _keeping(update_text: Callable[[Printer, Assign, AtomicUpdate, LowerBounds], Iterator[str]], printer: Printer,
+             load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
     """The line of *update*, a call, and before it the place that keeps the result.
 
     :raises PreconditionError: the place has another dtype.
@@ -161,7 +161,7 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) 
 #: The functions that CUDA lacks for int64.
 _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 
-CUDA = InstructionText(_HELPERS, assignment=_cuda, step=partial(_kept, _cuda))
+CUDA = InstructionText(_HELPERS, assignment=_cuda, one_step=partial(_keeping, _cuda))
 
 
 def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
@@ -178,7 +178,7 @@ def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBound
 
 
 #: For the threads of the host.
-OPENMP = InstructionText(assignment=_openmp, step=_captured)
+OPENMP = InstructionText(assignment=_openmp, one_step=_captured)
 
 
 #: OpenCL's functions of integers of 32 bits, by operation; those of 64 bits are an extension's.
@@ -245,7 +245,7 @@ def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds
             "use sum, product, min, max, or bit_and, bit_or, bit_xor of integers")
 
 
-OPENCL = InstructionText(dict(_opencl_updates()), assignment=_opencl, step=partial(_kept, _opencl))
+OPENCL = InstructionText(dict(_opencl_updates()), assignment=_opencl, one_step=partial(_keeping, _opencl))
 
 
 def has_openmp(statement: Statement, dtype: np.dtype) -> bool:

@@ -74,7 +74,7 @@ class Statement(Shown):
 
     @property
     def commutes(self) -> bool:
-        """Is its write atomic, so that it may run in any order among others? Else it may be so for its read."""
+        """Is it its write that may run in any order among others?"""
         return self.commuting is not None and self.commuting[0] == self.assignee
 
     @property
@@ -83,9 +83,9 @@ class Statement(Shown):
 
         A store of one number has the key of this number, and every other store or update one of its own.
         """
-        if self.commuting is None or self.commuting[1] is not None:
-            return self.commuting and self.commuting[1]
-        return f"= {self.id if variables(self.expression) else to_text(self.expression)}"
+        if self.commuting is None:
+            return None
+        return self.commuting[1] or f"= {self.id if variables(self.expression) else to_text(self.expression)}"
 
     @property
     def completion(self) -> Completion:

@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
+from loopkit.ast.check import operation_of_load
 from loopkit.ast.nodes import (
     Array,
     Assign,
@@ -29,7 +30,7 @@ from loopkit.ast.nodes import (
 )
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in
-from loopkit.errors import PreconditionError
+from loopkit.errors import InternalError, PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
@@ -203,7 +204,7 @@ class Emitter:
                 case FunctionBody():
                     yield from self._function(node, bounds)
                 case OneStep(children=(Assign() as load, Assign() as update)):
-                    yield from self._step(load, update, bounds)
+                    yield from self._one_step(load, update, bounds)
                 case Block():
                     yield "{"
                     yield from indented(self.lines(node, bounds))
@@ -239,8 +240,8 @@ class Emitter:
             emitter = replace(self, addresses=replace(self.addresses, spelled={**self.addresses.spelled, **spelled}))
         yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
-    def _step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
-        text = next((found.step for i in update.instructions if (found := self.text_of(i)) is not None), None)
+    def _one_step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+        text = next((found.one_step for i in update.instructions if (found := self.text_of(i)) is not None), None)
         if text is None:
             yield from self.lines(Block((replace(load, instructions=()), update)), bounds)
             return
@@ -254,6 +255,8 @@ class Emitter:
             yield f"// {comment}"
 
     def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
+        if operation_of_load(node) is not None:
+            raise InternalError(f"'{node.statement}' loads an old value, and not in one step with the update.")
         if not (isinstance(last, Assign) and last.statement == node.statement):
             yield from self._comment(node)
         if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):

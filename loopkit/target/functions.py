@@ -419,7 +419,7 @@ def _without_calls(node: Node) -> Node:
     """*node* with the nodes of calls in it in their places."""
     if not isinstance(node, Block):
         return map_child_nodes(node, _without_calls)
-    return replace(node, children=tuple(part for child in node.children for part in (
+    return Block(tuple(part for child in node.children for part in (
         child_nodes(_without_calls(child)) if isinstance(child, FunctionBody) else (_without_calls(child),))))
 
 

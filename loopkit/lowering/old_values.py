@@ -9,8 +9,8 @@ from loopkit.ast.walk import rewritten
 from loopkit.errors import PreconditionError
 
 
-def with_steps(body: Block) -> Block:
-    """*body* with each load of an old value in one step with its update.
+def with_old_values(body: Block) -> Block:
+    """*body* with the load of each old value in one step with the update.
 
     :raises PreconditionError: the two do not follow each other.
     """
@@ -18,10 +18,8 @@ def with_steps(body: Block) -> Block:
 
 
 def _with_steps(node: Node) -> Node:
-    if not isinstance(node, Block):
-        return node
     children: list[Node] = []
-    for child in node.children:
+    for child in node.children if isinstance(node, Block) else ():
         if children and is_one_step(children[-1], child):
             child = OneStep((children.pop(), child))
         children.append(child)
@@ -31,4 +29,4 @@ def _with_steps(node: Node) -> Node:
                 f"'{child.statement}' keeps the old value of an atomic update, but the update does not follow it "
                 "directly, or uses the place where it is kept.", subject=child.statement,
                 hint="keep the two statements in one loop, without ilp, and no statement between them")
-    return replace(node, children=tuple(children)) if len(children) < len(node.children) else node
+    return replace(node, children=tuple(children)) if isinstance(node, Block) else node
