@@ -193,7 +193,7 @@ INSTRUCTIONS = {
     "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
         "lowering.groups",)),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
-        "transform.synchronization", "transform.buffering", "target.c.target")),
+        "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
         "transform.synchronization", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma", (

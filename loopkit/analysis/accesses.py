@@ -272,16 +272,18 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     data = data_params(knl, statement.domain)
     allowed = knl.value_params | set(statement.inames)
     integers = integer_names(knl, statement)
+    free = statement.commuting
+    own = None if free is None else (array_of(free[0]), subscripts_of(free[0]))
 
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                is_own: bool = False) -> Access:
-        """:arg is_own: it reads or writes the element of the assignee, or the one whose old value is fetched."""
+        """:arg is_own: it may be in any order among others."""
         domain, doubt = where
         known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         update = statement.combine if is_own and statement.commutes else None
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update,
-                      (statement.fetches or statement.any_order) if is_own else None)
+                      statement.any_order if is_own else None)
 
     def branch(condition: Expression, where: _Where, holds: bool) -> _Where:
         domain, doubt = where
@@ -297,13 +299,10 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
         for name, subscripts, at in references(expr, (domain, doubt), branch):
             if subscripts or name in knl.data:
-                own = statement.assignee if statement.fetches is None else statement.expression
-                is_own = statement.combine is None and isinstance(own, p.Variable | p.Subscript) and (
-                    name, subscripts) == (array_of(own), subscripts_of(own))
-                yield access(name, subscripts, at, is_own=is_own)
+                yield access(name, subscripts, at, is_own=statement.combine is None and (name, subscripts) == own)
     for is_write in (True,) if statement.combine is None else (False, True):
         yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write,
-                     is_own=statement.fetches is None)
+                     is_own=statement.commutes)
 
 
 #: The instances that evaluate an expression, and the reason why not all of them do (``None``: all).

@@ -7,7 +7,7 @@ from itertools import chain
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync, commuting_of
 from loopkit.ast.walk import as_block, child_nodes, expressions_of
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import array_of, elements_of, variables
@@ -108,6 +108,25 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
                     yield from _divergent(child, divergent, cause, alone)
         case Define() | Call():
             pass
+
+
+def operation_of_load(node: Node) -> str | None:
+    """The operation of the update in one step with which *node* loads an element; ``None``: it may stand alone."""
+    if not isinstance(node, Assign):
+        return None
+    found = commuting_of(node.instructions, node.target, node.value, node.combine)
+    return None if found is None or found[0] == node.target else found[1]
+
+
+def is_one_step(load: Node, update: Node) -> bool:
+    """Does *load* load the element that *update* updates, and is their result the same in one step?
+
+    One step evaluates the operand of the update before it keeps the element, and two assignments after it.
+    """
+    return isinstance(load, Assign) and isinstance(update, Assign) and load.value == update.target \
+        and update.combine is not None and operation_of_load(load) == update.combine \
+        and len(load.instructions) == 1 and len(update.instructions) <= 1 \
+        and array_of(load.target) not in variables(update.target) | variables(update.value)
 
 
 @dataclass(frozen=True)

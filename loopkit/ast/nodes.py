@@ -14,6 +14,9 @@ from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
 from loopkit.poly.sets import Map
 
+#: An element whose accesses by one operation may run in any order, and at once; ``None`` is the operation of a store.
+Commuting = tuple[p.Variable | p.Subscript, str | None]
+
 #: An access or a place of a launch.
 E = TypeVar("E", bound=Hashable)
 
@@ -55,7 +58,6 @@ class Instruction:
     :cvar completion: the event at which its accesses are performed.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
-    :cvar commutes: updates of one array by one operation through it may run in any order, and at once.
     """
 
     noun: ClassVar[str] = "an instruction"
@@ -63,7 +65,6 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
-    commutes: ClassVar[bool] = False
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -79,23 +80,9 @@ class Instruction:
         """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
 
-    @property
-    def fetches(self) -> str | None:
-        """The operation of the atomic update before which it loads the old value; ``None``: it does nothing such."""
+    def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
+        """The access of ``target = value``, or of an update by *combine*, that it makes in any order among others."""
         return None
-
-    @property
-    def fetch(self) -> Assign | None:
-        """The assignment that it makes in one step with its own, just before it: the load of the old value."""
-        return None
-
-    def load_before(self, operation: str) -> Instruction:
-        """The instruction that loads the old value before an update by *operation* through this one."""
-        return self
-
-    def fetching(self, load: Assign) -> Instruction:
-        """The instruction with *load*, that of the old value, in one step with its own assignment, if it can."""
-        return self
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
@@ -131,6 +118,12 @@ class Instruction:
 def completion_of(instructions: Iterable[Instruction]) -> Completion:
     """The event at which accesses through *instructions* are performed."""
     return next((i.completion for i in instructions if i.completion is not Completion.IMMEDIATE), Completion.IMMEDIATE)
+
+
+def commuting_of(instructions: Iterable[Instruction], target: p.Variable | p.Subscript, value: Expression,
+                 combine: str | None) -> Commuting | None:
+    """The access that one of *instructions* makes in any order among others; ``None``: there is none."""
+    return next((found for i in instructions if (found := i.commuting(target, value, combine)) is not None), None)
 
 
 def wait_for(event: Completion, instructions: Iterable[Instruction]) -> Instruction | None:
@@ -277,7 +270,12 @@ class FunctionBody(Block):
     call: str = ""
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody
+@dataclass(frozen=True)
+class OneStep(Block):
+    """The load of an element and its update by an instruction; no other access to the element comes between."""
+
+
+Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody | OneStep
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:
@@ -438,5 +436,5 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
                 yield f"{pad}call {node.call}"
                 yield from _lines(node, depth + 1)
             case Block():
-                yield f"{pad}block"
+                yield f"{pad}{'one step' if isinstance(node, OneStep) else 'block'}"
                 yield from _lines(node, depth + 1)

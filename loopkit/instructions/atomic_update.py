@@ -1,15 +1,16 @@
 """Atomic update: one indivisible step reads an element, combines it with an operand and writes it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Instruction
+from loopkit.ast.nodes import Assign, Commuting
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_narrow
@@ -27,19 +28,13 @@ class AtomicUpdate(MemoryInstruction):
     noun: ClassVar[str] = "an atomic update"
     memories: ClassVar[frozenset[AddressSpace]] = frozenset(
         {AddressSpace.WARP, AddressSpace.SHARED, AddressSpace.GLOBAL})
-    commutes: ClassVar[bool] = True
     titles: ClassVar[tuple[str, ...]] = ("atomic",)
-
-    fetch: Assign | None = None
 
     def claims(self, element: Expression, target: Expression) -> bool:
         return element == target
 
-    def load_before(self, operation: str) -> Instruction:
-        return AtomicFetch(operation)
-
-    def fetching(self, load: Assign) -> Instruction:
-        return replace(self, fetch=load)
+    def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting:
+        return target, combine
 
 
 @dataclass(frozen=True)
@@ -58,27 +53,29 @@ class AtomicFetch(MemoryInstruction):
     def titles(self) -> tuple[str, ...]:
         return (f"old value of {self.operation}",)
 
-    @property
-    def fetches(self) -> str:
-        return self.operation
+    def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
+        return (value, self.operation) if isinstance(value, p.Variable | p.Subscript) else None
 
     def accessed(self, statement: Statement) -> str:
         return array_of(statement.expression) if isinstance(statement.expression, p.Variable | p.Subscript) \
             else statement.written
 
 
-def _assigned_to(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> str:
-    """The start of a line that keeps the old value."""
-    if update.fetch is None:
-        return ""
-    own, dtype = printer.dtype_of(update.fetch.target), printer.dtype_of(node.target)
-    if own != dtype:
-        raise PreconditionError(f"'{update.fetch.statement}' keeps a value of dtype {dtype} as {own}.",
-                                subject=update.fetch.statement, hint="give both one dtype")
-    return f"{printer.place(update.fetch.target, bounds)} = "
-
-
 # CUDA, C with OpenMP, and OpenCL
+
+def _keeping(update_text: Callable[[Printer, Assign, AtomicUpdate, LowerBounds], Iterator[str]], printer: Printer,
+             load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+    """The line of *update*, a call, and before it the place that keeps the result.
+
+    :raises PreconditionError: the place has another dtype.
+    """
+    own, dtype = printer.dtype_of(load.target), printer.dtype_of(update.target)
+    if own != dtype:
+        raise PreconditionError(f"'{load.statement}' keeps a value of dtype {dtype} as {own}.",
+                                subject=load.statement, hint="give both one dtype")
+    [call] = update_text(printer, update, AtomicUpdate(), bounds)
+    yield f"{printer.place(load.target, bounds)} = {call}"
+
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 #: CUDA's functions and their dtypes, by operation.
@@ -132,7 +129,7 @@ __device__ __forceinline__ T atomic_update(T *target, F new_value)
 _OLD = p.Variable("old_")
 
 
-def _cuda(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
     """The access on a GPU. If the old value is not used further, the thread does not wait for it.
 
     :raises PreconditionError: the element is not a single word that CUDA swaps.
@@ -143,43 +140,45 @@ def _cuda(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBou
         raise PreconditionError(
             f"CUDA has no atomic access to {what}, as '{node.statement}' needs it.", subject=node.statement,
             hint=f"use one array for each part: the largest element is a number of {_LARGEST} bytes")
-    target, lead = printer.value(node.target, bounds, dtype), _assigned_to(printer, node, update, bounds)
+    target = printer.value(node.target, bounds, dtype)
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     function, dtypes = _FUNCTIONS.get("" if operation is None else operation.combine, ("", ()))
     if dtype.name in dtypes:
         operand = printer.value(node.value, bounds, dtype)
         if function in _WITHOUT_SIGN and dtype.name == "int64":     # the bits of two's complements are the same
-            yield f"{lead}{function}((unsigned long long *)&{target}, (unsigned long long)({operand}));"
+            yield f"{function}((unsigned long long *)&{target}, (unsigned long long)({operand}));"
         else:
-            yield f"{lead}{function}(&{target}, {operand});"
+            yield f"{function}(&{target}, {operand});"
         return
     new = replaced(node.value, {node.target: _OLD}) if operation is None else operation.apply(_OLD, node.value)
     if operation is None and new == node.value and dtype.name in _STORED:
         yield f"*(volatile {printer.type_name(dtype)} *)&{target} = {printer.value(new, bounds, dtype)};"
         return
     value = printer.with_registers({_OLD.name: dtype}).value(new, bounds, dtype)
-    yield f"{lead}atomic_update(&{target}, [&]({printer.type_name(dtype)} {_OLD.name}) {{ return {value}; }});"
+    yield f"atomic_update(&{target}, [&]({printer.type_name(dtype)} {_OLD.name}) {{ return {value}; }});"
 
 
 #: The functions that CUDA lacks for int64.
 _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 
-CUDA = InstructionText(_HELPERS, assignment=_cuda)
+CUDA = InstructionText(_HELPERS, assignment=_cuda, one_step=partial(_keeping, _cuda))
 
 
-def _openmp(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> list[str]:
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
     """The access on the host: atomic for global memory, as the threads of one block run one after another."""
     plain = printer.plain(node, bounds)
-    if update.fetch is not None:
-        pair = [printer.plain(update.fetch, bounds), plain]
-        return ["#pragma omp atomic capture", "{", *indented(pair), "}"] \
-            if printer.memory_of(node.target) is AddressSpace.GLOBAL else pair
     pragma = "#pragma omp atomic" + (" write" if node.combine is None else "")
     return [pragma, plain] if printer.memory_of(node.target) is AddressSpace.GLOBAL else [plain]
 
 
+def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str]:
+    pair = [printer.plain(load, bounds), printer.plain(update, bounds)]
+    return ["#pragma omp atomic capture", "{", *indented(pair), "}"] \
+        if printer.memory_of(update.target) is AddressSpace.GLOBAL else pair
+
+
 #: For the threads of the host.
-OPENMP = InstructionText(assignment=_openmp)
+OPENMP = InstructionText(assignment=_openmp, one_step=_captured)
 
 
 #: OpenCL's functions of integers of 32 bits, by operation; those of 64 bits are an extension's.
@@ -224,20 +223,20 @@ def _opencl_update(operation: str, dtype: str, memory: str) -> str:
     return f"atomic_{_OPENCL_WORDS[operation]}_{_OPENCL_TYPES[dtype]}_{memory}"
 
 
-def _opencl(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
     """:raises PreconditionError: there is no such function, and no compare-and-swap of so many bits."""
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     combine, dtype = "" if operation is None else operation.combine, printer.dtype_of(node.target)
-    name, lead = _OPENCL_TYPES.get(dtype.name), _assigned_to(printer, node, update, bounds)
+    name = _OPENCL_TYPES.get(dtype.name)
     memory = "global" if printer.memory_of(node.target) is AddressSpace.GLOBAL else "local"
     target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if name is not None and operation is None and node.target not in subexpressions(node.value):
         yield f"*(volatile __{memory} {name} *)&{target} = {operand};"
     elif name is not None and dtype.kind in "iu" and combine in _OPENCL_FUNCTIONS:
         function = f"atom{'' if dtype.itemsize == 8 else 'ic'}_{_OPENCL_FUNCTIONS[combine]}"
-        yield f"{lead}{function}(&{target}, {operand});"
+        yield f"{function}(&{target}, {operand});"
     elif name is not None and combine in _OPENCL_VALUES:
-        yield f"{lead}{_opencl_update(combine, dtype.name, memory)}(&{target}, {operand});"
+        yield f"{_opencl_update(combine, dtype.name, memory)}(&{target}, {operand});"
     else:
         raise PreconditionError(
             f"OpenCL has no atomic {node.combine or 'update by an expression'} of {dtype.name}, as "
@@ -246,7 +245,7 @@ def _opencl(printer: Printer, node: Assign, update: AtomicUpdate, bounds: LowerB
             "use sum, product, min, max, or bit_and, bit_or, bit_xor of integers")
 
 
-OPENCL = InstructionText(dict(_opencl_updates()), assignment=_opencl)
+OPENCL = InstructionText(dict(_opencl_updates()), assignment=_opencl, one_step=partial(_keeping, _opencl))
 
 
 def has_openmp(statement: Statement, dtype: np.dtype) -> bool:

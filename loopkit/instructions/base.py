@@ -123,6 +123,7 @@ class InstructionText:
 
     :ivar helpers: the texts of the functions that it calls, by name.
     :ivar assignment: the lines of an assignment by the instruction.
+    :ivar one_step: the lines of the load of an element and its update by the instruction.
     :ivar loads: the helpers by which it loads from some arrays.
     :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
     :ivar loop: the lines of a loop that the instruction executes.
@@ -134,6 +135,7 @@ class InstructionText:
 
     helpers: Mapping[str, str] = field(default_factory=dict)
     assignment: Callable[[Printer, Assign, Any, LowerBounds], Iterable[str] | None] | None = None
+    one_step: Callable[[Printer, Assign, Assign, LowerBounds], Iterable[str]] | None = None
     loads: Callable[[Any], Mapping[str, str]] | None = None
     vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None

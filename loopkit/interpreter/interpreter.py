@@ -34,7 +34,7 @@ from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remaind
 from loopkit.expr.functions import FUNCTIONS, UNKNOWN, ScalarFunction, function_of, power_value
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_narrow, is_tuple, kind_of
-from loopkit.expr.mappers import children, variables
+from loopkit.expr.mappers import array_of, children
 from loopkit.expr.nodes import Combined, MakeTuple, Operation, TypeCast
 from loopkit.expr.tuples import field_dtypes
 from loopkit.interpreter.instances import Half, Instance, instances
@@ -364,9 +364,9 @@ class Interpreter:
     def _go_on(self, writer: str) -> bool:
         """Does the current statement continue from *writer*'s value, both being updates of it in any order?"""
         a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
-        if b.fetches is not None:
-            return a.commutes and a.combine == b.fetches and a.written in variables(b.expression)
-        return a.commutes and b.commutes and a.combine is not None and (a.written, a.combine) == (b.written, b.combine)
+        if not a.commutes or a.combine is None or b.commuting is None:
+            return False
+        return (a.written, a.combine) == (array_of(b.commuting[0]), b.commuting[1])
 
     def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
         values = x.inames(self.knl)

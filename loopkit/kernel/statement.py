@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 from pytools.tag import Tag
 
-from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of
+from loopkit.ast.nodes import Commuting, Completion, Instruction, Scope, commuting_of, completion_of
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import add
@@ -68,26 +68,24 @@ class Statement(Shown):
         return f"{self.id}: {target} = {value}{conditions}{loops}"
 
     @property
+    def commuting(self) -> Commuting | None:
+        """Its access that may run in any order among others, and concurrently: an atomic one."""
+        return commuting_of(self.instructions, self.assignee, self.expression, self.combine)
+
+    @property
     def commutes(self) -> bool:
-        """Is it an atomic access, and may such accesses of one key run in any order, and concurrently?"""
-        return any(i.commutes for i in self.instructions)
+        """Is it its write that may run in any order among others?"""
+        return self.commuting is not None and self.commuting[0] == self.assignee
 
     @property
     def any_order(self) -> str | None:
-        """The key of accesses that may run in any order among themselves: the operation of its atomic updates.
+        """The key of accesses that may run in any order among themselves: the operation of atomic updates.
 
         A store of one number has the key of this number, and every other store or update one of its own.
         """
-        if not self.commutes:
+        if self.commuting is None:
             return None
-        if self.combine is not None:
-            return self.combine
-        return f"= {self.id if variables(self.expression) else to_text(self.expression)}"
-
-    @property
-    def fetches(self) -> str | None:
-        """The key of the atomic updates among which it reads its element, as the old value of the next statement."""
-        return next((i.fetches for i in self.instructions if i.fetches is not None), None)
+        return self.commuting[1] or f"= {self.id if variables(self.expression) else to_text(self.expression)}"
 
     @property
     def is_collective(self) -> bool:

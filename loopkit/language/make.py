@@ -360,7 +360,7 @@ def _kernel_of(given_program: _ReadProgram, name: str, declared: Declared, assum
                        if o.reorderable and not is_fieldwise(o)),
                      *dict.fromkeys(Obligation("make_kernel", f.claim, f.ground) for f in functions.values()),
                      *(Obligation("make_kernel", f"'{s.id}' may keep the old values in any order", "declared atomic")
-                       for s in reductions.statements if s.fetches is not None)),
+                       for s in reductions.statements if s.commuting is not None and not s.commutes)),
         substitutions={rule_name: replace(r, expr=without_declared_domains(r.expr))
                        for rule_name, r in rules.known.items()},
         assumptions=universe_params() if assumptions is None else read_assumptions(

@@ -15,6 +15,7 @@ from loopkit.expr.mappers import subscripts_of, update_of, variables
 from loopkit.expr.parsing import BARE, NameUse
 from loopkit.expr.tokens import Source
 from loopkit.expr.tuples import field_of, fields_of
+from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
 from loopkit.language.names import fresh
 from loopkit.language.program import PREFIX, IfBlock, InstructionOptions, ParsedAssignment, ProgramNode
 
@@ -54,7 +55,7 @@ class MultipleAssignment:
         :raises ParseError: *value* is not a tuple with a value for each target.
         """
         start, equals, first = self.starts
-        if any(i.commutes for i in self.options.instructions):
+        if AtomicUpdate() in self.options.instructions:
             return self._under_condition(self._fetching(source, taken))
         fields, options = fields_of(self.value), self.options
         if len(fields) != len(self.targets):
@@ -107,7 +108,8 @@ class MultipleAssignment:
             given = options.id
             second = options if given is None or given.kind == PREFIX else replace(
                 options, id=given._replace(text=fresh(f"{given.text}_1", taken)))
-            first = replace(options, instructions=tuple(i.load_before(found[0]) for i in options.instructions))
+            first = replace(options, instructions=tuple(
+                AtomicFetch(found[0]) if i == AtomicUpdate() else i for i in options.instructions))
             uses = [[*target.uses, *self.uses] for target in (kept, updated)]
             return (ParsedAssignment(start, kept.assignee, kept.written, values[old], kept.temporary, first,
                                      tuple(uses[0])),

@@ -133,7 +133,7 @@ class _Rewriter:
                 group.update(zip(roles, members, strict=True))
             elif child is not None:
                 result.append(self._inside(child))
-        return Block(tuple(result))
+        return replace(block, children=tuple(result))
 
     def _without_sums(self, node: Node) -> Node:
         """*node* without the assignments that no code replaces, and without what is empty then."""
@@ -142,8 +142,9 @@ class _Rewriter:
                 self.dropped.add(array_of(node.target))
                 return Block()
             case Block():
-                return Block(tuple(x for x in node.children if not isinstance(x, Block | If | For) or any(
-                    not isinstance(y, Block) or y.children for y in (x, *child_nodes(x))[not isinstance(x, Block):])))
+                kept = (x for x in node.children if not isinstance(x, Block | If | For) or any(
+                    not isinstance(y, Block) or y.children for y in (x, *child_nodes(x))[not isinstance(x, Block):]))
+                return replace(node, children=tuple(kept))
             case _:
                 return node
 

@@ -40,6 +40,7 @@ from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.nests import with_collective_leaves, with_nest_instructions
+from loopkit.lowering.old_values import with_old_values
 from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
@@ -225,8 +226,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("nests", "program", _bodies(with_nest_instructions), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_function_bodies(
-        with_regions_apart(body), launch.kernel)), _check_program))
+    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_old_values(with_function_bodies(
+        with_regions_apart(body), launch.kernel))), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 

@@ -28,7 +28,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import of_host
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.c_instructions import with_user_code
-from loopkit.lowering.fetches import with_fetches
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.shown import Shown
@@ -371,7 +370,7 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(called_functions(lowered.kernel).keys() & data):
         raise NameConflictError(f"'{taken[0]}' is an array or a number, and also a function that kernel "
                                 f"'{lowered.kernel.name}' calls.", subject=taken[0], hint="give it another name")
-    lowered = with_fetches(with_user_code(lowered))
+    lowered = with_user_code(lowered)
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)
     return replace(target.emit(lowered, layout, head), kernel=lowered.kernel)

@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
+from loopkit.ast.check import operation_of_load
 from loopkit.ast.nodes import (
     Array,
     Assign,
@@ -22,13 +23,14 @@ from loopkit.ast.nodes import (
     If,
     Instruction,
     Node,
+    OneStep,
     Region,
     Sync,
     own_instructions,
 )
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in
-from loopkit.errors import PreconditionError
+from loopkit.errors import InternalError, PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_narrow
@@ -203,6 +205,8 @@ class Emitter:
                     yield from self._region(node, bounds)
                 case FunctionBody():
                     yield from self._function(node, bounds)
+                case OneStep(children=(Assign() as load, Assign() as update)):
+                    yield from self._one_step(load, update, bounds)
                 case Block():
                     yield "{"
                     yield from indented(self.lines(node, bounds))
@@ -242,10 +246,25 @@ class Emitter:
             emitter = replace(self, addresses=replace(self.addresses, spelled={**self.addresses.spelled, **spelled}))
         yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
-    def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
+    def _one_step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+        text = next((found.one_step for i in update.instructions if (found := self.text_of(i)) is not None), None)
+        if text is None:
+            yield from self.lines(Block((replace(load, instructions=()), update)), bounds)
+            return
+        yield from (*self._comment(load), *self._comment(update))
+        yield from (line for node in (load, update) for line in self.hooks.before(self, node, bounds))
+        yield from text(self, load, update, bounds)
+
+    def _comment(self, node: Assign) -> Iterator[str]:
         comment = self.hooks.comment(node.statement) if self.annotate else ""
-        if comment and not (isinstance(last, Assign) and last.statement == node.statement):
+        if comment:
             yield f"// {comment}"
+
+    def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
+        if operation_of_load(node) is not None:
+            raise InternalError(f"'{node.statement}' loads an old value, and not in one step with the update.")
+        if not (isinstance(last, Assign) and last.statement == node.statement):
+            yield from self._comment(node)
         if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):
             if any(True for x in code.replaced for _ in self.hooks.before(self, x, bounds)):
                 raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "
@@ -272,8 +291,6 @@ class Emitter:
             if text.assignment is not None and (lines := text.assignment(printer, node, i, bounds)) is not None:
                 yield from lines
                 return
-        fetch = next((i.fetch for i in node.instructions if i.fetch is not None), None)
-        yield from [] if fetch is None else [printer.plain(fetch, bounds)]
         yield printer.plain(node, bounds)
 
     # Expressions

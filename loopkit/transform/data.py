@@ -148,7 +148,10 @@ def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expressi
 
 
 def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
-    """Is the dtype *known* of *name* another one of the kind of *wanted*? :raises PreconditionError: it does not fit."""
+    """Is the dtype *known* of *name* another one of the kind of *wanted*?
+
+    :raises PreconditionError: it does not fit.
+    """
     dtype = require_dtype(name, known)
     kinds = "f" if kind_of(wanted) == "f" else "iu"
     if kind_of(dtype) not in kinds or dtype == wanted:

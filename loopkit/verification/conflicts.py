@@ -188,7 +188,8 @@ class Conflicts:
         a, b = self._bound(c.source), self._bound(c.sink)
         for_others = any(x.loads_for_others and not y.is_write for x, y in (
             (a.statement, c.source), (b.statement, c.sink)))
-        apart = self.threads.in_two_warps if beyond_warps else partial(self.threads.on_two_threads, for_others=for_others)
+        apart = self.threads.in_two_warps if beyond_warps else partial(
+            self.threads.on_two_threads, for_others=for_others)
         turned = ("block", beyond_warps, (*c.pattern[1::-1], *c.pattern[2:]))
         if turned[2] != c.pattern and turned in self.memo:
             known: Map | None = self.memo[turned]

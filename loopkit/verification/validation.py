@@ -57,6 +57,7 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     - each statement executes each of its instances once on each thread of the instance, and no other instance;
     - the inames of blocks and threads have the values that the kernel's tags give them, as assumed by its legality;
     - each execution reads and writes the elements, and computes the expression, of its instance;
+    - an old value is loaded in one step with the atomic update of the element;
     - executions that access one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block execute each barrier;

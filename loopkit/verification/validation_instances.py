@@ -11,6 +11,9 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
+from loopkit.ast.check import is_one_step, operation_of_load
+from loopkit.ast.nodes import OneStep
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import alike, children, elements_of, substitute, variables
 from loopkit.expr.nodes import NumberOperation
@@ -48,6 +51,7 @@ class InstanceCheck(LaunchCheck):
             yield from self.mismatch("outside", s, f"'{s}' is not a statement of this launch")
         yield from self._boxes()
         yield from self._arrivals()
+        yield from self._steps()
 
     # Executed instances
 
@@ -249,6 +253,17 @@ class InstanceCheck(LaunchCheck):
     def _type(self, expr: Expression) -> Type | None:
         types = index_types(self.kernel)
         return type_of(expr, lambda name: types.get(name, WEAK_INT))        # all other names are coordinates
+
+    def _steps(self) -> Iterator[Mismatch]:
+        """No other access comes between a load and an update that are one step."""
+        steps = [node.children for node in nodes_in(self.function.body) if isinstance(node, OneStep)]
+        loads = [nodes[0] for nodes in steps if len(nodes) == 2 and is_one_step(*nodes)]
+        for s, executions in self.executions.items():
+            if any((operation_of_load(e.assign) is not None) != any(e.node is x for x in loads) for e in executions):
+                text = f"'{s}' loads an element apart from the update whose old value it keeps"
+                yield from self.mismatch("step", s, text)
+        if len(loads) < len(steps):
+            yield from self.mismatch("step", "", "one step is more than the load of an element and its update")
 
     def _boxes(self) -> Iterator[Mismatch]:
         """Accesses outside an array whose shape in the program differs from its storage."""

@@ -21,11 +21,13 @@ void atomic_accesses(double *restrict total, float *restrict extreme, long long 
                         extreme[b[32*i_outer + i_inner]] &&
                         x[32*i_outer + i_inner] > extreme[b[32*i_outer + i_inner]]) ?
                         x[32*i_outer + i_inner] : extreme[b[32*i_outer + i_inner]];
-                // flip_1
+                // flip
                 before = bits[b[32*i_outer + i_inner]];
+                // flip_1
                 bits[b[32*i_outer + i_inner]] ^= 32*(long long)i_outer + i_inner;
-                // multiply_1
+                // multiply
                 factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
+                // multiply_1
                 total[b[32*i_outer + i_inner]] *= (double)x[32*i_outer + i_inner];
                 // insn
                 parity[32*i_outer + i_inner] = before & 1;
@@ -54,11 +56,13 @@ void atomic_accesses(double *restrict total, float *restrict extreme, long long 
                             extreme[b[32*i_outer + i_inner]] &&
                             x[32*i_outer + i_inner] > extreme[b[32*i_outer + i_inner]]) ?
                             x[32*i_outer + i_inner] : extreme[b[32*i_outer + i_inner]];
-                    // flip_1
+                    // flip
                     before = bits[b[32*i_outer + i_inner]];
+                    // flip_1
                     bits[b[32*i_outer + i_inner]] ^= 32*(long long)i_outer + i_inner;
-                    // multiply_1
+                    // multiply
                     factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
+                    // multiply_1
                     total[b[32*i_outer + i_inner]] *= (double)x[32*i_outer + i_inner];
                     // insn
                     parity[32*i_outer + i_inner] = before & 1;

@@ -58,9 +58,11 @@ atomic_accesses(double *__restrict__ total, float *__restrict__ extreme, long lo
                 [&](float old_) { return x[32*i_outer + i_inner]*x[32*i_outer + i_inner] > old_*old_ ||
                 (x[32*i_outer + i_inner]*x[32*i_outer + i_inner] == old_*old_ &&
                 x[32*i_outer + i_inner] > old_) ? x[32*i_outer + i_inner] : old_; });
+        // flip
         // flip_1
         before = atomicXor((unsigned long long *)&bits[b[32*i_outer + i_inner]],
                 (unsigned long long)(32*(long long)i_outer + i_inner));
+        // multiply
         // multiply_1
         factor[32*i_outer + i_inner] =
                 atomic_update(&total[b[32*i_outer + i_inner]],
@@ -82,9 +84,11 @@ atomic_accesses(double *__restrict__ total, float *__restrict__ extreme, long lo
                 [&](float old_) { return x[32*i_outer + i_inner]*x[32*i_outer + i_inner] > old_*old_ ||
                 (x[32*i_outer + i_inner]*x[32*i_outer + i_inner] == old_*old_ &&
                 x[32*i_outer + i_inner] > old_) ? x[32*i_outer + i_inner] : old_; });
+        // flip
         // flip_1
         before = atomicXor((unsigned long long *)&bits[b[32*i_outer + i_inner]],
                 (unsigned long long)(32*(long long)i_outer + i_inner));
+        // multiply
         // multiply_1
         factor[32*i_outer + i_inner] =
                 atomic_update(&total[b[32*i_outer + i_inner]],

@@ -18,14 +18,16 @@ from loopkit.ast.nodes import (
     If,
     Instruction,
     Node,
+    OneStep,
     Program,
     Region,
     Scope,
     Sync,
+    block_text,
 )
 from loopkit.expr.mappers import children, conjuncts, map_children, substitute, variables
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
-from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.instructions.mma import Mma
@@ -111,7 +113,10 @@ def _of_block(block: Block) -> Found:
     nodes = block.children
     for i, node in enumerate(nodes):
         for kind, text, wrong in _of_node(node):
-            yield kind, text, Block((*nodes[:i], wrong, *nodes[i + 1:]))
+            yield kind, text, replace(block, children=(*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, OneStep):
+            for kind, wrong in _in_other_steps(node):
+                yield kind, block_text(node), Block((*nodes[:i], *wrong, *nodes[i + 1:]))
         if isinstance(node, Region) and isinstance(node.instruction, Shuffle):
             yield "shuffle deleted", str(node.instruction), Block((*nodes[:i], *nodes[i + 1:]))
             for kind, wrong in _shuffled_wrongly(node, node.instruction):
@@ -140,6 +145,16 @@ def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
             yield "wait of fewer threads", replace(node, scope=Scope(scope))
     if ends:
         yield "group not ended", replace(node, instructions=group_instructions(commit=False, leaving=left))
+
+
+def _in_other_steps(step: OneStep) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """The load of an old value apart from its update, or after it."""
+    load, update = step.children
+    yield "step taken apart", step.children
+    yield "step of the load alone", (OneStep((load,)), update)
+    yield "step of the update alone", (load, OneStep((update,)))
+    yield "step turned round", (OneStep((update, load)),)
+    yield "step taken apart and turned round", (update, load)
 
 
 def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Node]]:
@@ -232,6 +247,9 @@ def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instr
     match instruction:
         case AtomicUpdate():
             yield "update not atomic", ()
+        case AtomicFetch():
+            yield "old value loaded plainly", ()
+            yield "old value of another update", (AtomicFetch("max"),)
         case AsynchronousCopy():
             yield "copy at once", ()
         case BlockFlag():

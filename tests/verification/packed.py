@@ -55,6 +55,15 @@ def three_parts() -> lk.LoopKernel:
         """, {"i": "g.0", "j": "g.0", "k": "g.0"})
 
 
+def old_values() -> lk.LoopKernel:
+    """Each instance keeps the value that it updates."""
+    return made(["{[i, j]: 0<=i<n and 0<=j<m}"], """
+        for i, j
+            c[i, j], b[j] = b[j], b[j] + x[i] {atomic}
+        end
+        """, {"i": "g.0", "j": "g.0"})
+
+
 def two_ways() -> lk.LoopKernel:
     """Two statements that need nothing of each other, and a third one by itself."""
     return made(["{[i, j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<n}", "[k] -> {[l]: k<=l<=k+2}", "{[q]: 0<=q<m}"], """
@@ -103,4 +112,4 @@ def staged() -> lk.LoopKernel:
 
 
 PACKED: Mapping[str, Callable[[], lk.LoopKernel]] = {f.__name__: f for f in (
-    plain, beside_one_block, halves, three_parts, two_ways, row_values, in_the_hosts_loop, staged)}
+    plain, beside_one_block, halves, three_parts, old_values, two_ways, row_values, in_the_hosts_loop, staged)}
