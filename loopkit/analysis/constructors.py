@@ -290,6 +290,9 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
 
     def joined(new: _Axes, own: _Axes) -> _Axes:
         return (*own, *new) if trailing else (*new, *own)
+    if not trailing:
+        kernel = annotated(kernel, temporaries={x: replace(t, layout=t.layout.behind(len(inames))) if x in names else t
+                                                for x, t in kernel.temporaries.items()})
     return with_other_axes(kernel, names, lambda _, own: joined(places, own),
                            lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
 

@@ -34,6 +34,7 @@ from loopkit.instructions.nests import (
     range_of,
     require_registers,
     statement_of,
+    with_joined_digits,
 )
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, integer_factor, multiply
@@ -56,13 +57,12 @@ class LdMatrix(NestInstruction):
     def issue(self, nest: Nest) -> LdMatrixIssue:
         parts = _parts(self, nest)
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
-        t1, t0 = map(p.Variable, parts.lanes)
-        lane = add(multiply(_LANES[1].extent, t1), t0)
+        lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
         at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(
-            digit_of(lane, _ROWS, self.count if self.count*_ROWS < 32 else 0)),
+            digit_of(lane, _ROWS, self.count)),
             **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
-        row = element_at(element_at(parts.source, own), at)
+        row = with_joined_digits(element_at(element_at(parts.source, own), at))
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)
         values = ({**parts.matrix.digits(number // items), **parts.item.digits(number % items)}

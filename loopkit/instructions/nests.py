@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from math import prod
 from typing import ClassVar
 
@@ -210,10 +211,12 @@ class Axis:
 
     def digits(self, number: Expression) -> dict[str, Expression]:
         """The values of the inames at *number*, each by itself."""
-        weight, found = prod(self.extents), dict[str, Expression]()
-        for k, (x, extent, start) in enumerate(zip(self.inames, self.extents, self.starts, strict=True)):
-            weight //= extent
-            found[x] = add(start, digit_of(number, weight, extent if k else 0))
+        weight, found = 1, dict[str, Expression]()
+        if isinstance(number, p.Remainder) and isinstance(number.numerator, p.FloorDiv):
+            number, weight = number.numerator.numerator, number.numerator.denominator
+        for x, extent, start in zip(self.inames[::-1], self.extents[::-1], self.starts[::-1], strict=True):
+            found[x] = add(start, digit_of(number, weight, extent))
+            weight *= extent
         return found
 
     def number(self, lanes: Digits = ()) -> Expression:
@@ -237,6 +240,42 @@ WORD = 4
 def element_at(element: p.Subscript, values: Mapping[str, Expression]) -> p.Subscript:
     """*element* with *values* in its subscripts."""
     return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
+
+
+def with_joined_digits(element: p.Subscript) -> p.Subscript:
+    """*element* with ``4*(x // 4 % 2) + x % 4`` as ``x % 8`` in its subscripts."""
+    def joined(expr: Expression) -> Expression:
+        terms = list(expr.children) if isinstance(expr, p.Sum) else [expr]
+        for a, b in permutations(terms, 2):
+            high, low = _Digit.of(a), _Digit.of(b)
+            if high and low and high.number == low.number and high.below == low.below*low.extent \
+                    and high.factor == low.factor*low.extent:
+                both = multiply(low.factor, digit_of(low.number, low.below, low.extent*high.extent))
+                return joined(add(*(t for t in terms if t not in (a, b)), both))
+        return expr
+    return p.Subscript(element.aggregate, tuple(map(joined, element.index_tuple)))
+
+
+@dataclass(frozen=True)
+class _Digit:
+    """``factor*(number // below % extent)``."""
+
+    factor: int
+    number: Expression
+    below: int
+    extent: int
+
+    @classmethod
+    def of(cls, term: Expression) -> _Digit | None:
+        factor = integer_factor(term)
+        match term.children[-1] if isinstance(term, p.Product) else term:
+            case p.Remainder(numerator=p.FloorDiv(numerator=number, denominator=int() as below),
+                             denominator=int() as n):
+                return cls(factor, number, below, n)
+            case p.Remainder(numerator=number, denominator=int() as n):
+                return cls(factor, number, 1, n)
+            case _:
+                return None
 
 
 def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope
+from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope, own_instructions
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
 from loopkit.expr.kinds import is_tuple
@@ -156,8 +156,10 @@ def _is_small(dtype: np.dtype) -> bool:
 
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
-    """The arrays of *function* that are in warp registers."""
-    arrays = {a.name: a for a in function.arrays if a.thread_axes}
+    """The arrays of *function* in warp registers whose elements shuffles exchange."""
+    fragments = {array_of(e) for node in nodes_in(function.body) if isinstance(node, Region)
+                 for i in own_instructions(node) for e in i.operands}
+    arrays = {a.name: a for a in function.arrays if a.thread_axes and a.name not in fragments}
     variables = frozenset(array_of(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and _is_guarded(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import require_kinds
 from loopkit.kernel.tags import user_tags
 from loopkit.shown import Declared
+
+Value = TypeVar("Value")
 
 
 class _Named(Enum):
@@ -144,7 +146,13 @@ class MemoryLayout(Declared):
         """The place of *axis* among the axes in memory."""
         return self.order.index(axis) if self.order else axis
 
-    def in_memory(self, values: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    def behind(self, axes: int) -> MemoryLayout:
+        """The layout of the array with this number of further axes before its own."""
+        order = (*range(axes), *(axis + axes for axis in self.order)) if self.order else ()
+        swizzle = None if self.swizzle is None else replace(self.swizzle, axis=self.swizzle.axis + axes)
+        return replace(self, order=order, swizzle=swizzle)
+
+    def in_memory(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """*values* of the axes, in the order of the axes in memory."""
         return tuple(values[axis] for axis in self.order) if values and self.order else values
 

@@ -162,8 +162,9 @@ class Storage(Shown):
 
     def _lanes_last(self, lead: Sequence[Expression], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """The expressions of all axes in the order of memory, those of lanes last."""
-        every = [*enumerate(lead), *self.temporary.layout.in_memory(tuple(enumerate(own, len(lead))))]
-        return tuple(e for _, e in sorted(every, key=lambda axis: axis[0] in self.lanes))
+        places = self.temporary.layout.in_memory(tuple(range(len(lead), len(lead) + len(own))))
+        every = (*lead, *own)
+        return tuple(every[k] for k in sorted((*range(len(lead)), *places), key=self.lanes.__contains__))
 
     @property
     def leading(self) -> tuple[Expression, ...]:

@@ -111,10 +111,9 @@ class Addresses:
 
 def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, expr: Print) -> str:
     """The column of the element with *indices*, as text."""
-    row, column = add(indices[swizzle.axis]), add(indices[-1])
-    if isinstance(row, int):
-        row %= swizzle.period
-    elif array.shape[swizzle.axis] > swizzle.period:
+    row, column = _modulo(add(indices[swizzle.axis]), swizzle.period), add(indices[-1])
+    if not isinstance(row, int) and array.shape[swizzle.axis] > swizzle.period and not (
+            isinstance(row, p.Remainder) and row.denominator == swizzle.period):
         row = p.Remainder(arithmetic(row), swizzle.period)
     mask = multiply(swizzle.chunk, row)
     if isinstance(column, int) and isinstance(mask, int):
@@ -123,6 +122,18 @@ def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, e
     left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
                    for text in (expr(column), expr(mask)))
     return f"{left} ^ {right}"
+
+
+def _modulo(row: Expression, period: int) -> Expression:
+    """A form with fewer terms that is *row* modulo *period*: so rows a period apart have one address more and less."""
+    terms = [t for t in (row.children if isinstance(row, p.Sum) else (row,)) if not isinstance(t, int)
+             and integer_factor(t) % period]
+    rest = add(*terms, sum(t for t in (row.children if isinstance(row, p.Sum) else (row,)) if isinstance(t, int)) % period)
+    match rest:
+        case p.Remainder(numerator=number, denominator=int() as n) if n % period == 0:
+            return p.Remainder(number, period)
+        case _:
+            return rest
 
 
 def _sum_in_order(terms: Iterable[Expression]) -> Expression:

@@ -265,8 +265,9 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
         return kernel
     shapes = {t: tuple(e for e in shape if e is not None) for t, shape in array_shapes(kernel).items()
               if t in names and None not in shape}
-    shaped = annotated(kernel, temporaries={t: replace(v, shape=shapes.get(t, v.shape))
-                                            for t, v in kernel.temporaries.items()})
+    shaped = annotated(kernel, temporaries={
+        t: replace(v, shape=shapes.get(t, v.shape), layout=v.layout.behind(1)) if t in names else v
+        for t, v in kernel.temporaries.items()})
     stage = remainder(p.Variable(iname), stages)
     return with_other_axes(shaped, names, lambda _, own: (stage, *own), lambda _, own: (stages, *own))
 

@@ -310,8 +310,8 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     size = 0 if temporary is None or temporary.dtype is None else temporary.dtype.itemsize
     if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
         raise PreconditionError(f"'{statement}' does not write a fragment with elements of at most 4 bytes.",
-                                subject=statement, hint="tensorize a product first, with a factor in a temporary of the "
-                                                        "address space 'warp'")
+                                subject=statement, hint="tensorize a product first, with a factor in a temporary of "
+                                                        "the address space 'warp'")
     source = expanded_expression(kernel, copy)
     if not isinstance(source, p.Subscript) or any(isinstance(e, p.Subscript) for i in source.index_tuple
                                                   for e in subexpressions(i)):

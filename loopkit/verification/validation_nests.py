@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import reduce
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.nests import Issue, NoMatchError, Passed, loops_and_assignment
@@ -46,7 +47,7 @@ class NestCheck(NodeCheck):
         e, warp, number = self.execution, self.launch.machine.warp, self.thread_number
         lane = remainder(number, warp)
 
-        def here(expr: p.ExpressionNode | int) -> p.ExpressionNode | int:
+        def here(expr: Expression) -> Expression:
             return substitute(expr, {"lane": lane})
         left = inside.relation(substitute(i, inside.names) for i in passed.own.index_tuple)
         # one moment: the same block and iteration of the loops around, and all coordinates but those of threads

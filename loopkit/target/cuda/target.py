@@ -254,7 +254,7 @@ class _CudaFunction(FunctionText):
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
         assert emitter.calls is not None
-        arrays = [a for a in function.arrays if a.name not in emitter.calls.inside]
+        arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
@@ -292,10 +292,12 @@ class _SharedMemory:
                 place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
                 own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
                 yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
-            elif not array.thread_axes:
+            else:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
-                shared = f"__shared__ {align}" if array.shared else ""
-                yield shared + array_declaration(array, CUDA)
+                # instructions take words from fragments
+                start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
+                own = array.shape[:len(array.shape) - array.thread_axes]
+                yield start + array_declaration(replace(array, shape=own), CUDA)
 
 
 # The launch sequence as C++ for readers, in one file with the kernels for nvcc
