@@ -28,6 +28,7 @@ from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_parameters
+from loopkit.target.cuda.tensor_maps import CAPABILITY
 from loopkit.verification.checks import generate_code
 
 #: Steps that define what a kernel computes; all others change how.
@@ -164,10 +165,12 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
 
 def build_line(low: Lowered, name: str) -> str:
     """The command that builds and runs the program in the file ``NAME.cu``."""
-    capability = max((i.capability for launch in low.launches for bound in launch.statements.values()
-                      for i in bound.statement.instructions if isinstance(i, MemoryInstruction)), default=0)
-    driver = " -lcuda" if any(f.tensor_maps for f in low.program.functions) else ""
-    return f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu{driver} && ./{name}"
+    instructions = [i for launch in low.launches for bound in launch.statements.values()
+                    for i in bound.statement.instructions if isinstance(i, MemoryInstruction)]
+    with_maps = any(f.tensor_maps for f in low.program.functions)
+    capability = max([*(i.capability for i in instructions), CAPABILITY*with_maps])
+    return (f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu{' -lcuda' if with_maps else ''} "
+            f"&& ./{name}")
 
 
 # Data and sizes

@@ -31,6 +31,7 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
+from loopkit.target.cuda.tensor_maps import CAPABILITY
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import (
@@ -56,9 +57,6 @@ _FEWEST_REGISTERS = 16
 
 #: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
 _DYNAMIC = "shared_memory_"
-
-#: The first architecture that has TMA.
-_FIRST_WITH_TMA = 90
 
 #: Alignment of every array in bytes: the widest access of a thread.
 _ALIGNMENT = 16
@@ -127,7 +125,7 @@ class CudaTarget(TextTarget):
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         mapped = _described_arrays(functions)
         assumed = (*(assumed_by(lowered.program.functions) if layout.vectors else ()), *mapped)
-        plain = _described_arrays(replace(x, layout=replace(layout, vectors=False)) for x in functions) if mapped else ()
+        plain = _described_arrays(replace(x, layout=replace(layout, vectors=False)) for x in functions)
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes, plain)))
         texts = [*preambles(lowered, CUDA.syntax.name), *texts]
@@ -216,9 +214,9 @@ class _CudaFunction(FunctionText):
             if not isinstance(x, MapParameter):
                 continue
             m, memory = x.tensor_map, self.places[x.tensor_map.array]
-            if self.limits.capability < _FIRST_WITH_TMA:
+            if self.limits.capability < CAPABILITY:
                 raise PreconditionError(f"'{m.array}' is copied by TMA, which {self.limits.arch} does not have.",
-                                        subject=m.array, hint=f"target sm_{_FIRST_WITH_TMA} or later")
+                                        subject=m.array, hint=f"target sm_{CAPABILITY} or later")
             requirements(m, x.dtype, len(memory.shape))
             if None in memory.shape:
                 raise PreconditionError(f"'{m.array}' is copied by TMA, and its first extent depends on data.",

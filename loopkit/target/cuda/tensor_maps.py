@@ -15,6 +15,9 @@ from loopkit.target.memory import MAP_TYPE, Flat
 DATA_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16")
 SWIZZLES = (0, 32, 64, 128)
 
+#: The first compute capability with TMA.
+CAPABILITY = 90
+
 #: ``CU_TENSOR_MAP_L2_PROMOTION_L2_256B``: a load brings 256 bytes into the L2 cache.
 PROMOTION = 3
 
