@@ -70,14 +70,14 @@ def text(low: Lowered, arch: str = "sm_90", layout: Layout | None = None) -> Gen
 class Encoder:
     """``cuTensorMapEncodeTiled``: refuses what the driver refuses, and writes the address and its number of calls.
 
-    :ivar calls: the arguments of each call after the first, as numbers.
+    :ivar calls: the arguments of each call but the place, as numbers.
     """
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
 
-    def __call__(self, place: Any, dtype: Any, rank: Any, address: Any, extents: Any, strides: Any, box: Any, steps: Any,
-                 interleave: Any, swizzle: Any, promotion: Any, fill: Any) -> int:
+    def __call__(self, place: Any, dtype: Any, rank: Any, address: Any, extents: Any, strides: Any, box: Any,
+                 steps: Any, interleave: Any, swizzle: Any, promotion: Any, fill: Any) -> int:
         n = rank.value
         self.calls.append({
             "dtype": dtype.value, "address": address.value, "extents": extents[:n], "strides": strides[:n - 1],

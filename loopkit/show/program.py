@@ -169,8 +169,8 @@ def build_line(low: Lowered, name: str) -> str:
                     for i in bound.statement.instructions if isinstance(i, MemoryInstruction)]
     with_maps = any(f.tensor_maps for f in low.program.functions)
     capability = max([*(i.capability for i in instructions), CAPABILITY*with_maps])
-    return (f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu{' -lcuda' if with_maps else ''} "
-            f"&& ./{name}")
+    options = [*([f"-arch=sm_{capability}"] if capability else []), f"-o {name} {name}.cu", *["-lcuda"]*with_maps]
+    return f"nvcc {' '.join(options)} && ./{name}"
 
 
 # Data and sizes
