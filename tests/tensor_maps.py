@@ -17,7 +17,7 @@ from loopkit.ast.walk import rewritten
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
-from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.code import GeneratedCode, Layout, resolve_text_target
 from loopkit.target.cuda.dialect import CUDA
 
 INVALID_VALUE = 1
@@ -104,6 +104,7 @@ Generate = Callable[..., GeneratedCode]
 def generating(plain: Generate, *maps: TensorMap, use: type[MapUse] = MapUse) -> Generate:
     """As *plain*, but texts in CUDA have *maps*."""
     def generate(knl: lk.LoopKernel, target: Any = "c", layout: Layout | None = None, **more: Any) -> GeneratedCode:
+        target = resolve_text_target(target)
         if not isinstance(target, lk.CudaTarget):
             return plain(knl, target=target, layout=layout, **more)
         return text(mapped(knl, *maps, use=use), target.architecture, layout)

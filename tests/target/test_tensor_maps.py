@@ -10,13 +10,14 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import MappedArray, TensorMap
+from loopkit.show import program
 from loopkit.target.code import Layout, MapParameter
 from tests.compilers import cpp_compiler
 from tests.gpu.test_tensor_maps import LOADS
 from tests.nvrtc import compile_cuda
 from tests.runtime.cuda.work import rows, through_memory
 from tests.target.test_host_text import as_plain_cpp
-from tests.tensor_maps import MapUse, OptionalMapUse, allow, mapped, text
+from tests.tensor_maps import MapUse, OptionalMapUse, allow, generating, mapped, text
 
 X_MAP = TensorMap("x_map", "x", (16, 32), 128)
 
@@ -110,6 +111,17 @@ def test_the_host_makes_them(tmp_path: Path) -> None:
     # address, type, swizzle; then along each axis, the last one first, extent, stride in bytes, box
     assert made(5, 100) == [0x1000, 7, 3, 100, 0, 32, 5, 800, 16, 0x2000, 7, 0, 100, 0, 4, 5, 400, 1]
     assert made(0, 100) == made(5, 0) == []
+
+
+def test_the_standalone_program_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "generate_code", generating(program.generate_code, X_MAP))
+    monkeypatch.setattr(program, "lowered_once", lambda knl: mapped(knl, X_MAP))
+    source = program.standalone_program(rows(), {"n": 40, "m": 24})
+    assert "// Build and run it: nvcc -arch=sm_90 -o rows rows.cu -lcuda && ./rows" in source
+    assert "cuTensorMapEncodeTiled(&x_map," in source
+    assert "::launch_rows(x.device, y.device, m, n);" in source
+    with pytest.raises(lk.CallError, match="No tensor map can describe 'x': its stride along axis 0 is 100 bytes"):
+        program.standalone_program(rows(), {"n": 40, "m": 25})
 
 
 def test_the_map_of_a_temporary() -> None:
