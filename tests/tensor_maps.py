@@ -84,6 +84,7 @@ class Encoder:
             "box": box[:n], "steps": steps[:n], "interleave": interleave.value, "swizzle": swizzle.value,
             "promotion": promotion.value, "fill": fill.value})
         assert place.value % 64 == 0
+        ctypes.memset(place.value, 0xBB, 128)
         if address.value % 16 or any(s % 16 or not 0 < s < 2**40 for s in strides[:n - 1]) or 0 in extents[:n]:
             return INVALID_VALUE
         ctypes.memset(place.value, 0xAA, 128)
