@@ -173,6 +173,18 @@ def test_empty_arrays(lab: Lab, monkeypatch: pytest.MonkeyPatch, use: type[MapUs
             call(x=empty)
 
 
+def test_a_map_that_the_driver_refuses(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the maps of the launch; a refusal for want of a context is tried again in the runtime's own."""
+    knl = compiled(lab, monkeypatch, MapUse, rows(), X_MAP)
+    x, codes, encoder = make(lab, "torch", np.ones((4, 64), F)), [INVALID_VALUE, 201], Encoder()
+    monkeypatch.setattr(devices.load_driver(), "encoder", lambda *given: codes.pop(0) if codes else encoder(*given))
+    with pytest.raises(lk.LaunchError, match="could not be launched") as caught:
+        knl(x=x)
+    assert "tensor map x_map: x, box 16 x 32, swizzle 128 bytes" in caught.value.arguments
+    np.testing.assert_array_equal(read(lab, knl(x=x).y), 2)
+    assert (len(encoder.calls), codes) == (1, [])
+
+
 def test_a_temporary_has_a_map(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     knl = compiled(lab, monkeypatch, MapUse, through_memory(), TensorMap("t_map", "t", (64,)))
     x = np.arange(50, dtype=F)
