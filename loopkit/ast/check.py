@@ -7,8 +7,22 @@ from itertools import chain
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync, commuting_of
-from loopkit.ast.walk import as_block, child_nodes, expressions_of
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    Function,
+    If,
+    Node,
+    Region,
+    Scope,
+    Sync,
+    commuting_of,
+    own_instructions,
+)
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import array_of, elements_of, variables
 
@@ -20,15 +34,26 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     :arg divergent: names that differ between the threads of a block, and so may all values computed from them.
     :raises InternalError: a name is used without a value, is defined twice in one scope or by itself, or hides the
         variable of a loop around it; a barrier, or an instruction of several threads, is under a condition that may
-        differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
-        another thread's element of an array in warp registers without an instruction for it.
+        differ between threads; a barrier, or a region with an instruction, is in a region; a tensor map describes no
+        array from outside; or a thread accesses another thread's element of an array in warp registers without an
+        instruction for it.
     """
     checker = _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
     for node, _ in divergent_nodes(function.body, divergent_names(function, divergent)):
         raise checker.fault(f"{noun_of(node)} is where not all threads of a block come")
+    for name, array in _map_uses(function):
+        if array is None or array not in outside:
+            raise checker.fault(f"the tensor map '{name}' describes no array of the call")
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
     checker.block(function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
+
+
+def _map_uses(function: Function) -> Iterator[tuple[str, str | None]]:
+    """The tensor maps of *function* and those that its instructions use, by name, and the arrays that they describe."""
+    arrays = {m.name: m.array for m in function.tensor_maps}
+    used = (x for node in nodes_in(function.body) for i in own_instructions(node) for x in i.tensor_maps)
+    return ((name, arrays.get(name)) for name in chain(arrays, used))
 
 
 def divergent_names(function: Function, threads: Collection[str]) -> frozenset[str]:

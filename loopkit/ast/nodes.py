@@ -10,6 +10,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.tensor_maps import MappedArray, TensorMap
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
 from loopkit.poly.sets import Map
@@ -87,6 +88,11 @@ class Instruction:
     @property
     def assumed(self) -> tuple[Assumed, ...]:
         """The assumptions of the instruction about the arguments of a call."""
+        return ()
+
+    @property
+    def tensor_maps(self) -> tuple[str, ...]:
+        """The names of the tensor maps of its function that it uses."""
         return ()
 
     @property
@@ -176,7 +182,7 @@ class DivisibleSize:
         return f"{self.size} divisible by {self.divisor}"
 
 
-Assumed = AlignedArray | DivisibleSize
+Assumed = AlignedArray | DivisibleSize | MappedArray
 
 
 @dataclass(frozen=True)
@@ -331,7 +337,7 @@ class Function:
 
     :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar ticketed: its blocks are numbered in the order in which they start.
+    :ivar ticketed: its blocks are numbered in the order in which they start; *tensor_maps*: those that it takes.
     """
 
     name: str
@@ -340,6 +346,7 @@ class Function:
     arrays: tuple[Array, ...]
     body: Block
     ticketed: bool = False
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -389,7 +396,7 @@ def _function_lines(function: Function) -> Iterator[str]:
     if axes:
         yield f"  axes {', '.join(axes)}"
     yield from (f"  let {iname} = {to_text(value)}" for iname, value in function.coordinates.items())
-    yield from (f"  {_array(array)}" for array in function.arrays)
+    yield from (f"  {described}" for described in (*function.tensor_maps, *map(_array, function.arrays)))
     yield from _lines(function.body, 1)
 
 

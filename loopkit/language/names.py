@@ -38,7 +38,7 @@ isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
-atomicMax atomicAnd atomicOr atomicXor atomicCAS load_evict_last LoadEvictLast"""
+atomicMax atomicAnd atomicOr atomicXor atomicCAS load_evict_last LoadEvictLast CUtensorMap"""
 
 #: The helpers for reals that a language lacks.
 _NARROW = """from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32 from_e4m3 to_e4m3 round_e4m3 from_e5m2

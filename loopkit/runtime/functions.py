@@ -16,7 +16,15 @@ from loopkit.errors import LimitError
 from loopkit.expr.nodes import to_text
 from loopkit.runtime.calls import CheckedCall
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, HostIname, Pointer, ScratchPointer, Stride, ViolationPointer
+from loopkit.target.code import (
+    GeneratedKernel,
+    HostIname,
+    MapParameter,
+    Pointer,
+    ScratchPointer,
+    Stride,
+    ViolationPointer,
+)
 
 #: The conversion of a Python number to an argument of a dtype; ``None``: no function takes it.
 PassedAs = Callable[["np.dtype[Any] | None"], Callable[[Any], Any]]
@@ -85,12 +93,14 @@ def require_block(launch: GeneratedKernel, block: Sequence[int], threads: int, a
 def describe(launch: GeneratedKernel, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*; of the arrays' operands, addresses are shown."""
     for p in launch.parameters:
-        operand = operands[p.name] if not isinstance(p, Stride) else None
+        operand = operands[p.name] if not isinstance(p, Stride | MapParameter) else None
         at = f", at {operand:#x}" if isinstance(operand, int) else ""
         if isinstance(p, ScratchPointer):
             yield f"{p.name}: {p.dtype}, a temporary{at}"
         elif isinstance(p, Pointer):
             array = arrays[p.name]
             yield f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes{at}"
+        elif isinstance(p, MapParameter):
+            yield str(p.tensor_map)
         elif not isinstance(p, Stride):                # a stride is listed with its array
             yield f"{p.name} = {operand}"

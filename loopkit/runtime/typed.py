@@ -12,6 +12,7 @@ import numpy as np
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.ast.nodes import AlignedArray, Assumed
+from loopkit.ast.tensor_maps import MappedArray
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import NUMBERS
@@ -47,6 +48,11 @@ class Text:
         self.integers = {p.name: p.dtype for p in parameters if isinstance(p, Value) and p.dtype.kind in "iu"}
         self.hosts = tuple(p.name for p in parameters if isinstance(p, HostIname))
 
+    def views(self, bound: BoundArguments) -> dict[str, ArrayView]:
+        """The arrays of a call, as the launches get them, and its temporaries, without their addresses."""
+        shapes = self.scratch_shapes(bound.values)
+        return {**bound.arrays, **{p.name: ArrayView.packed(shapes[p.name], p.dtype) for p in self.scratch}}
+
     def scratch_shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The shape of each temporary at the sizes *values*."""
         return {p.name: tuple(max(evaluate(e, values), 0) for e in p.shape) for p in self.scratch}
@@ -64,15 +70,18 @@ class TypedKernel:
     def fitting(self, target: TextTarget, bound: BoundArguments, *, vectors: bool = True) -> Text:
         """The text for the arrays of a call.
 
-        :arg vectors: allow vector accesses, if shapes, strides and sizes permit; addresses are not checked.
-        :raises CallError: a value does not fit into the text's parameter.
+        :arg vectors: allow vector accesses and tensor maps, if shapes, strides and sizes permit; addresses are not
+            checked.
+        :raises CallError: a value does not fit into the text's parameter, or each text needs a tensor map of an array
+            that none can describe.
         """
         layout = Layout(64 if bound.wide else 32, bound.strided, vectors, bound.as_declared)
         found = self.text(target, layout)
         if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch_shapes(bound.values).values()):
             found = self.text(target, replace(layout, index_bits=64))
-        if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
+        if found.code.assumed and not serves(found.code.assumed, found.views(bound), bound.values):
             found = self.text(target, replace(found.code.layout, vectors=False))
+            require_mapped(found.code.assumed, found.views(bound))
         for name, dtype in found.integers.items():
             low, high = integer_range(dtype)
             if not low <= bound.values[name] <= high:
@@ -139,8 +148,28 @@ def closed(knl: LoopKernel, chosen: Callable[[str], np.dtype[Any] | None]) -> Lo
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:
     """Does everything in *assumed* hold, apart from addresses?"""
-    return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
-               else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
+    def holds(a: Assumed) -> bool:
+        if isinstance(a, AlignedArray):
+            return _has_rows(arrays[a.array], a, values)
+        if isinstance(a, MappedArray):
+            array = arrays[a.array]
+            return 0 not in array.shape and a.obstacle(array.shape, array.strides, array.itemsize) is None
+        return bool(evaluate(a.size, values) % a.divisor == 0)
+    return all(map(holds, assumed))
+
+
+def require_mapped(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView]) -> None:
+    """:raises CallError: *assumed* has an array that no tensor map can describe; the launch refuses an empty one."""
+    for a in (a for a in assumed if isinstance(a, MappedArray)):
+        array = arrays[a.array]
+        found = a.obstacle(array.shape, array.strides, array.itemsize)
+        if found is not None:
+            raise unmapped(a.array, *found)
+
+
+def unmapped(array: str, why: str, hint: str) -> CallError:
+    """The error for an *array* that no tensor map can describe."""
+    return CallError(f"No tensor map can describe '{array}': {why}.", argument=array, hint=hint)
 
 
 def _has_rows(array: ArrayView, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:

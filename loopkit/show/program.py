@@ -11,21 +11,24 @@ import numpy as np
 
 from loopkit.analysis.data_constraints import index_names
 from loopkit.analysis.sizes import sizes_at_least
-from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
 from loopkit.instructions.base import MemoryInstruction
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.runtime.rounding import error_bound
+from loopkit.runtime.typed import require_mapped, serves
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.cuda.target import host_parameters
+from loopkit.target.cuda.host_text import host_parameters
+from loopkit.target.cuda.tensor_maps import CAPABILITY
 from loopkit.verification.checks import generate_code
 
 #: Steps that define what a kernel computes; all others change how.
@@ -139,7 +142,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     :arg sizes: values of the kernel's integer parameters; others get a value that the assumptions allow.
     :arg name: the file's name without ``.cu``; ``None``: the kernel's name.
     :raises UnknownNameError: a name in *sizes* is not an integer parameter.
-    :raises CallError: the assumptions do not allow *sizes*.
+    :raises CallError: the assumptions, or the tensor maps of the kernel, do not allow *sizes*.
     :raises PreconditionError: the data, the sizes or the reference cannot be made; the message has the reason.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
@@ -152,18 +155,22 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
     _require_fillable(own)
     values = _chosen_sizes(own, dict(sizes or {}))
     reference = _reference(knl)
-    code = generate_code(knl, "cuda")
-    if not _holds(code.assumed, own, values):
+    code, arrays = generate_code(knl, "cuda"), _views(own, values)
+    if not serves(code.assumed, arrays, values):
         code = generate_code(knl, "cuda", layout=Layout.declared(knl, vectors=False))
+        require_mapped(code.assumed, arrays)
     program = _Program(own, code, reference, generate_code(reference, "c"), values)
     return "\n".join(program.lines(name or knl.name)) + "\n"
 
 
 def build_line(low: Lowered, name: str) -> str:
     """The command that builds and runs the program in the file ``NAME.cu``."""
-    capability = max((i.capability for launch in low.launches for bound in launch.statements.values()
-                      for i in bound.statement.instructions if isinstance(i, MemoryInstruction)), default=0)
-    return f"nvcc{f' -arch=sm_{capability}' if capability else ''} -o {name} {name}.cu && ./{name}"
+    instructions = [i for launch in low.launches for bound in launch.statements.values()
+                    for i in bound.statement.instructions if isinstance(i, MemoryInstruction)]
+    with_maps = any(f.tensor_maps for f in low.program.functions)
+    capability = max([*(i.capability for i in instructions), CAPABILITY*with_maps])
+    options = [*([f"-arch=sm_{capability}"] if capability else []), f"-o {name} {name}.cu", *["-lcuda"]*with_maps]
+    return f"nvcc {' '.join(options)} && ./{name}"
 
 
 # Data and sizes
@@ -219,17 +226,12 @@ def _array_bytes(low: Lowered, sizes: Mapping[str, int]) -> int:
     return sum(np.dtype(a.dtype).itemsize*prod(_extents_at(low, x, sizes)) for x, a in low.kernel.array_args.items())
 
 
-def _holds(assumed: tuple[Assumed, ...], low: Lowered, sizes: Mapping[str, int]) -> bool:
-    """Do contiguous arrays of cudaMalloc with these *sizes* have the layout that vector accesses need?"""
-    for a in assumed:
-        if isinstance(a, AlignedArray):
-            extents = _extents_at(low, a.array, sizes)
-            strides = [prod(extents[axis + 1:]) for axis in range(len(extents) - 1)]
-            if not a.strides and any(stride % a.elements for stride in strides):
-                return False
-        elif evaluate(a.size, sizes) % a.divisor:
-            return False
-    return True
+def _views(low: Lowered, sizes: Mapping[str, int]) -> dict[str, ArrayView]:
+    """The arrays and the temporaries in global memory at these *sizes*: each is contiguous, from cudaMalloc."""
+    arrays = {x: ArrayView.packed(tuple(_extents_at(low, x, sizes)), np.dtype(a.dtype))
+              for x, a in low.kernel.array_args.items()}
+    return {**arrays, **{s.name: ArrayView.packed(tuple(max(evaluate(e, sizes), 0) for e in s.in_memory), s.dtype)
+                         for s in low.storages.values() if s.space is AddressSpace.GLOBAL}}
 
 
 def _reference(knl: LoopKernel) -> LoopKernel:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
+from loopkit.ast.tensor_maps import UNIT, MappedArray, TensorMap
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import NameConflictError, PreconditionError
@@ -111,6 +112,13 @@ class ReferencePointer(Parameter):
 
 
 @dataclass(frozen=True)
+class MapParameter(Parameter):
+    """A tensor map, passed by value; the dtype is that of the elements of its array."""
+
+    tensor_map: TensorMap
+
+
+@dataclass(frozen=True)
 class CheckedAccess:
     """An access whose subscripts a function compares with the extents of the array.
 
@@ -182,7 +190,7 @@ class Layout:
     :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
     :ivar as_declared: those of them whose strides are the ones that their arguments declare, not parameters.
-    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; not in C.
+    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses and tensor maps are allowed; not in C.
     """
 
     index_bits: int = 32
@@ -218,7 +226,8 @@ class GeneratedCode(Shown):
     :ivar order: the host's loops around calls, if it does more than calling each function once.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
         *source* in one file; ``""`` for others.
-    :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
+    :ivar assumed: the assumptions of its vector accesses and of its tensor maps about a call. The text of
+        ``Layout(vectors=False)`` has no vector accesses, and only those tensor maps that its instructions need.
     :ivar kernel: the lowered kernel; the comments in *source* name its statements.
     """
 
@@ -264,8 +273,13 @@ def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     return (*most.values(), *(a for a in found if isinstance(a, DivisibleSize)))
 
 
-def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
-    """Their text for readers; *sizes* are the bytes of an element of each array."""
+def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int], plain: Collection[Assumed] = ()
+                     ) -> Iterator[str]:
+    """Their text for readers.
+
+    :arg sizes: the bytes of an element of each array.
+    :arg plain: the assumptions of the text for other calls.
+    """
     by_bytes: dict[tuple[int, str], list[str]] = {}
     for a in assumed:
         if isinstance(a, AlignedArray):
@@ -273,8 +287,11 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
             by_bytes.setdefault((a.elements * sizes[a.array], rows), []).append(a.array)
     parts = [f"{', '.join(names)} at multiples of {count} bytes, {rows}" for (count, rows), names in by_bytes.items()]
     parts += [f"{to_text(a.size)} is a multiple of {a.divisor}" for a in assumed if isinstance(a, DivisibleSize)]
-    if parts:
-        text = f"vector accesses: {'; '.join(parts)}; other calls run a text without them"
+    texts = [f"vector accesses: {'; '.join(parts)}; other calls run a text without them"] if parts else []
+    if mapped := [a.array for a in assumed if isinstance(a, MappedArray)]:
+        others = "are refused" if any(isinstance(a, MappedArray) for a in plain) else "run a text without them"
+        texts.append(f"tensor maps: {', '.join(mapped)} at multiples of {UNIT} bytes, row by row; other calls {others}")
+    for text in texts:
         yield from wrap(text, 107, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

@@ -11,19 +11,33 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Array, Function, Swizzle
-from loopkit.ast.walk import mentioned
+from loopkit.ast.nodes import Array, Function, Swizzle, own_instructions
+from loopkit.ast.tensor_maps import TensorMap
+from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import MemoryInstruction, indented
+from loopkit.instructions.base import InstructionTexts, MemoryInstruction, indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
 from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ReferencePointer, ScratchPointer, Stride, Value
+from loopkit.target.code import (
+    HostIname,
+    Layout,
+    MapParameter,
+    Parameter,
+    Pointer,
+    ReferencePointer,
+    ScratchPointer,
+    Stride,
+    Value,
+)
 
 Print = Callable[[Expression], str]
+
+#: The type of a tensor map in CUDA.
+MAP_TYPE = "CUtensorMap"
 
 
 @dataclass(frozen=True)
@@ -126,9 +140,9 @@ def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, e
 
 def _modulo(row: Expression, period: int) -> Expression:
     """A form with fewer terms that is *row* modulo *period*: so rows a period apart have one address more and less."""
-    terms = [t for t in (row.children if isinstance(row, p.Sum) else (row,)) if not isinstance(t, int)
-             and integer_factor(t) % period]
-    rest = add(*terms, sum(t for t in (row.children if isinstance(row, p.Sum) else (row,)) if isinstance(t, int)) % period)
+    terms = row.children if isinstance(row, p.Sum) else (row,)
+    kept = (t for t in terms if isinstance(t, int) or integer_factor(t) % period)
+    rest = add(*(t % period if isinstance(t, int) else t for t in kept))
     match rest:
         case p.Remainder(numerator=number, denominator=int() as n) if n % period == 0:
             return p.Remainder(number, period)
@@ -165,9 +179,22 @@ class FunctionText:
         """Does the function take every scalar of the call, even those that the loop program does not mention?"""
         return False
 
+    @property
+    def instruction_texts(self) -> InstructionTexts:
+        """The texts of instructions of the language that are right for the layout."""
+        return {i: text for i, text in self.dialect.instructions.items()
+                if self.layout.vectors or not text.assumes_layout}
+
+    @cached_property
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps of the function that the texts of its instructions use."""
+        used = {name for node in nodes_in(self.function.body) for i in own_instructions(node)
+                if type(i) in self.instruction_texts for name in i.tensor_maps}
+        return tuple(m for m in self.function.tensor_maps if m.name in used)
+
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Arrays in the kernel's order, global temporaries, values, strides."""
+        """Arrays in the kernel's order, global temporaries, tensor maps, values, strides."""
         launch, layout, knl = self.launch, self.layout, self.launch.kernel
         accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
         written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
@@ -198,7 +225,9 @@ class FunctionText:
         if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
             arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
         needed = mentioned(self.function.body).union(*map(variables, extents))
-        return (*arrays, *(v for v in values if v.name in needed or self.takes_all_values), *strides)
+        dtypes = {x.name: x.dtype for x in arrays}
+        return (*arrays, *(MapParameter(m.name, dtypes[m.array], m) for m in self.tensor_maps),
+                *(v for v in values if v.name in needed or self.takes_all_values), *strides)
 
     def memory_instructions(self) -> Iterator[tuple[Statement, MemoryInstruction]]:
         """The statements whose accesses are made by instructions.
@@ -212,7 +241,7 @@ class FunctionText:
                 yield s, i
 
     @property
-    def places(self) -> dict[str, Flat | Nested]:
+    def places(self) -> dict[str, Flat]:
         """The memory of arguments and global temporaries."""
         arguments = self.launch.kernel.array_args
         strides = {name: dict(enumerate(self.layout.declared_strides(a))) for name, a in arguments.items()}
@@ -231,6 +260,8 @@ def count_of(launch: Launch) -> str:
 
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
+    if isinstance(parameter, MapParameter):
+        return MAP_TYPE
     name = dialect.type_name(parameter.dtype)
     element = parameter.element if isinstance(parameter, ScratchPointer) else None
     return name if element is None else element.type_name(name)
@@ -257,7 +288,8 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
         written = isinstance(x, Pointer) and x.written
         pointer = f"*{f'{dialect.syntax.restrict} ' if safe or written else ''}" if isinstance(x, Pointer) else ""
         memory = dialect.syntax.memories.get(AddressSpace.GLOBAL, "") if isinstance(x, Pointer) else ""
-        items.append(f"{memory}{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
+        const = "const __grid_constant__ " if isinstance(x, MapParameter) else "" if written else "const "
+        items.append(f"{memory}{const}{type_of(x, dialect)} {pointer}{x.name}")
     yield from wrapped_head(start, items)
     yield "{"
     yield from indented(body)

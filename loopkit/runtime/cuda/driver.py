@@ -12,6 +12,8 @@ import sys
 from functools import lru_cache, partial
 from typing import Any
 
+from loopkit.errors import DeviceError
+
 #: Codes of ``CUresult`` that this module distinguishes.
 SUCCESS, OUT_OF_MEMORY = 0, 2
 #: The errors of a launch in another context: an invalid or destroyed context, an invalid handle.
@@ -84,6 +86,14 @@ class Driver:
         # made once: converting plain arguments at each launch would cost a microsecond
         return partial(self._library.cuLaunchKernelEx, ctypes.c_void_p(ctypes.addressof(config)),
                        ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))
+
+    def tensor_map_encoder(self) -> Any:
+        """``cuTensorMapEncodeTiled``, a function that gives the ``CUresult``; :raises DeviceError: there is none."""
+        found = getattr(self._library, "cuTensorMapEncodeTiled", None)
+        if found is None:
+            raise DeviceError("NVIDIA's driver on this machine has no tensor maps (cuTensorMapEncodeTiled), which the "
+                              "kernel needs.", hint="update the driver: that of CUDA 12 has them")
+        return found
 
     def current_device(self) -> int | None:
         """The ordinal of the device whose context is current."""

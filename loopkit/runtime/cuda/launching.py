@@ -22,10 +22,11 @@ from loopkit.expr.kinds import is_of_ml_dtypes
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
+from loopkit.runtime.cuda.tensor_maps import EncodedMap
 from loopkit.runtime.functions import require_block
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, Parameter, Pointer
+from loopkit.target.code import GeneratedKernel, MapParameter, Parameter, Pointer
 from loopkit.target.cuda.limits import DEVICE_LIMITS
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
@@ -69,20 +70,25 @@ class GpuLaunch:
 class PreparedLaunch(GpuLaunch):
     """A function with its grid and block, and a buffer for its parameters.
 
-    Constant parameters are written once. A call writes its operands, and passes the buffer to the driver.
+    Constant parameters are written once. A call writes its operands, and passes the buffer to the driver. Tensor maps
+    have memory of their own, and are encoded for the address of their array.
 
     :arg places: for each array, temporary, scalar that differs between calls, and iname of the host's loops, its index
         among a call's operands; addresses come first.
-    :arg arrays: those whose strides are constants, *values*: of the constant scalars.
+    :arg arrays: those whose strides are constants, and those of the tensor maps; *values*: of the constant scalars.
     """
 
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, shape: tuple[int, ...],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayView], values: Mapping[str, Scalar]) -> None:
-        constants = [p for p in launch.parameters if p.name not in places]
+        maps = {p.name: p.tensor_map for p in launch.parameters if isinstance(p, MapParameter)}
+        encoded = {x: EncodedMap(driver.tensor_map_encoder(), m, arrays[m.array]) for x, m in maps.items()}
+        self._described = described = [(places[m.array], encoded[x].describe) for x, m in maps.items()]
+        constants = [p for p in launch.parameters if p.name not in places.keys() | maps.keys()]
         operands = sorted((p for p in launch.parameters if p.name in places), key=lambda p: places[p.name])
         self._buffer = (ctypes.c_char * (_SLOT * (len(launch.parameters) + 1)))()
         start = ctypes.addressof(self._buffer)
         slots = {p.name: start + _SLOT * i for i, p in enumerate((*operands, *constants))}
+        slots.update({x: m.place for x, m in encoded.items()})
         self._parameters = (ctypes.c_void_p * (len(slots) + 1))(*(slots[p.name] for p in launch.parameters))
         self._config = LaunchConfig(*shape, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
@@ -106,6 +112,9 @@ class PreparedLaunch(GpuLaunch):
             with lock:                                 # the buffer belongs to one thread at a time
                 if operands is not None:
                     pack(*(operands if as_they_come else pick(operands)))
+                    for place, describe in described:
+                        if failed := describe(operands[place]):
+                            return failed
                 if stream != self._stream:             # self keeps the structures that the driver reads
                     config.stream = self._stream = stream
                 code: int = enter()
@@ -123,6 +132,8 @@ class PreparedLaunch(GpuLaunch):
     def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
         """:attr:`enter` for these operands, as a function of the stream; no other call may use this launch."""
         self._pack(*self._pick(operands))
+        if any(describe(operands[place]) for place, describe in self._described):
+            return super().fixed(operands)             # tries again, perhaps in another context
         return partial(self._run, None)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.ast.nodes import AlignedArray
+from loopkit.ast.tensor_maps import UNIT, MappedArray
 from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
@@ -37,7 +38,7 @@ from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.results import Timing, TimingRequest
-from loopkit.runtime.typed import Text
+from loopkit.runtime.typed import Text, unmapped
 from loopkit.target.code import GeneratedKernel, Value
 from loopkit.target.cuda.target import CudaTarget
 
@@ -109,11 +110,16 @@ class CudaRunner(Runner):
                 stream.synchronize()
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
-        """The plan; with vector accesses if *vectors* and shapes and strides permit."""
+        """The plan; with vector accesses and tensor maps if *vectors* and shapes and strides permit.
+
+        :raises CallError: there is no plan without a tensor map of an array whose address is not aligned.
+        """
         arrays = self._arrays(known, values)
         gpu = self._place(arrays)
         checked = self._checked(known, values, arrays, self.target_on(gpu), gpu.ordinal, vectors=vectors)
-        text = checked.text
+        text, aligned = checked.text, _address_masks(checked)
+        if not vectors:
+            _require_mapped_addresses(checked, aligned)
         shapes = text.scratch_shapes(checked.bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
@@ -121,9 +127,6 @@ class CudaRunner(Runner):
         allocator = next((a.kind for a in arrays
                           if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), OwnKind())
         wait = _must_wait(checked, values, chosen=self._stream is not None)
-        aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
-                        for a in text.code.assumed
-                        if isinstance(a, AlignedArray) and a.array == x.name and not x.view.on_host)
         return CudaPlan(
             gpu, checked, launches, Scratch(scratch, sum(p.cleared for p in text.scratch), allocator),
             Streams(_streams(arrays, values, gpu), self._stream, wait), self._debug, aligned,
@@ -180,9 +183,10 @@ class CudaRunner(Runner):
         with reported(gpu, checked.kernel):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
         places = {x: k for k, x in enumerate((*checked.operands, *text.hosts))}
+        views = text.views(bound)
 
         def prepared(launch: GeneratedKernel, shape: tuple[int, ...]) -> PreparedLaunch:
-            return PreparedLaunch(gpu.driver, functions[launch.name], launch, shape, places, bound.arrays, bound.values)
+            return PreparedLaunch(gpu.driver, functions[launch.name], launch, shape, places, views, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
         first: list[GpuLaunch] = []
@@ -200,6 +204,22 @@ class CudaRunner(Runner):
                 require_shape(gpu, launch, shape)
                 result.append(prepared(launch, shape))
         return result
+
+
+def _address_masks(checked: CheckedCall) -> tuple[tuple[int, int], ...]:
+    """Indices of the inputs on the GPU whose address the text assumes aligned, with the bits that must be zero."""
+    return tuple((k, (a.elements * x.view.itemsize if isinstance(a, AlignedArray) else UNIT) - 1)
+                 for k, x in enumerate(checked.inputs) for a in checked.text.code.assumed
+                 if isinstance(a, AlignedArray | MappedArray) and a.array == x.name and not x.view.on_host)
+
+
+def _require_mapped_addresses(checked: CheckedCall, aligned: Sequence[tuple[int, int]]) -> None:
+    """:raises CallError: an address is not aligned for a tensor map, which each text for the call has."""
+    for k, mask in aligned:
+        x = checked.inputs[k]
+        if x.view.pointer & mask:
+            raise unmapped(x.name, f"its address is {x.view.pointer & mask} bytes past a multiple of {mask + 1}",
+                           f"pass {x.name}.copy()")
 
 
 #: The kinds of arrays passed in this process so far.

@@ -100,6 +100,17 @@ def _complex(name: str, part: str, align: int, mark: str, digits: int) -> dict[s
     return {key: filled(text, words) for key, text in texts.items()}
 
 
+#: A tensor map as a parameter; NVRTC does without the header of the driver.
+_TENSOR_MAP = """
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+"""
+
 _RSQRT_NORMAL = """
 // rsqrtf of a number that is not subnormal, for which it would test, and scale: the same bits
 __device__ __forceinline__ float rsqrt_normal_f32(float x)
@@ -156,7 +167,8 @@ CUDA = Dialect(
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      **CUDA_HELPERS, **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
-     **_BESSEL, **random_texts("__device__ __forceinline__", INTEGERS), "load_evict_last": _EVICT_LAST},
+     **_BESSEL, **random_texts("__device__ __forceinline__", INTEGERS), "load_evict_last": _EVICT_LAST,
+     "CUtensorMap": _TENSOR_MAP},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -1,50 +1,37 @@
 """The CUDA target: one ``__global__`` function per launch, and a function of the host that launches them."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Call, For, Scope
-from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import mentioned
+from loopkit.ast.nodes import Array, Scope
+from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.expr.mappers import variables
-from loopkit.instructions.base import if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import if_affine
-from loopkit.poly.codegen import condition_expression
-from loopkit.poly.extents import is_at_least
-from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import params_where
-from loopkit.poly.sets import Set
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
-    HostIname,
     Layout,
-    Parameter,
-    Pointer,
-    ScratchPointer,
+    MapParameter,
     TextTarget,
-    Value,
     assumed_by,
     assumption_lines,
     require_fields,
-    split_condition,
 )
-from loopkit.target.cuda.dialect import CUDA, HOST
+from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.cuda.host_text import host_text
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
+from loopkit.target.cuda.tensor_maps import CAPABILITY
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.functions import FunctionTexts, LaunchCalls, function_texts
 from loopkit.target.memory import (
@@ -55,7 +42,6 @@ from loopkit.target.memory import (
     count_of,
     extents_text,
     function_lines,
-    type_of,
 )
 from loopkit.target.scalar_functions import preambles
 
@@ -132,17 +118,21 @@ class CudaTarget(TextTarget):
         for x in functions:
             x.require_within()
             x.require_capability()
+            x.require_tensor_maps()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         texts = [*("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
         launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
-        assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
+        mapped = _described_arrays(functions)
+        assumed = (*(assumed_by(lowered.program.functions) if layout.vectors else ()), *mapped)
+        plain = _described_arrays(replace(x, layout=replace(layout, vectors=False)) for x in functions)
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
-        comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+        comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes, plain)))
         texts = [*preambles(lowered, CUDA.syntax.name), *texts]
         preamble = CUDA.preamble("\n".join(texts), combining_functions(lowered.kernel, CUDA)).rstrip()
         source = "\n\n".join([*filter(None, (comments, preamble)), *texts]) + "\n"
-        return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
+        memory = {m.array: x.places[m.array] for x in functions for m in x.tensor_maps}
+        return GeneratedCode(self.name, source, launches, host_text(lowered, launches, layout, memory), layout,
                              lowered.program.host_order, assumed)
 
 
@@ -218,6 +208,20 @@ class _CudaFunction(FunctionText):
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
                                         subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
+    def require_tensor_maps(self) -> None:
+        """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
+        for x in self.parameters:
+            if not isinstance(x, MapParameter):
+                continue
+            m, memory = x.tensor_map, self.places[x.tensor_map.array]
+            if self.limits.capability < CAPABILITY:
+                raise PreconditionError(f"'{m.array}' is copied by TMA, which {self.limits.arch} does not have.",
+                                        subject=m.array, hint=f"target sm_{CAPABILITY} or later")
+            requirements(m, x.dtype, len(memory.shape))
+            if None in memory.shape:
+                raise PreconditionError(f"'{m.array}' is copied by TMA, and its first extent depends on data.",
+                                        subject=m.array, hint=f"declare the shape of '{m.array}'")
+
     def _blocks(self) -> int:
         """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
         asked, limits = self.lowered.kernel.options.min_blocks, self.limits
@@ -237,11 +241,11 @@ class _CudaFunction(FunctionText):
         number = launch.kernel.fresh_name("block")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
         places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
-        texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         shuffled = comments_of_shuffles(function)
         emitter = Emitter(
-            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.places, **places}),
-            self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
+            self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
+            Addresses({**self.places, **places}), self.layout.index,
+            {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
@@ -265,6 +269,11 @@ def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.mapping.extents.keys() else {
         "g.0": f"({number} % gridDim.x)", "g.1": f"({number} / gridDim.x % gridDim.y)",
         "g.2": f"({number} / gridDim.x / gridDim.y)"}
+
+
+def _described_arrays(functions: Iterable[_CudaFunction]) -> tuple[MappedArray, ...]:
+    """The assumptions of the tensor maps of *functions*, each once."""
+    return tuple(dict.fromkeys(MappedArray(m.array) for x in functions for m in x.tensor_maps))
 
 
 # Shared memory of a block: declared arrays, or one dynamic piece with the arrays in it
@@ -298,141 +307,3 @@ class _SharedMemory:
                 start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
                 own = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=own), CUDA)
-
-
-# The launch sequence as C++ for readers, in one file with the kernels for nvcc
-
-def _host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
-    """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
-    scratch = {x.name: x for launch in launches for x in launch.parameters if isinstance(x, ScratchPointer)}
-    known = _Known(points=lowered.kernel.assumptions)
-    writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index)
-    body: list[str] = []
-    for number, x in enumerate(scratch.values()):
-        body += writer.allocation(x, known, list(scratch)[:number])
-    body += [f"cudaFuncSetAttribute({writer.function(launch)}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
-             f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
-    body += writer.emitter.lines(lowered.program.order, known)
-    body += [f"cudaFree({name});" for name in scratch]
-    lines = function_lines(f"void launch_{lowered.kernel.name}", host_parameters(lowered, launches, layout),
-                           [*_helpers(body), *wrapped(body)], CUDA, passes_on=True)
-    includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
-    return "\n".join([*includes, *lines]) + "\n"
-
-
-@dataclass(frozen=True)
-class _Known(LowerBounds):
-    """The set of sizes and host inames that are possible at a place."""
-
-    points: Set = field(kw_only=True)
-
-    def nonnegative(self, expr: Expression) -> bool:
-        return is_at_least(expr, 0, self.points)
-
-    def defining(self, name: str, value: Expression) -> _Known:
-        return self.where(p.Comparison(p.Variable(name), "==", value))
-
-    def inside(self, loop: For) -> _Known:
-        x = p.Variable(loop.iname)
-        return self.where(p.Comparison(loop.start, "<=", x)).where(p.Comparison(x, "<", loop.stop))
-
-    def where(self, condition: Expression) -> _Known:
-        """The points at which *condition* holds; a superset if isl cannot express it."""
-        points = if_affine(lambda: params_where(condition))
-        return self if points is None else _Known(points=self.points.intersect(points))
-
-
-@dataclass(frozen=True)
-class _Writer:
-    lowered: Lowered
-    launches: Mapping[str, GeneratedKernel]
-    index: np.dtype[Any]
-
-    @cached_property
-    def emitter(self) -> Emitter:
-        kernel = self.lowered.kernel
-        return Emitter(kernel, HOST, Addresses({}), self.index, index_types(kernel, self.index),
-                       Hooks(call=self._launch))
-
-    def allocation(self, scratch: ScratchPointer, known: _Known, before: Sequence[str]) -> Iterator[str]:
-        """The allocation of a temporary; a negative extent allocates nothing.
-
-        If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports it.
-        """
-        name = type_of(scratch, CUDA)
-        count = [f"sizeof({name})"]
-        for extent in scratch.shape:
-            safe = extent if known.nonnegative(extent) else p.Max((extent, 0))
-            text = self.emitter.text(safe, known)
-            count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
-        size = "*".join(count)
-        yield f"{name} *{scratch.name};"
-        yield from if_else(f"cudaMalloc(&{scratch.name}, {size}) != cudaSuccess",
-                           [*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
-        if scratch.cleared:
-            yield f"cudaMemset({scratch.name}, 0, {size});"
-
-    def function(self, launch: GeneratedKernel) -> str:
-        """The name of a launch's function, also if an argument has the same name."""
-        return f"::{launch.name}" if launch.name in self.emitter.types else launch.name
-
-    def _launch(self, call: Call, known: LowerBounds) -> Iterator[str]:
-        """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
-        assert isinstance(known, _Known)
-        launch = self.launches[call.name]
-        condition, grid = split_condition(launch.grid)
-        inside = known if condition is None else known.where(condition)
-        by_sizes = [*grid, *(extent for extent in launch.block if not isinstance(extent, int))]
-        for extent in by_sizes:
-            inside = inside.where(p.Comparison(extent, ">=", 1))
-        if affordable(inside.points.is_empty, otherwise=False):
-            return
-        clear = condition_expression(inside.points, known.points)
-        unclear = [p.Comparison(extent, ">", 0) for extent in by_sizes if not _positive(extent, inside.points)]
-        shape = [f"dim3({', '.join(self.emitter.text(extent, inside) for extent in extents)})"
-                 for extents in (grid, launch.block)]
-        if launch.dynamic_shared_bytes:
-            shape.append(str(launch.dynamic_shared_bytes))
-        text = f"{self.function(launch)}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
-        tests = [] if clear is None else [self.emitter.condition(clear, known)]
-        tests += [self.emitter.condition(test, inside) for test in unclear]
-        if tests:
-            if len(tests) > 1 and isinstance(clear, p.LogicalOr):
-                tests[0] = f"({tests[0]})"
-            yield f"if ({' && '.join(tests)})"
-            text = f"    {text}"
-        yield text
-
-
-def _positive(extent: Expression, known: Set) -> bool:
-    """Is *extent* positive at all points of *known*?"""
-    if isinstance(extent, p.Product):
-        return all(_positive(factor, known) for factor in extent.children)
-    return is_at_least(extent, 1, known)
-
-
-def _helpers(lines: Sequence[str]) -> Iterator[str]:
-    """Functions that C++ lacks, as lambdas in the host's function: the device's functions may have their names."""
-    for name, text in HOST.helpers("\n".join(lines)).items():
-        head, _, *body, _ = text.splitlines()
-        yield f"const auto {name} = []({head.partition('(')[2]} {{"
-        yield from body
-        yield "};"
-
-
-def host_parameters(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> tuple[Parameter, ...]:
-    """The parameters of the host's function: those of the launches, and the sizes of its loops."""
-    result: dict[str, Parameter] = {}
-    every = [x for launch in launches for x in launch.parameters]
-    for x in every:
-        known = result.get(x.name)
-        if not (isinstance(x, ScratchPointer | HostIname) or (isinstance(known, Pointer) and known.written)):
-            result[x.name] = x
-    extents = [*(e for launch in launches for e in (*launch.grid, *launch.block)),
-               *(e for x in every if isinstance(x, ScratchPointer) for e in x.shape)]
-    names = mentioned(lowered.program.order).union(*map(variables, extents))
-    for a in lowered.kernel.arguments:
-        if a.name in names:
-            dtype = layout.index if a.dtype is None else np.dtype(a.dtype)
-            result.setdefault(a.name, Value(a.name, dtype))
-    return tuple(result.values())

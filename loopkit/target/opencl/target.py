@@ -214,11 +214,10 @@ class _OpenCLFunction(FunctionText):
         launch, function, barrier = self.launch, self.function, self.barrier
         assert not any(a.thread_axes for a in function.arrays)
         places = {a.name: Nested("", a) for a in function.arrays if a.shape or a.shared}
-        texts = {i: text for i, text in OPENCL.instructions.items() if self.layout.vectors or not text.assumes_layout}
 
         def sync(node: Sync, comments: list[str], own: list[str]) -> list[str]:
             return [*comments, *own, *([] if node.scope is Scope.THREAD else [barrier])]
-        emitter = Emitter(self.lowered.kernel, replace(OPENCL, instructions=texts),
+        emitter = Emitter(self.lowered.kernel, replace(OPENCL, instructions=self.instruction_texts),
                           Addresses({**self.places, **places}), self.layout.index,
                           index_types(launch.kernel, self.layout.index), Hooks(sync=sync, condition=_branch_condition),
                           _AXES)

@@ -20,6 +20,7 @@ from loopkit.target.code import (
     GeneratedKernel,
     HostIname,
     Layout,
+    MapParameter,
     Parameter,
     Pointer,
     ScratchPointer,
@@ -93,8 +94,12 @@ class Codes:
         if library is None:
             return Function(context, module, name, lambda *given: _delay(machine, given[3]))
         launch = next(x for x in code.kernels if x.name == name)
-        on_host = replace(launch, parameters=tuple(p for p in launch.parameters if not _counts(p)))
+        on_host = replace(launch, parameters=tuple(p for p in launch.parameters if not _of_gpus(p)))
         return Function(context, module, name, _Reader(launch, _function(library, on_host)))
+
+
+#: ``CUtensorMap``.
+TensorMapBytes = ctypes.c_char * 128
 
 
 class _Reader:
@@ -103,7 +108,7 @@ class _Reader:
     def __init__(self, launch: GeneratedKernel, function: Any) -> None:
         self._launch = launch
         self._function = function
-        self._types = [_ctype(p) for p in launch.parameters]
+        self._types = [TensorMapBytes if isinstance(p, MapParameter) else _ctype(p) for p in launch.parameters]
 
     def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], shared: int, table: int
                  ) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
@@ -112,7 +117,7 @@ class _Reader:
         for i, kind in enumerate(self._types):
             slot = ctypes.c_void_p.from_address(table + 8*i).value
             assert slot is not None
-            assert slot % max(ctypes.alignment(kind), 1) == 0
+            assert slot % (64 if kind is TensorMapBytes else max(ctypes.alignment(kind), 1)) == 0
             arguments.append(kind.from_buffer_copy(ctypes.string_at(slot, ctypes.sizeof(kind))))
         values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
         sizes = {p.name: values[p.name] for p in launch.parameters
@@ -129,23 +134,24 @@ class _Reader:
                 if isinstance(p, ScratchPointer) and p.cleared:
                     # one element at least; what lies behind is not this one's
                     assert not any(ctypes.string_at(values[p.name], p.element_bytes)), f"{p.name} is not cleared"
-            self._function(*(a for a, p in zip(arguments, launch.parameters, strict=True) if not _counts(p)))
+            self._function(*(a for a, p in zip(arguments, launch.parameters, strict=True) if not _of_gpus(p)))
         return values, pointers, run
 
 
 def _plain(argument: Any) -> Any:
-    return argument.value if hasattr(argument, "value") else argument
+    return argument.raw if isinstance(argument, TensorMapBytes) else \
+        argument.value if hasattr(argument, "value") else argument
 
 
 def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
     return (launch.name, [str(e) for e in (*launch.block, *launch.grid)],
             [(type(p), p.name, p.dtype, (p.array, p.axis) if isinstance(p, Stride) else None)
-             for p in launch.parameters if not _counts(p)])
+             for p in launch.parameters if not _of_gpus(p)])
 
 
-def _counts(p: Parameter) -> bool:
-    """Is it the count of blocks that have started? On the host they run in order."""
-    return isinstance(p, ScratchPointer) and p.cleared and p.element is None
+def _of_gpus(p: Parameter) -> bool:
+    """Is it a tensor map, or the count of blocks that have started? On the host they run in order."""
+    return isinstance(p, MapParameter) or (isinstance(p, ScratchPointer) and p.cleared and p.element is None)
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:

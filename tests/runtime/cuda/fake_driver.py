@@ -11,6 +11,7 @@ from loopkit.runtime.cuda.driver import DriverError, LaunchConfig
 from tests.runtime.cuda import fake_gpu
 from tests.runtime.cuda.fake_code import Codes
 from tests.runtime.cuda.fake_gpu import Allocation, FailedCallError, Machine, Op, Stream, name_of
+from tests.tensor_maps import Encoder
 
 
 class FakeDriver:
@@ -20,6 +21,7 @@ class FakeDriver:
         self.machine = machine
         self._codes = codes
         self._numbers = iter(range(0x9000, 1 << 40, 16))
+        self.encoder = Encoder()
 
     def failure(self, code: int) -> DriverError:
         return DriverError(code, f"{name_of(code)}: as was asked for")
@@ -51,6 +53,8 @@ class FakeDriver:
     def allow_shared_bytes(self, function: int, count: int) -> None:
         self.machine.functions[function].shared_allowed = count
 
+    def tensor_map_encoder(self) -> Any:
+        return self.encoder
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
         # addresses only, as the driver: whoever launches keeps alive what they point to

@@ -1,0 +1,136 @@
+"""Tensor maps: descriptions of arrays in global memory, by which TMA copies boxes of them to and from shared memory."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from loopkit.errors import PreconditionError
+from loopkit.expr.tuples import dtype_text
+
+#: The sizes of elements that TMA copies, and its permutations of shared memory, in bytes.
+_ELEMENTS, _SWIZZLES = (1, 2, 4, 8), (0, 32, 64, 128)
+
+#: Bytes whose multiples are the address of a mapped array, its strides but the last, and the rows of a box.
+UNIT = 16
+
+#: The least stride in bytes that is too large, the largest extent, the most axes, and the largest extent of a box.
+_STRIDES, _EXTENT, _AXES, _BOX = 2**40, 2**31, 5, 256
+
+#: Bytes of a line of shared memory; a swizzle permutes units by the number of their line.
+_LINE = 128
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An argument of a function that describes an array to TMA. Elements of a box outside of the array are zeros.
+
+    :ivar name: name of the argument, new in the kernel.
+    :ivar array: an array argument, or a temporary in global memory.
+    :ivar box: the extents of a copy along the axes of the array, which are its extents in shared memory.
+    :ivar swizzle: the bytes of a row of the box whose units of 16 bytes are permuted in shared memory; 0: it is in C
+        order.
+    """
+
+    name: str
+    array: str
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+    def __str__(self) -> str:
+        swizzle = f", swizzle {self.swizzle} bytes" if self.swizzle else ""
+        return f"tensor map {self.name}: {self.array}, box {' x '.join(map(str, self.box))}{swizzle}"
+
+    @property
+    def alignment(self) -> int:
+        """The bytes whose multiple the address of a box in shared memory must be."""
+        return max(_LINE, 8*self.swizzle)
+
+    def bytes_of_box(self, itemsize: int) -> int:
+        """The bytes that a copy of a box transfers, also one that lies partly outside of the array."""
+        return prod(self.box)*itemsize
+
+    def place(self, byte: int) -> int:
+        """The place in shared memory of a *byte* of a box in C order, both counted from its first byte.
+
+        >>> rows = TensorMap("a_map", "a", (64, 64), swizzle=128)
+        >>> [rows.place(128*row) for row in range(9)]
+        [0, 144, 288, 432, 576, 720, 864, 1008, 1024]
+        """
+        return byte ^ byte // _LINE % max(self.swizzle // UNIT, 1) * UNIT
+
+
+@dataclass(frozen=True)
+class MappedArray:
+    """The assumption that tensor maps can describe an array.
+
+    Its address and all strides but the last are positive multiples of 16 bytes, the strides below 2^40 bytes; its last
+    stride is 1 element; its extents are at most 2^31.
+    """
+
+    array: str
+
+    def __str__(self) -> str:
+        return f"{self.array} mapped for TMA"
+
+    def obstacle(self, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[str, str] | None:
+        """The reason why no tensor map can describe an array with these *strides* in bytes, and the way out.
+
+        ``None``: there is no reason but perhaps the address. An empty array has none: nothing describes it.
+        """
+        if 0 in shape:
+            return None
+        copy, *rows, last = f"pass {self.array}.copy()", *enumerate(zip(shape, strides, strict=True))
+        for axis, extent in enumerate(shape):
+            if extent > _EXTENT:
+                return f"its extent along axis {axis} is {extent}, more than 2^31", "split this axis into two"
+        for axis, (extent, stride) in rows:
+            if extent > 1 and not (0 < stride < _STRIDES and stride % UNIT == 0):
+                return (f"its stride along axis {axis} is {stride} bytes, which is not a positive multiple of {UNIT} "
+                        "below 2^40", copy if stride % UNIT == 0 else
+                        f"give its rows a multiple of {UNIT//itemsize} elements; on the GPU, a slice of such an array "
+                        "will do")
+        axis, (extent, stride) = last
+        if extent > 1 and stride != itemsize:
+            return f"its stride along axis {axis}, the last, is {stride} bytes, and an element has {itemsize}", copy
+        return None
+
+
+def requirements(tensor_map: TensorMap, dtype: np.dtype, rank: int) -> MappedArray:
+    """The assumption about the array of *tensor_map*, whose elements have *dtype* and which has *rank* axes.
+
+    :raises PreconditionError: TMA has no such copy, whatever the array.
+    """
+    for what, hint in _faults(tensor_map, dtype, rank):
+        raise PreconditionError(f"{what}.", subject=tensor_map.name, hint=hint)
+    return MappedArray(tensor_map.array)
+
+
+def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str]]:
+    """The reasons why TMA has no copy by the tensor map *m*, each with a way out; a later one may rest on another."""
+    size = dtype.itemsize
+    if not 1 <= rank <= _AXES:
+        yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {_AXES}",
+               "use an array with fewer axes, or a copy without TMA")
+    if len(m.box) != rank:
+        yield (f"The box of '{m.name}' has {len(m.box)} axes, and '{m.array}' has {rank}",
+               f"give it an extent for each axis of '{m.array}', 1 for an axis along which it does not extend")
+    if size not in _ELEMENTS:
+        yield (f"TMA copies elements of 1, 2, 4 or 8 bytes, and those of '{m.array}' ({dtype_text(dtype)}) have {size}",
+               f"store the parts of the elements of '{m.array}' in an array with one more axis")
+    for axis, extent in enumerate(m.box):
+        if not 1 <= extent <= _BOX:
+            yield (f"The box of '{m.name}' has {extent} elements along axis {axis}, and TMA copies 1 to {_BOX}",
+                   f"copy several boxes of at most {_BOX} elements along this axis")
+    if m.swizzle not in _SWIZZLES:
+        yield (f"TMA has no swizzle of {m.swizzle} bytes, which '{m.name}' has",
+               f"swizzles have {', '.join(map(str, _SWIZZLES[1:-1]))} or {_SWIZZLES[-1]} bytes, or 0 for none")
+    row = m.box[-1]*size
+    if row % UNIT:
+        yield (f"A row of the box of '{m.name}' has {row} bytes, which is not a multiple of {UNIT}",
+               f"give its last axis a multiple of {UNIT//size} elements")
+    if m.swizzle not in (0, row):
+        yield (f"A row of the box of '{m.name}' has {row} bytes, and its swizzle has {m.swizzle}",
+               f"give its last axis {m.swizzle//size} elements, or use swizzle=0")
