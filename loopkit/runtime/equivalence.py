@@ -101,17 +101,9 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         raise PreconditionError("check_equivalent: names= is for a reference function, and the reference is a kernel.",
                                 subject="names", hint="rename_argument(ref, ...) renames the arguments of a kernel")
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
-        unknown = tuple(unknown_dtypes(knl))
-        if unknown:
-            raise TypeInferenceError(
-                f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
-                subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        typed = infer_types(knl)
+        typed = _typed(knl)
         _require_known_names(ref, knl, given)
-        kernels = (typed, *_typed_reference(typed, ref))
-        cases = [_Case(sizes, _shapes(typed, ref, sizes), max(
-            (error_bound(k, sizes, rtol) for k in kernels), key=lambda bound: bound.relative))
-                 for sizes in _run_sizes(typed, ref, given)]
+        cases = _cases(typed, ref, given, rtol)
         reads, tiles = needed_inputs(typed), tile_lengths(typed)
         if not isinstance(ref, LoopKernel):
             available = _available(typed, cases[0], reads, given)
@@ -120,6 +112,16 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     pair = _Pair(typed, compiled.compile(typed, target), right, reads, tiles, seed)
     runs = [each.run(case, given, kind) for each in (pair, *pair.by_python()) for kind in kinds for case in cases]
     return EquivalenceReport(knl.name, pair.reference, tuple(runs[:len(kinds)*len(cases)]), seed)
+
+
+def _typed(knl: LoopKernel) -> LoopKernel:
+    """*knl* with all dtypes; :raises TypeInferenceError: one is open."""
+    unknown = tuple(unknown_dtypes(knl))
+    if unknown:
+        raise TypeInferenceError(
+            f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
+            subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
+    return infer_types(knl)
 
 
 def _typed_reference(typed: LoopKernel, ref: Reference) -> Iterator[LoopKernel]:
@@ -172,6 +174,14 @@ class _Case:
     sizes: Mapping[str, int]
     shapes: Mapping[str, Lengths]
     bound: ErrorBound
+
+
+def _cases(typed: LoopKernel, ref: Reference, given: Mapping[str, Any], rtol: float | None) -> list[_Case]:
+    """The cases of all runs; the bound is that of the coarser kernel."""
+    kernels = (typed, *_typed_reference(typed, ref))
+    return [_Case(sizes, _shapes(typed, ref, sizes), max(
+        (error_bound(k, sizes, rtol) for k in kernels), key=lambda bound: bound.relative))
+            for sizes in _run_sizes(typed, ref, given)]
 
 
 def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> list[dict[str, int]]:

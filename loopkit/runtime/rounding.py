@@ -25,7 +25,7 @@ class Accumulation:
     """Roundings one after the other in one output element.
 
     :ivar place: the reduction or the statement, in words.
-    :ivar precision: that to which each of them rounds; ``None``: they are exact.
+    :ivar precision: the precision to which each of them rounds; ``None``: they are exact.
     """
 
     place: str
