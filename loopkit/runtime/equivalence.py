@@ -101,7 +101,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         raise PreconditionError("check_equivalent: names= is for a reference function, and the reference is a kernel.",
                                 subject="names", hint="rename_argument(ref, ...) renames the arguments of a kernel")
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
-        typed = _typed(knl)
+        typed = _with_all_dtypes(knl)
         _require_known_names(ref, knl, given)
         cases = _cases(typed, ref, given, rtol)
         reads, tiles = needed_inputs(typed), tile_lengths(typed)
@@ -114,7 +114,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     return EquivalenceReport(knl.name, pair.reference, tuple(runs[:len(kinds)*len(cases)]), seed)
 
 
-def _typed(knl: LoopKernel) -> LoopKernel:
+def _with_all_dtypes(knl: LoopKernel) -> LoopKernel:
     """*knl* with all dtypes; :raises TypeInferenceError: one is open."""
     unknown = tuple(unknown_dtypes(knl))
     if unknown:
