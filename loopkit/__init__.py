@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         rename_argument,
         set_accumulator_dtype,
         set_cache_policy,
+        set_operand_precision,
         set_options,
         set_temporary_address_space,
     )
@@ -185,7 +186,8 @@ __all__ = [
     "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",
     "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
-    "set_argument_order", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "simplify_indices",
+    "set_argument_order", "set_cache_policy", "set_operand_precision", "set_options", "set_temporary_address_space",
+    "shift", "simplify_indices",
     "skew", "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
     "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
     "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",

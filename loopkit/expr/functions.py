@@ -356,6 +356,11 @@ def _bits(f: Callable[[int, int], int]) -> Callable[..., Any]:
     return lambda x: np.int32(f(int(x) % 2**(8*x.dtype.itemsize), 8*x.dtype.itemsize))
 
 
+def _tf32(x: Any) -> Any:
+    """A float32 as the operand of a matrix unit: without the low 13 of the 23 bits of its fraction."""
+    return (np.asarray(x).view(np.uint32) & np.uint32(0xffffe000)).view(np.float32)[()]
+
+
 #: Every function of the language by name. The table of each target's language has their texts. ``min``, ``max``,
 #: ``if`` and ``cast`` are syntax, not functions.
 FUNCTIONS: Mapping[str, ScalarFunction] = {f.name: f for f in (
@@ -369,6 +374,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = {f.name: f for f in (
     *(_of_several_dtypes(name, {("int32", x): x for x in _FLOATS}, lambda n, x, f=f: x.dtype.type(f(int(n), float(x))))
       for name, f in (("bessel_jn", bessel_j), ("bessel_yn", bessel_y))),
     _of_several_dtypes("ldexp", {(x, "int32"): x for x in _FLOATS}, np.ldexp),
+    _of_several_dtypes("tf32", {("float32",): "float32"}, _tf32),
     _of_several_dtypes("popcount", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, _: x.bit_count())),
     _of_several_dtypes("clz", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, bits: bits - x.bit_length())),
     *(_of_several_dtypes(name, {("uint64", "uint64", "uint64", "int32"): dtype}, f)

@@ -11,7 +11,8 @@ import numpy as np
 from loopkit.errors import EquivalenceError, cell_text
 from loopkit.expr.kinds import is_narrow, is_tuple, kind_of
 from loopkit.expr.tuples import field_names
-from loopkit.runtime.rounding import ErrorBound, ulp
+from loopkit.runtime.precision import ulp
+from loopkit.runtime.rounding import ErrorBound
 from loopkit.runtime.views import NumpyArray
 from loopkit.shown import Shown
 

@@ -33,6 +33,7 @@ from loopkit.runtime.references import (
 from loopkit.runtime.rounding import ErrorBound, error_bound
 from loopkit.runtime.sample_data import kinds_of_data, sample_data
 from loopkit.runtime.scalars import converter
+from loopkit.runtime.typed import closed
 from loopkit.runtime.views import NumpyArray, laid_out
 
 Reference = LoopKernel | Callable[..., Any]
@@ -51,9 +52,15 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     around the tile lengths of *knl*. All respect the assumptions. Arrays in *parameters* determine sizes, too.
 
     The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
-    dtype among the arguments and temporaries. *length* is the number of operations on the way to an element, from all
-    reductions and recurrences. Integers and truth values must be equal. NaN must be in the same places, and so must
-    infinities of the same sign; complex numbers that are not finite must be in the same places.
+    dtype to which the kernels round: those of operations and of the elements that they write. *length* is the number of
+    operations on the way to an element, from all reductions and recurrences. Those that round to a finer dtype add
+    ``2*length`` times the eps of that dtype instead. For example, a sum in float32 of products of float16, stored as
+    float16, has the bound ``(8 + 2)*eps(float16) + 2*length*eps(float32)``. Loads and sums of integers are exact.
+    Matrix units drop bits in place of rounding, and are within this bound (:doc:`checking`). A function must compute in
+    the kernel's dtypes, too: ``a.astype(np.float32) @ b``.
+
+    Integers and truth values must be equal. NaN must be in the same places, and so must infinities of the same sign;
+    complex numbers that are not finite must be in the same places.
 
     A function's parameters get the arguments of their own name, else the remaining inputs of *knl* by position: the
     arrays that it reads, and numbers other than sizes. The function returns the outputs: an array or a scalar, a tuple
@@ -94,15 +101,9 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         raise PreconditionError("check_equivalent: names= is for a reference function, and the reference is a kernel.",
                                 subject="names", hint="rename_argument(ref, ...) renames the arguments of a kernel")
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
-        unknown = tuple(unknown_dtypes(knl))
-        if unknown:
-            raise TypeInferenceError(
-                f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
-                subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        typed = infer_types(knl)
+        typed = _with_all_dtypes(knl)
         _require_known_names(ref, knl, given)
-        cases = [_Case(sizes, _shapes(typed, ref, sizes), error_bound(typed, sizes, rtol))
-                 for sizes in _run_sizes(typed, ref, given)]
+        cases = _cases(typed, ref, given, rtol)
         reads, tiles = needed_inputs(typed), tile_lengths(typed)
         if not isinstance(ref, LoopKernel):
             available = _available(typed, cases[0], reads, given)
@@ -111,6 +112,24 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     pair = _Pair(typed, compiled.compile(typed, target), right, reads, tiles, seed)
     runs = [each.run(case, given, kind) for each in (pair, *pair.by_python()) for kind in kinds for case in cases]
     return EquivalenceReport(knl.name, pair.reference, tuple(runs[:len(kinds)*len(cases)]), seed)
+
+
+def _with_all_dtypes(knl: LoopKernel) -> LoopKernel:
+    """*knl* with all dtypes; :raises TypeInferenceError: one is open."""
+    unknown = tuple(unknown_dtypes(knl))
+    if unknown:
+        raise TypeInferenceError(
+            f"the dtypes of {', '.join(map(repr, unknown))} are open, so no data can be made for them.",
+            subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
+    return infer_types(knl)
+
+
+def _typed_reference(typed: LoopKernel, ref: Reference) -> Iterator[LoopKernel]:
+    """The reference, if it is a kernel whose dtypes are known, or follow from those of *typed*."""
+    if isinstance(ref, LoopKernel):
+        known = closed(ref, lambda name: typed.argument_by_name[name].dtype if name in typed.argument_by_name else None)
+        if not any(True for _ in unknown_dtypes(known)):
+            yield infer_types(known)
 
 
 def _require_numbers(seed: int, rtol: float | None) -> None:
@@ -155,6 +174,14 @@ class _Case:
     sizes: Mapping[str, int]
     shapes: Mapping[str, Lengths]
     bound: ErrorBound
+
+
+def _cases(typed: LoopKernel, ref: Reference, given: Mapping[str, Any], rtol: float | None) -> list[_Case]:
+    """The cases of all runs; the bound is that of the coarser kernel."""
+    kernels = (typed, *_typed_reference(typed, ref))
+    return [_Case(sizes, _shapes(typed, ref, sizes), max(
+        (error_bound(k, sizes, rtol) for k in kernels), key=lambda bound: bound.relative))
+            for sizes in _run_sizes(typed, ref, given)]
 
 
 def _run_sizes(knl: LoopKernel, ref: Reference, given: Mapping[str, Any]) -> list[dict[str, int]]:

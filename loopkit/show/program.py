@@ -32,7 +32,8 @@ from loopkit.target.cuda.tensor_maps import CAPABILITY
 from loopkit.verification.checks import generate_code
 
 #: Steps that define what a kernel computes; all others change how.
-_MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_accumulator_dtype")
+_MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_accumulator_dtype",
+            "set_operand_precision")
 
 #: The values of sizes to choose from, the best first, and the most bytes of all arrays. Odd multiples of 8 have full
 #: and partial tiles, and rows at which vector accesses can begin.

@@ -1,4 +1,6 @@
-"""Conversions of floats of 8 bits to and from float, for all languages: bit for bit those of ml_dtypes.
+"""Conversions of floats of 8 bits to and from float, and to tf32, for all languages.
+
+Those of 8 bits are bit for bit those of ml_dtypes.
 
 They round to the nearest number, ties to even. Numbers that are too large become NaN in float8_e4m3fn, which has no
 infinities, and infinite in float8_e5m2. The instructions of GPUs would make the largest number of them.
@@ -44,6 +46,14 @@ QUALIFIER float round_CODE(float x)
 }
 """
 
+_TF32 = """
+// without the low 13 bits of the fraction, as matrix units read a float
+QUALIFIER float tf32(float x)
+{
+    return AS_FLOAT(AS_UINT(x) & 0xffffe000u);
+}
+"""
+
 #: The bits of NaN, the test for numbers that are not finite and its bits in float, the test for numbers that are too
 #: large and their value.
 _SPECIAL = {
@@ -58,9 +68,9 @@ EIGHT_BIT_TYPES = {
     "float8_e5m2": "typedef unsigned char float8_e5m2;  // the upper half of a float16"}
 
 
-def eight_bit_texts(words: Mapping[str, str], stored: str = "DTYPE", instructions: tuple[str, str, str] = ("", "", "")
+def conversions(words: Mapping[str, str], stored: str = "DTYPE", instructions: tuple[str, str, str] = ("", "", "")
                     ) -> dict[str, str]:
-    """The functions of a language by name: ``from_e4m3``, ``to_e4m3``, ``round_e4m3`` and those of e5m2.
+    """The functions of a language by name: ``from_e4m3``, ``to_e4m3``, ``round_e4m3``, those of e5m2, and ``tf32``.
 
     :arg words: the language's words for ``QUALIFIER``, ``UINT`` (of 32 bits), and ``AS_UINT`` and ``AS_FLOAT``, which
         keep all bits.
@@ -68,7 +78,7 @@ def eight_bit_texts(words: Mapping[str, str], stored: str = "DTYPE", instruction
     :arg instructions: lines before the conversion by bits to float, before that of numbers that are not too large from
         float, and after each of them.
     """
-    texts = {}
+    texts = {"tf32": filled(_TF32, {word: words[word] for word in sorted(words, key=len, reverse=True)})}
     for dtype, special in _SPECIAL.items():
         own = ML_DTYPES[dtype]
         least, shift, offset = own.lowest - own.fraction, 23 - own.fraction, 126 + own.lowest

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import declared
 from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
 from loopkit.analysis.match import Within
 from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.kinds import DTYPES, dtype_of, is_tuple, kind_of, promote
-from loopkit.expr.mappers import map_children, substitute
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.dtypes import FLOAT32, Weak, type_of
+from loopkit.expr.kinds import DTYPES, dtype_of, is_narrow, is_tuple, kind_of, promote
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.nodes import TypeCast, product_of
 from loopkit.expr.tuples import dtype_text
 from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg, named_space
 from loopkit.kernel.kernel import LoopKernel
@@ -135,8 +138,7 @@ def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expressi
     def convert(e: Expression) -> Expression:
         match e:
             case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
-                raise PreconditionError(f"The operand of '{node.name}' calls the rule '{name}', and other expressions "
-                                        "call it too.", subject=name, hint=f"expand_subst(knl, '{name}') first")
+                raise _of_rule(node, name)
             case TypeCast():
                 return e                               # its dtype was chosen already
             case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
@@ -147,11 +149,14 @@ def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expressi
     return convert(operand)
 
 
-def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
-    """Is the dtype *known* of *name* another one of the kind of *wanted*?
+def _of_rule(node: ReductionNode, name: str) -> PreconditionError:
+    """The error for an operand of *node* that calls the rule *name*."""
+    return PreconditionError(f"The operand of '{node.name}' calls the rule '{name}', and other expressions "
+                             "call it too.", subject=name, hint=f"expand_subst(knl, '{name}') first")
 
-    :raises PreconditionError: it does not fit.
-    """
+
+def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
+    """Is the dtype *known* of *name* another of the kind of *wanted*? :raises PreconditionError: it does not fit."""
     dtype = require_dtype(name, known)
     kinds = "f" if kind_of(wanted) == "f" else "iu"
     if kind_of(dtype) not in kinds or dtype == wanted:
@@ -160,6 +165,77 @@ def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
         raise PreconditionError(f"{wanted} cannot hold all values of '{name}', which has the dtype {dtype}.",
                                 subject=name, hint=f"accumulate in {promote(dtype, wanted)}")
     return True
+
+
+@transform
+def set_operand_precision(kernel: LoopKernel, precision: str, *, within: Within = None) -> LoopKernel:
+    """Multiply float32 numbers in sums with the *precision* of matrix units: ``"tf32"``.
+
+    Each factor of a float32 product in a selected sum becomes ``tf32(factor)``: its fraction has 10 bits, as the low 13
+    are cleared. Products of two such factors are exact in float32, in which they are added up. Results differ from
+    those of *kernel* by about ``2**-9`` of the products. Numbers, and factors of narrower dtypes, stay as they are.
+
+    NVIDIA's matrix units read 10 bits of the fraction of a float32 register, and ignore the others (PyTorch's notes on
+    numerical accuracy). So this step describes what they compute from unchanged data. Other systems round the data
+    first, at the cost of an instruction for each element; ``tf32`` of rounded data is the data.
+
+    Triton's ``input_precision`` and JAX's ``precision`` are like this step.
+
+    :arg within: the statements with the sums; default: all.
+    :raises UnknownNameError: *within* names no statement.
+    :raises PreconditionError: there is no such precision; the dtype of a factor is unknown; no selected sum has a
+        product of float32 factors without it.
+
+    >>> knl = lk.make_kernel("{[i,j,k]: 0<=i,j,k<n}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
+    >>> knl = lk.add_dtypes(knl, {"a,b": np.float32})
+    >>> print(knl.statements_text)
+    for i, j
+      c[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}
+    end
+    >>> print(lk.set_operand_precision(knl, "tf32").statements_text)
+    for i, j
+      c[i, j] = sum(k, tf32(a[i, k])*tf32(b[k, j]))  {id=insn}
+    end
+    """
+    if precision != "tf32":
+        raise PreconditionError(f"There is no precision {precision!r} of operands.", subject=str(precision),
+                                hint="'tf32' is the only one; add_dtypes and set_accumulator_dtype choose dtypes")
+    chosen = matching_statements(kernel, within)
+    sums = {s: node for node in kernel.reductions.values() if node.update in chosen and node.operation == "sum"
+            for s in node.updates}
+    new = {s: _in_tf32(kernel, node, kernel.statement_by_id[s].expression) for s, node in sums.items()}
+    if all(new[s] is kernel.statement_by_id[s].expression for s in sums):
+        raise PreconditionError("No selected sum has products of float32 factors.", subject="tf32",
+                                hint="select sums of products of float32 elements: sum(k, a[i,k]*b[k,j])")
+    return rewritten(kernel, statements=tuple(
+        replace(s, expression=new[s.id]) if s.id in new else s for s in kernel.statements))
+
+
+def _in_tf32(kernel: LoopKernel, node: ReductionNode, operand: Expression) -> Expression:
+    """*operand* with the factors of its products of float32 in tf32; itself where it has none."""
+    lookup = partial(declared, kernel)
+
+    def factor(e: Expression) -> Expression:
+        own = type_of(e.child, lookup) if isinstance(e, TypeCast) else None
+        is_exact = isinstance(own, Weak) or (own is not None and is_narrow(own))
+        is_done = isinstance(e, p.Call) and e.function == p.Variable("tf32")
+        wanted = type_of(e, lookup) == FLOAT32 and not (is_exact or is_done or isinstance(e, p.Product))
+        return p.Variable("tf32")(e) if wanted else convert(e)
+
+    def convert(e: Expression) -> Expression:
+        match e:
+            case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
+                raise _of_rule(node, name)
+            case p.Subscript():
+                return e
+            case p.Product(children=factors):
+                for name in sorted(variables(e) & kernel.data.keys()):
+                    require_dtype(name, kernel.data[name].dtype)
+                found = tuple(map(factor if type_of(e, lookup) == FLOAT32 else convert, factors))
+                return product_of(*found) if any(a is not b for a, b in zip(found, factors, strict=True)) else e
+            case _:
+                return map_children(e, convert)
+    return convert(operand)
 
 
 @transform

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 import loopkit as lk
 from loopkit.errors import EquivalenceError
 from loopkit.runtime.comparison import EquivalenceReport, EquivalenceRun, OutputComparison, compared
-from loopkit.runtime.rounding import Accumulation, ErrorBound, ulp
+from loopkit.runtime.precision import precision_of, ulp
+from loopkit.runtime.rounding import Accumulation, ErrorBound
 from tests.deep import amount
 
 FLOATS = [np.float16, np.float32, np.float64]
 
 
 def bound_of(dtype: Any, length: int = 1) -> ErrorBound:
-    return ErrorBound("x", np.dtype(dtype), (Accumulation("the sum over k", length),))
+    precision = precision_of(np.dtype(dtype))
+    return ErrorBound("the dtype of 'x'", precision, (Accumulation("the sum over k", length, precision),))
 
 
 EXACT = ErrorBound("", None, ())
@@ -111,11 +113,12 @@ def test_an_ulp_of_the_reals_of_ml_dtypes(name: str, values: tuple[float, ...]) 
 def test_steps_of_nextafter_are_ulps(dtype: Any, value: float, steps: int) -> None:
     """Up from *value*, without a step over a power of two."""
     start, end = dtype(value), dtype(value)
+    allowing = ErrorBound("x", precision_of(np.dtype(dtype)), (), 1.0)
     for _ in range(steps):
         end = np.nextafter(end, dtype(np.inf))
     if np.frexp(start)[1] == np.frexp(end)[1]:
         for pair in ((start, end), (end, start)):
-            found = compared("y", *(np.array([x], dtype) for x in pair), ErrorBound("x", np.dtype(dtype), (), 1.0), ())
+            found = compared("y", *(np.array([x], dtype) for x in pair), allowing, ())
             assert found.ulps == steps
             assert found.error == float(end) - float(start)
 
@@ -133,7 +136,8 @@ def test_the_bound_in_words() -> None:
     assert bound.at(27.8) == pytest.approx(2.0**-23*56*27.8)
     assert bound.text(27.8) == ("eps of float32 (1.19e-07, the dtype of 'x'), times 8 + 2*24 roundings (24 in the sum "
                                 "over k), times the largest |reference| 27.8")
-    assert ErrorBound("x", np.dtype(np.float32), (), 0.25).text(2.0) == "rtol 0.25, times the largest |reference| 2"
+    own = ErrorBound("x", precision_of(np.dtype(np.float32)), (), 0.25)
+    assert own.text(2.0) == "rtol 0.25, times the largest |reference| 2"
     assert EXACT.text(3.0) == "0: integers and truth values are equal or not"
     assert EXACT.at(3.0) == 0
 
@@ -145,7 +149,7 @@ def test_denormals_have_a_bound() -> None:
     assert "at least the smallest float32 1.4e-45 for each rounding" in bound.text(float(smallest[0]))
     with pytest.raises(EquivalenceError):
         compared("y", 12*smallest, smallest, bound, ())
-    assert ErrorBound("x", np.dtype(np.float32), (), 0.5).at(0.0) == 0
+    assert ErrorBound("x", precision_of(np.dtype(np.float32)), (), 0.5).at(0.0) == 0
 
 
 def test_the_largest_value_counts_where_it_is_finite() -> None:

@@ -6,7 +6,7 @@ are enough. Floats of 8 bits are the same in 8 bits.
 """
 from __future__ import annotations
 
-from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, eight_bit_texts
+from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, conversions
 
 NARROW_TYPES = {
     "float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
@@ -105,5 +105,5 @@ static inline float f32_of_bits(unsigned int x)
 """}
 
 #: The functions by name, in the order in which they need each other.
-CONVERSIONS = {**_HALVES, **_FLOAT_BITS, **eight_bit_texts({
+CONVERSIONS = {**_HALVES, **_FLOAT_BITS, **conversions({
     "QUALIFIER": "static inline", "UINT": "unsigned int", "AS_UINT": "bits_of_f32", "AS_FLOAT": "f32_of_bits"})}

@@ -111,7 +111,7 @@ C = Dialect(
         **RANDOM_CALLS,
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
-        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
+        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"}, "tf32": "tf32",
         "popcount": {"int32": "__builtin_popcount", "uint32": "__builtin_popcount", "int64": "__builtin_popcountll",
                      "uint64": "__builtin_popcountll"},
         "clz": {"int32": "clz_u32", "uint32": "clz_u32", "int64": "clz_u64", "uint64": "clz_u64"}}),

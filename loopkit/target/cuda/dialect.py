@@ -8,7 +8,7 @@ from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
 from loopkit.kernel.data import CachePolicy
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.complex_functions import COMPLEX_FUNCTIONS, filled
-from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, eight_bit_texts
+from loopkit.target.narrow_reals import EIGHT_BIT_TYPES, conversions
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
 #: write to such an array, so the compiler may move its loads like any load of constants. The policy is created once, at
@@ -155,13 +155,13 @@ CUDA = Dialect(
         **RANDOM_CALLS,
         "bessel_jn": {"int32, float64": "bessel_jn_f64", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "bessel_yn_f64", "int32, float32": "bessel_yn_f32"},
-        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"},
+        "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"}, "tf32": "tf32",
         "popcount": {"int32": "__popc", "uint32": "__popc", "int64": "__popcll", "uint64": "__popcll"},
         "clz": {"int32": "__clz", "uint32": "__clz", "int64": "__clzll", "uint64": "__clzll"}}),
     Syntax("cuda", truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True,
            unroll=("#pragma unroll",), constant="static __constant__ const"),
     {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
-     **EIGHT_BIT_TYPES, **eight_bit_texts(
+     **EIGHT_BIT_TYPES, **conversions(
          {"QUALIFIER": "__device__ __forceinline__", "UINT": "unsigned int", "AS_UINT": "__float_as_uint",
           "AS_FLOAT": "__uint_as_float"}, instructions=_EIGHT_BITS),
      "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",

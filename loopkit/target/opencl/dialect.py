@@ -14,7 +14,7 @@ from loopkit.instructions.base import OPENCL_MEMORIES
 from loopkit.instructions.table import OPENCL_HELPERS, OPENCL_TEXTS
 from loopkit.target.c.dialect import Dialect, Functions, Syntax
 from loopkit.target.complex_functions import COMPLEX_FUNCTIONS
-from loopkit.target.narrow_reals import eight_bit_texts
+from loopkit.target.narrow_reals import conversions
 
 _INLINE = "static inline"
 
@@ -147,7 +147,7 @@ _COMPLEX = {**_complex_texts("complex64", "float", "c64", "f", 37),
 _AXES = {"gid": "get_group_id", "lid": "get_local_id"}
 
 #: The functions of bits have the type of their argument. There are no Bessel functions.
-_TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", **{name: {
+_TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", "tf32": "tf32", **{name: {
     "int32": name, "uint32": f"convert_int({name}({{0}}))", "int64": f"convert_int({name}({{0}}))",
     "uint64": f"convert_int({name}({{0}}))"} for name in ("popcount", "clz")}}
 
@@ -172,7 +172,7 @@ OPENCL = Dialect(
                   "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable",
      **{name: f"#define {name}(AXIS) ((uint){function}(AXIS))" for name, function in _AXES.items()},
      **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()},
-     **eight_bit_texts({"QUALIFIER": _INLINE, "UINT": "uint", "AS_UINT": "as_uint", "AS_FLOAT": "as_float"}, "uchar"),
+     **conversions({"QUALIFIER": _INLINE, "UINT": "uint", "AS_UINT": "as_uint", "AS_FLOAT": "as_float"}, "uchar"),
      **_COMPLEX, **OPENCL_HELPERS, **random_texts(_INLINE, _TYPES, mark="")},
     instructions=OPENCL_TEXTS)
 
