@@ -107,7 +107,7 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
 """
 
 _COPY_ASYNC_OR_ZEROS = """
-// cp.async as above, of the first SIZE bytes, with zeros after them; all zeros take no address beyond the array
+// cp.async of the first SIZE of BYTES bytes, with zeros after them; if all are zeros, the index is not used
 template <int BYTES, typename T, typename I>
 __device__ __forceinline__ void copy_async_or_zeros(void *shared, const T *array, I index, int size)
 {

@@ -241,8 +241,9 @@ class _VectorFinder(Elements):
         if loop.step != 1:
             number = multiply(loop.step, p.Variable(f"{loop.iname}'"))
             names[loop.iname] = add(substitute(loop.start, self.names), number)
-        elif isinstance(loop.start, int) and isinstance(loop.stop, int):
-            where = where.intersect(range_condition(loop.iname, loop.start, loop.stop - 1))
+        else:
+            x, start, stop = (substitute(e, names) for e in (p.Variable(loop.iname), loop.start, loop.stop))
+            where = known_where(where, p.LogicalAnd((p.Comparison(start, "<=", x), p.Comparison(x, "<", stop))))
         return replace(self.inside(), where=where, names=names)
 
     def _without_guard(self, guard: If) -> For | None:
