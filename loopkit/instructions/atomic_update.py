@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Assign, Commuting
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
-from loopkit.expr.mappers import array_of, replaced, subexpressions
+from loopkit.expr.mappers import replaced, subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer, indented
 from loopkit.kernel.data import AddressSpace
@@ -55,10 +55,6 @@ class AtomicFetch(MemoryInstruction):
 
     def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
         return (value, self.operation) if isinstance(value, p.Variable | p.Subscript) else None
-
-    def accessed(self, statement: Statement) -> str:
-        return array_of(statement.expression) if isinstance(statement.expression, p.Variable | p.Subscript) \
-            else statement.written
 
 
 # CUDA, C with OpenMP, and OpenCL
@@ -171,10 +167,10 @@ def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds
     return [pragma, plain] if printer.memory_of(node.target) is AddressSpace.GLOBAL else [plain]
 
 
-def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str]:
-    pair = [printer.plain(load, bounds), printer.plain(update, bounds)]
-    return ["#pragma omp atomic capture", "{", *indented(pair), "}"] \
-        if printer.memory_of(update.target) is AddressSpace.GLOBAL else pair
+def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str] | None:
+    lines = indented((printer.plain(load, bounds), printer.plain(update, bounds)))
+    return ["#pragma omp atomic capture", "{", *lines, "}"] \
+        if printer.memory_of(update.target) is AddressSpace.GLOBAL else None
 
 
 #: For the threads of the host.
