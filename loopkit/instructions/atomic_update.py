@@ -160,11 +160,10 @@ _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 CUDA = InstructionText(_HELPERS, assignment=_cuda, one_step=partial(_keeping, _cuda))
 
 
-def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str] | None:
     """The access on the host: atomic for global memory, as the threads of one block run one after another."""
-    plain = printer.plain(node, bounds)
     pragma = "#pragma omp atomic" + (" write" if node.combine is None else "")
-    return [pragma, plain] if printer.memory_of(node.target) is AddressSpace.GLOBAL else [plain]
+    return [pragma, printer.plain(node, bounds)] if printer.memory_of(node.target) is AddressSpace.GLOBAL else None
 
 
 def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str] | None:
