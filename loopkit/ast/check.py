@@ -1,7 +1,7 @@
 """Well-formedness of a loop program: each name has one meaning where it is used, and all threads reach a barrier."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -135,23 +135,20 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
             pass
 
 
-def operation_of_load(node: Node) -> str | None:
+def operation_of_load(node: Assign) -> str | None:
     """The operation of the update in one step with which *node* loads an element; ``None``: it may stand alone."""
-    if not isinstance(node, Assign):
-        return None
     found = commuting_of(node.instructions, node.target, node.value, node.combine)
     return None if found is None or found[0] == node.target else found[1]
 
 
-def is_one_step(load: Node, update: Node) -> bool:
-    """Does *load* load the element that *update* updates, and is their result the same in one step?
-
-    One step evaluates the operand of the update before it keeps the element, and two assignments after it.
-    """
-    return isinstance(load, Assign) and isinstance(update, Assign) and load.value == update.target \
-        and update.combine is not None and operation_of_load(load) == update.combine \
-        and len(load.instructions) == 1 and len(update.instructions) <= 1 \
-        and array_of(load.target) not in variables(update.target) | variables(update.value)
+def is_one_step(nodes: Sequence[Node]) -> bool:
+    """Are *nodes* the load of an element and its update, which does not use the place that keeps the old value?"""
+    match nodes:
+        case [Assign(instructions=(_,)) as load, Assign(instructions=() | (_,)) as update]:
+            return load.value == update.target and operation_of_load(load) == update.combine is not None \
+                and array_of(load.target) not in variables(update.target) | variables(update.value)
+        case _:
+            return False
 
 
 @dataclass(frozen=True)

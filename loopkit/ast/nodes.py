@@ -59,8 +59,6 @@ class Instruction:
     :cvar completion: the event at which its accesses are performed.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
-    :cvar fraction_of_sums: the bits of the fraction of the sums that it computes, if they are fewer than those of the
-        sums' dtype: 13 for products of floats of 8 bits on sm_89 and sm_90.
     """
 
     noun: ClassVar[str] = "an instruction"
@@ -68,7 +66,6 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
-    fraction_of_sums: ClassVar[int | None] = None
 
     @property
     def titles(self) -> tuple[str, ...]:

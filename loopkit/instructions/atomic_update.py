@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Assign, Commuting
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_narrow
-from loopkit.expr.mappers import array_of, replaced, subexpressions
+from loopkit.expr.mappers import replaced, subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer, indented
 from loopkit.kernel.data import AddressSpace
@@ -55,10 +55,6 @@ class AtomicFetch(MemoryInstruction):
 
     def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
         return (value, self.operation) if isinstance(value, p.Variable | p.Subscript) else None
-
-    def accessed(self, statement: Statement) -> str:
-        return array_of(statement.expression) if isinstance(statement.expression, p.Variable | p.Subscript) \
-            else statement.written
 
 
 # CUDA, C with OpenMP, and OpenCL
@@ -164,17 +160,16 @@ _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 CUDA = InstructionText(_HELPERS, assignment=_cuda, one_step=partial(_keeping, _cuda))
 
 
-def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str] | None:
     """The access on the host: atomic for global memory, as the threads of one block run one after another."""
-    plain = printer.plain(node, bounds)
     pragma = "#pragma omp atomic" + (" write" if node.combine is None else "")
-    return [pragma, plain] if printer.memory_of(node.target) is AddressSpace.GLOBAL else [plain]
+    return [pragma, printer.plain(node, bounds)] if printer.memory_of(node.target) is AddressSpace.GLOBAL else None
 
 
-def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str]:
-    pair = [printer.plain(load, bounds), printer.plain(update, bounds)]
-    return ["#pragma omp atomic capture", "{", *indented(pair), "}"] \
-        if printer.memory_of(update.target) is AddressSpace.GLOBAL else pair
+def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str] | None:
+    lines = indented((printer.plain(load, bounds), printer.plain(update, bounds)))
+    return ["#pragma omp atomic capture", "{", *lines, "}"] \
+        if printer.memory_of(update.target) is AddressSpace.GLOBAL else None
 
 
 #: For the threads of the host.

@@ -33,10 +33,6 @@ class MemoryInstruction(Instruction):
     capability: ClassVar[int] = 0
     alternative: ClassVar[str] = ""
 
-    def accessed(self, statement: Statement) -> str:
-        """The array that decides whether it serves: the one that *statement* writes."""
-        return statement.written
-
     def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
         """Called if the assignee of *statement* is in a *memory* that the instruction cannot access.
 
@@ -135,7 +131,7 @@ class InstructionText:
 
     helpers: Mapping[str, str] = field(default_factory=dict)
     assignment: Callable[[Printer, Assign, Any, LowerBounds], Iterable[str] | None] | None = None
-    one_step: Callable[[Printer, Assign, Assign, LowerBounds], Iterable[str]] | None = None
+    one_step: Callable[[Printer, Assign, Assign, LowerBounds], Iterable[str] | None] | None = None
     loads: Callable[[Any], Mapping[str, str]] | None = None
     vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None

@@ -74,6 +74,10 @@ class Mma(NestInstruction):
         return self.since
 
     @property
+    def fraction_of_sums(self) -> int | None:
+        return 13 if self.factor.ptx in ("e4m3", "e5m2") else None      # on sm_89 and sm_90
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """The rows and the columns of the sums, and the steps of each sum."""
         return (*self.sums.extents, self.left.extents[1])

@@ -129,6 +129,11 @@ class NestInstruction(Instruction):
         """The first architecture that has it: 80 for sm_80."""
         raise NotImplementedError
 
+    @property
+    def fraction_of_sums(self) -> int | None:
+        """The bits of the fraction of the sums that it computes; ``None``: those of the sums' dtype."""
+        return None
+
     def issue(self, nest: Nest) -> Issue:
         """The instruction with its operands; :raises NoMatchError: it cannot execute *nest*."""
         raise NotImplementedError

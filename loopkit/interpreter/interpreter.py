@@ -364,9 +364,8 @@ class Interpreter:
     def _go_on(self, writer: str) -> bool:
         """Does the current statement continue from *writer*'s value, both being updates of it in any order?"""
         a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
-        if not a.commutes or a.combine is None or b.commuting is None:
-            return False
-        return (a.written, a.combine) == (array_of(b.commuting[0]), b.commuting[1])
+        return a.commutes and a.combine is not None and b.commuting is not None \
+            and (a.written, a.combine) == (array_of(b.commuting[0]), b.commuting[1])
 
     def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
         values = x.inames(self.knl)

@@ -195,10 +195,10 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
 
 
 def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *instruction* work on the memory that it accesses in *s*?"""
+    """Does *instruction* work on the memory that *s* writes?"""
     if not isinstance(instruction, MemoryInstruction):
         return False
-    storage = storages.get(instruction.accessed(s))
+    storage = storages.get(s.written)
     return (AddressSpace.GLOBAL if storage is None else storage.space) in instruction.memories
 
 

@@ -18,7 +18,7 @@ from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program
-from loopkit.ast.walk import nodes_in, simplified, with_regions_apart, without_unused_names
+from loopkit.ast.walk import nodes_in, rewritten, simplified, with_regions_apart, without_unused_names
 from loopkit.errors import (
     IllegalTransformError,
     InternalError,
@@ -40,8 +40,7 @@ from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.nests import with_collective_leaves, with_nest_instructions
-from loopkit.lowering.old_values import with_old_values
-from loopkit.lowering.program import generate_loops, host_order, unrolled
+from loopkit.lowering.program import generate_loops, host_order, unrolled, with_old_values
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
 from loopkit.lowering.storage import allocate_storage, each_storage
@@ -226,8 +225,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("nests", "program", _bodies(with_nest_instructions), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_old_values(with_function_bodies(
-        with_regions_apart(body), launch.kernel))), _check_program))
+    Stage(FINISHED, "program", _bodies(lambda body, launch, _: rewritten(with_function_bodies(
+        with_regions_apart(body), launch.kernel), with_old_values)), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 

@@ -8,10 +8,10 @@ from itertools import chain
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
-from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import Array, Block, Call, For, Function, Node
+from loopkit.ast.check import divergent_names, divergent_nodes, is_one_step, noun_of, operation_of_load
+from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
-from loopkit.errors import ScheduleError
+from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_collective, is_simd
@@ -75,6 +75,26 @@ def unrolled(body: Block, knl: LoopKernel) -> Block:
         return with_separate_iterations(node) if isinstance(node, For) and node.iname not in kept else node
     new = rewritten(body, separate)
     return body if new is body else simplified(new)
+
+
+def with_old_values(node: Node) -> Node:
+    """*node*, if it is a block, with the load of each old value in it in one step with its update.
+
+    :raises PreconditionError: the two do not follow each other.
+    """
+    if not isinstance(node, Block):
+        return node
+    children: list[Node] = []
+    for child in node.children:
+        pair = (*children[-1:], child)
+        children[-1:] = [OneStep(pair)] if is_one_step(pair) else pair
+    for child in children:
+        if isinstance(child, Assign) and operation_of_load(child) is not None:
+            raise PreconditionError(
+                f"'{child.statement}' keeps the old value of an atomic update, but the update does not follow it "
+                "directly, or uses the place where it is kept.", subject=child.statement,
+                hint="keep the two statements in one loop, without ilp, and no statement between them")
+    return replace(node, children=tuple(children)) if len(children) < len(node.children) else node
 
 
 def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:

@@ -30,6 +30,7 @@ from loopkit.expr.kinds import epsilon, kind_of, promote, smallest_normal
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Combined, MakeTuple, TypeCast
 from loopkit.expr.tuples import field_dtypes
+from loopkit.instructions.nests import NestInstruction
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -138,7 +139,8 @@ def sums_round_to(knl: LoopKernel, statement: Statement, types: Mapping[str, Typ
     An instruction that adds up with fewer bits than the dtype of the sum has the precision of these bits.
     """
     found = [*operations_round_to(knl, statement, types), *writes_round_to(knl, statement, types)]
-    bits = [i.fraction_of_sums for i in statement.instructions if i.fraction_of_sums is not None]
+    bits = [i.fraction_of_sums for i in statement.instructions
+            if isinstance(i, NestInstruction) and i.fraction_of_sums is not None]
     if bits and found:
         found.append(Precision(f"sums with {min(bits)} bits of fraction", 2.0**-min(bits), found[-1].least))
     return max(found, key=lambda own: own.epsilon, default=None)

@@ -22,7 +22,6 @@ from loopkit.ast.nodes import (
     FunctionBody,
     If,
     Instruction,
-    Node,
     OneStep,
     Region,
     Sync,
@@ -179,9 +178,13 @@ class Emitter:
         """The lines of *block*, not indented."""
         last = None
         for node in block.children:
+            for x in node.children if isinstance(node, OneStep) else (node,):
+                if isinstance(x, Assign) and self.annotate and (comment := self.hooks.comment(x.statement)) \
+                        and not (isinstance(last, Assign) and last.statement == x.statement):
+                    yield f"// {comment}"
             match node:
                 case Assign():
-                    yield from self._assign(node, bounds, last)
+                    yield from self._assign(node, bounds)
                 case For():
                     text = None if node.instruction is None else self.text_of(node.instruction)
                     yield from self.loop(node, bounds) if text is None or text.loop is None else \
@@ -247,24 +250,14 @@ class Emitter:
         yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
     def _one_step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
-        text = next((found.one_step for i in update.instructions if (found := self.text_of(i)) is not None), None)
-        if text is None:
-            yield from self.lines(Block((replace(load, instructions=()), update)), bounds)
-            return
-        yield from (*self._comment(load), *self._comment(update))
         yield from (line for node in (load, update) for line in self.hooks.before(self, node, bounds))
-        yield from text(self, load, update, bounds)
+        text = next((found.one_step for i in update.instructions if (found := self.text_of(i)) is not None), None)
+        lines = None if text is None else text(self, load, update, bounds)
+        yield from (self.plain(load, bounds), self.plain(update, bounds)) if lines is None else lines
 
-    def _comment(self, node: Assign) -> Iterator[str]:
-        comment = self.hooks.comment(node.statement) if self.annotate else ""
-        if comment:
-            yield f"// {comment}"
-
-    def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
+    def _assign(self, node: Assign, bounds: LowerBounds) -> Iterator[str]:
         if operation_of_load(node) is not None:
             raise InternalError(f"'{node.statement}' loads an old value, and not in one step with the update.")
-        if not (isinstance(last, Assign) and last.statement == node.statement):
-            yield from self._comment(node)
         if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):
             if any(True for x in code.replaced for _ in self.hooks.before(self, x, bounds)):
                 raise PreconditionError(f"The accesses of the C instruction '{code.instruction.id}' cannot be checked "

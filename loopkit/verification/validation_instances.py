@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
 from loopkit.ast.check import is_one_step, operation_of_load
-from loopkit.ast.nodes import OneStep
+from loopkit.ast.nodes import Assign, OneStep
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import alike, children, elements_of, substitute, variables
@@ -255,15 +255,14 @@ class InstanceCheck(LaunchCheck):
         return type_of(expr, lambda name: types.get(name, WEAK_INT))        # all other names are coordinates
 
     def _steps(self) -> Iterator[Mismatch]:
-        """No other access comes between a load and an update that are one step."""
-        steps = [node.children for node in nodes_in(self.function.body) if isinstance(node, OneStep)]
-        loads = [nodes[0] for nodes in steps if len(nodes) == 2 and is_one_step(*nodes)]
-        for s, executions in self.executions.items():
-            if any((operation_of_load(e.assign) is not None) != any(e.node is x for x in loads) for e in executions):
-                text = f"'{s}' loads an element apart from the update whose old value it keeps"
-                yield from self.mismatch("step", s, text)
-        if len(loads) < len(steps):
-            yield from self.mismatch("step", "", "one step is more than the load of an element and its update")
+        """No access comes between the load of an old value and its update, and nothing else is one step."""
+        nodes = [*nodes_in(self.function.body)]
+        steps = [x.children for x in nodes if isinstance(x, OneStep)]
+        whole = [children[0] for children in steps if is_one_step(children)]
+        apart = [x.statement for x in nodes if isinstance(x, Assign) and operation_of_load(x) is not None
+                 and not any(x is load for load in whole)]
+        if apart or len(whole) < len(steps):
+            yield from self.mismatch("step", "".join(apart[:1]), "an old value is loaded apart from its update")
 
     def _boxes(self) -> Iterator[Mismatch]:
         """Accesses outside an array whose shape in the program differs from its storage."""

@@ -22,12 +22,12 @@ void atomic_accesses(double *restrict total, float *restrict extreme, long long 
                         x[32*i_outer + i_inner] > extreme[b[32*i_outer + i_inner]]) ?
                         x[32*i_outer + i_inner] : extreme[b[32*i_outer + i_inner]];
                 // flip
-                before = bits[b[32*i_outer + i_inner]];
                 // flip_1
+                before = bits[b[32*i_outer + i_inner]];
                 bits[b[32*i_outer + i_inner]] ^= 32*(long long)i_outer + i_inner;
                 // multiply
-                factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
                 // multiply_1
+                factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
                 total[b[32*i_outer + i_inner]] *= (double)x[32*i_outer + i_inner];
                 // insn
                 parity[32*i_outer + i_inner] = before & 1;
@@ -57,12 +57,12 @@ void atomic_accesses(double *restrict total, float *restrict extreme, long long 
                             x[32*i_outer + i_inner] > extreme[b[32*i_outer + i_inner]]) ?
                             x[32*i_outer + i_inner] : extreme[b[32*i_outer + i_inner]];
                     // flip
-                    before = bits[b[32*i_outer + i_inner]];
                     // flip_1
+                    before = bits[b[32*i_outer + i_inner]];
                     bits[b[32*i_outer + i_inner]] ^= 32*(long long)i_outer + i_inner;
                     // multiply
-                    factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
                     // multiply_1
+                    factor[32*i_outer + i_inner] = total[b[32*i_outer + i_inner]];
                     total[b[32*i_outer + i_inner]] *= (double)x[32*i_outer + i_inner];
                     // insn
                     parity[32*i_outer + i_inner] = before & 1;

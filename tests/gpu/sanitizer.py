@@ -77,7 +77,7 @@ def _changed(block: Block, kind: type, change: Callable[[Any], Node], which: Cal
     nodes = block.children
     for i, node in enumerate(nodes):
         for new in _changes(node, kind, change, which):
-            yield Block((*nodes[:i], new, *nodes[i + 1:]))
+            yield replace(block, children=(*nodes[:i], new, *nodes[i + 1:]))
 
 
 def _changes(node: Node, kind: type, change: Callable[[Any], Node], which: Callable[[Any], bool]) -> Iterator[Node]:

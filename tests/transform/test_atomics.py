@@ -2,14 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
+from loopkit.errors import InternalError
+from loopkit.kernel.target import resolve_target
+from loopkit.target.code import Layout, TextTarget, write_code
 from loopkit.verification.report import Verdict
 from tests.transform.same import assert_same, step
+from tests.verification.faults import faults
 
 Step = Callable[[lk.LoopKernel], lk.LoopKernel]
 
@@ -231,3 +236,36 @@ def test_an_update_does_not_use_the_place_of_its_old_value() -> None:
     knl = lk.map_instructions(knl, "A_1", lambda insn: insn.copy(expression="h[b[i]] + y[i]"))
     with pytest.raises(lk.PreconditionError, match="or uses the place where it is kept"):
         lk.generate_code(knl, target="c")
+
+
+def test_a_step_stays_one_beside_other_code() -> None:
+    """Calls of functions and C instructions are rewritten after the step is made. Apart, the two have no text."""
+    take = lk.make_function("{[k]: 0<=k<4}", "p[k], h[b[k]] = h[b[k]], h[b[k]] + 1 {id=A, atomic}", [
+        lk.GlobalArg("b,p", np.int32, shape=4), lk.GlobalArg("h", np.int32, shape=9)], name="take")
+    code = lk.CInstruction("i", "$y = $x > 0;", {"x": "b[i, 0]"}, {"y": "y[i]"}, id="sign")
+    knl = lk.make_kernel("{[i]: 0<=i<n}", ["for i", "p[i, :], h[:] = take(b[i, :], h[:])", code, "end"], [
+        lk.GlobalArg("b,p", np.int32, shape="n, 4"), lk.GlobalArg("h", np.int32, shape=9),
+        lk.GlobalArg("y", np.int32, shape="n"), "..."], functions=[take])
+    knl = lk.tag_inames(knl, "i:g.0")
+    assert "p[4*i + k] = atomicAdd(&h[b[4*i + k]], 1);" in str(lk.generate_code(knl, target="cuda"))
+    b = np.array([[1, 1, 2, 1]], np.int32)
+    assert knl(b=b, h=np.zeros(9, np.int32)).p.tolist() == [[0, 1, 0, 2]]
+    low, target = lk.lower(knl), resolve_target("cuda")
+    apart = next(fault.program for fault in faults(low.program) if fault.kind == "step taken apart")
+    assert isinstance(target, TextTarget)
+    with pytest.raises(InternalError, match="loads an old value, and not in one step"):
+        write_code(replace(low, program=apart), target, Layout())
+
+
+def test_an_old_value_in_a_threads_own_memory() -> None:
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<3}", """
+        for i
+            <> count = 0
+            for k
+                y[i, k], count = count, count + 2 {atomic}
+            end
+        end
+        """, [lk.GlobalArg("y", np.int32, shape="n, 3"), "..."])
+    knl = lk.tag_inames(knl, "i:g.0")
+    assert "y[3*i + k] = count;\n        count += 2;" in str(lk.generate_code(knl, target="cuda"))
+    assert knl(n=2).y.tolist() == [[0, 2, 4]]*2
