@@ -59,9 +59,7 @@ class LdMatrix(NestInstruction):
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
-        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(
-            digit_of(lane, _ROWS, self.count)),
-            **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
+        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS), **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
         row = with_joined_digits(element_at(element_at(parts.source, own), at))
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)

@@ -214,11 +214,9 @@ class Axis:
             rest = multiply(extent, add(rest, value))
         return {self.inames[-1]: add(self.starts[-1], subtract(combined(digits, values), rest))}
 
-    def digits(self, number: Expression) -> dict[str, Expression]:
-        """The values of the inames at *number*, each by itself."""
-        weight, found = 1, dict[str, Expression]()
-        if isinstance(number, p.Remainder) and isinstance(number.numerator, p.FloorDiv):
-            number, weight = number.numerator.numerator, number.numerator.denominator
+    def digits(self, number: Expression, weight: int = 1) -> dict[str, Expression]:
+        """The values of the inames at ``number // weight``, each by itself, modulo the extents."""
+        found = dict[str, Expression]()
         for x, extent, start in zip(self.inames[::-1], self.extents[::-1], self.starts[::-1], strict=True):
             found[x] = add(start, digit_of(number, weight, extent))
             weight *= extent

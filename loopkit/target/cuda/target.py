@@ -305,5 +305,5 @@ class _SharedMemory:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 # instructions take words from fragments
                 start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
-                own = array.shape[:len(array.shape) - array.thread_axes]
-                yield start + array_declaration(replace(array, shape=own), CUDA)
+                registers = array.shape[:len(array.shape) - array.thread_axes]
+                yield start + array_declaration(replace(array, shape=registers), CUDA)
