@@ -39,6 +39,7 @@ from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remain
 from loopkit.expr.nodes import REDUCTIONS, Combined, MakeTuple, Operation, TypeCast
 from loopkit.expr.tuples import tuple_dtype
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
@@ -555,7 +556,7 @@ class _Text:
                 assert isinstance(e, p.Subscript)
                 ends.append(f"{e.aggregate}, ({''.join(self.text(i) + ', ' for i in e.index_tuple)})")
             return f"__copies.begin({', '.join(ends)})"
-        if any(i.commutes for i in node.instructions):
+        if AtomicUpdate() in node.instructions:
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())
             at = "".join(f"{self.text(i)}, " for i in index)
