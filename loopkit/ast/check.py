@@ -122,7 +122,8 @@ def is_one_step(nodes: Sequence[Node]) -> bool:
         case [Assign(instructions=(_,)) as load, Assign(instructions=() | (_,)) as update]:
             return load.value == update.target and operation_of_load(load) == update.combine is not None \
                 and array_of(load.target) not in variables(update.target) | variables(update.value)
-    return False
+        case _:
+            return False
 
 
 @dataclass(frozen=True)
