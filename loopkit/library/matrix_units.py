@@ -34,7 +34,7 @@ UNITS = {dtype: MatrixUnit(f"mma.m16n8k{k}.{ptx}", (16, 8, k), sums, result) for
 def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: tuple[int, int, int] | None,
                             warp: tuple[int, int] | None, stages: int | None, group: int | None, b_transposed: bool
                             ) -> lk.LoopKernel:
-    """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``; see :func:`~loopkit.library.matmul`."""
+    """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``, as :func:`~loopkit.library.matmul`."""
     unit, items = UNITS[dtype.name], items_a_thread(dtype)
     tile, warp, stages, group = measured("matrix_units", tile=tile, warp=warp, stages=stages, group=group)
     rows, columns, width = tile
