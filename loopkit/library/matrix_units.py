@@ -7,6 +7,10 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.library.defaults import items_a_thread, measured
+from loopkit.transform.step import require_positive
+
+#: Bytes of a strip's row: its 16-byte pieces, swizzled over 8 rows, then lie in different banks.
+ROW = 128
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: t
                             ) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``, as :func:`~loopkit.library.matmul`."""
     unit, items = UNITS[dtype.name], items_a_thread(dtype)
-    tile, warp, stages, group = measured("matrix_units", tile=tile, warp=warp, stages=stages, group=group)
-    rows, columns, width = tile
+    default, warp, stages, group = measured("matrix_units", tile=None, warp=warp, stages=stages, group=group)
+    tile = tile or (*default[:2], default[2] // dtype.itemsize)
+    _require_parts(tile, warp, unit, dtype)
+    rows, columns, steps = tile
     m, n, k = unit.shape
-    steps = width // dtype.itemsize
     across = "j, k" if b_transposed else "k, j"
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
         a_rows(row, column) := a[row, column]
@@ -81,3 +86,13 @@ def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: t
         knl = lk.swizzle(knl, f"{x}_tile", chunk=items)
     # the next strips are on their way while a warp multiplies
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
+
+
+def _require_parts(tile: tuple[int, int, int], warp: tuple[int, int], unit: MatrixUnit, dtype: np.dtype) -> None:
+    """:raises PreconditionError: the parts of a product do not divide it."""
+    shares = [("rows", tile[0], warp[0]), ("columns", tile[1], warp[1]), ("rows of a warp", warp[0], unit.shape[0]),
+              ("columns of a warp", warp[1], 2*unit.shape[1]), ("bytes of a strip", tile[2]*dtype.itemsize, ROW)]
+    for what, length, part in shares:
+        if require_positive(length, what) % require_positive(part, what):
+            raise lk.PreconditionError(f"{length} {what} are not a multiple of {part}.", subject=what,
+                                       hint=f"use a multiple of {part}")
