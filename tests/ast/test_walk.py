@@ -11,7 +11,7 @@ import pytest
 from loopkit.ast import nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, Region, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
-from loopkit.instructions.mma import Mma
+from loopkit.instructions.mma import MMA, MmaIssue
 
 X = p.Variable("x")
 F, G, H = (Block((Call(name),)) for name in "fgh")
@@ -76,10 +76,10 @@ def test_the_expressions_of_a_node_are_all_that_its_fields_hold(node: Node) -> N
     assert expressions_of(node) == held
 
 
-def test_what_lanes_load_for_a_product_is_of_its_loop() -> None:
-    left, right = (p.Subscript(p.Variable(name), X) for name in "ab")
-    product = Mma(None, "j", "k", (left,), (right,))
-    assert expressions_of(For("j", 0, 2, 1, F, instruction=product)) == (0, 2, left, right)
+def test_the_operands_of_an_instruction_are_of_its_region() -> None:
+    left, right, total = (p.Subscript(p.Variable(name), X) for name in "abc")
+    product = MmaIssue(MMA["mma.m8n8k4.f64"], (left,), (right,), (total, total))
+    assert expressions_of(Region(F, product)) == (left, right, total, total)
 
 
 def test_what_is_no_node_is_refused() -> None:

@@ -48,8 +48,9 @@ def added(name: str, lane: int, left: Given, right: Given) -> list[Any]:
     found = []
     for register in range(int(rows) // 4):
         row, column = element_of_sums(lane % 32, register)
-        found.append(sum(at(left, left_holder(row, step, numbers, int(rows)))*at(right, right_holder(step, column, numbers))
-                         for step in range(int(steps))))
+        factors = ((left_holder(row, step, numbers, int(rows)), right_holder(step, column, numbers))
+                   for step in range(int(steps)))
+        found.append(sum(at(left, one)*at(right, other) for one, other in factors))
     return found
 
 

@@ -274,12 +274,14 @@ def _of_issue(issue: Issue) -> Found:
         case LdMatrixIssue():
             for text, wrong in _of_registers(issue.targets):
                 yield "operand changed", f"targets: {text}", replace(issue, targets=wrong)
-            for by in (1, 8):
-                for row in _changed(issue.row, lambda e: _shifted_by(e, by)):
-                    yield "row changed", f"{issue.row} as {row}", replace(issue, row=row)
+            *others, row, first = issue.row.index_tuple
+            for index in ((*others, add(row, 1), first), *((*others, row, add(first, by)) for by in (1, 8))):
+                wrong_row = p.Subscript(issue.row.aggregate, index)
+                yield "row changed", f"{issue.row} as {wrong_row}", replace(issue, row=wrong_row)
             for name, other in LDMATRIX.items():
                 if other is not issue.instruction:
-                    yield "load of another kind", f"{issue.instruction.name} as {name}", replace(issue, instruction=other)
+                    yield "load of another kind", f"{issue.instruction.name} as {name}", replace(
+                        issue, instruction=other)
         case _:
             raise AssertionError(issue)
 
