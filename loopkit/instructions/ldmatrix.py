@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digit, Digits, digit_of
@@ -60,8 +60,8 @@ class LdMatrix(NestInstruction):
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
-        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS),
-              **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
+        own_row = parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])
+        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS), **own_row}
         row = with_joined_digits(element_at(element_at(parts.source, own), at))
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)
@@ -89,6 +89,10 @@ class LdMatrixIssue(Issue):
     @property
     def operands(self) -> tuple[Expression, ...]:
         return (self.row, *self.targets)
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        return frozenset({array_of(self.row)})
 
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction
@@ -179,10 +183,11 @@ def _ldmatrix_text(load: LdMatrix) -> str:
     written = ", ".join(f'"=r"({r})' for r in results)
     what = "a column of" if load.transposed else "a row of"
     each = "the matrix" if load.count == 1 else "each matrix"
+    targets = ", ".join(f"unsigned int &{r}" for r in results)
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of {what} {each}
-__device__ __forceinline__ void {function_name(load)}({', '.join(f'unsigned int &{r}' for r in results)}, const void *row)
+__device__ __forceinline__ void {function_name(load)}({targets}, const void *row)
 {{
     asm volatile("ldmatrix.sync.aligned.m8n8.x{load.count}{'.trans' if load.transposed else ''}.shared.b16 "
         "{{{registers}}}, [%{load.count}];"
@@ -203,4 +208,5 @@ def _ldmatrix_lines(printer: Printer, region: Region, issue: LdMatrixIssue, boun
     yield f"{function_name(load)}({', '.join(words)}, &{printer.place(issue.row, bounds, dtype)});"
 
 
-CUDA = InstructionText({**REGISTERS, **{function_name(load): _ldmatrix_text(load) for load in LDMATRIX.values()}}, region=_ldmatrix_lines)
+CUDA = InstructionText({**REGISTERS, **{function_name(load): _ldmatrix_text(load) for load in LDMATRIX.values()}},
+                       region=_ldmatrix_lines)

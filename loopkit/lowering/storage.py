@@ -37,7 +37,7 @@ from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import ShapeError, StorageError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.cost import MEMORIES, SPACES
+from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
