@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.ast import nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, OneStep, Region, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
 from loopkit.instructions.mma import MMA, MmaIssue
 
@@ -19,7 +19,8 @@ F, G, H = (Block((Call(name),)) for name in "fgh")
 #: One node of each class, with all that it may have in it.
 EXAMPLES: tuple[Node, ...] = (
     Assign(X, 1, None, "insn"), For("i", 0, 4, 1, F), If(X, F, G), Define("x", 1), Sync(()), Region(F), Call("f"),
-    Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"))
+    Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"),
+    OneStep((Call("f"), Call("g"))))
 
 each_example = pytest.mark.parametrize("node", EXAMPLES, ids=lambda node: type(node).__name__)
 

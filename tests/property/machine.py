@@ -549,7 +549,7 @@ class _Text:
                          f"if __lane % 32 < {8*issue.instruction.count} else None",)
                 take = f"__found = __loaded({name!r}, __lane, __given[0])"
                 own = [f"{self.text(e)} = __found[{n}]" for n, e in enumerate(issue.targets)]
-                own.append(f"assert len(__found) == {len(issue.targets)}")
+                own.insert(0, f"if len(__found) != {len(own)}: raise __MachineError('a load of other registers')")
             case _:
                 raise MachineError(f"no lanes know {issue}")
         gives = [f"__given[{n}][__lane] = {text}" for n, text in enumerate(given)]

@@ -229,8 +229,9 @@ def _of_node(node: Node) -> Found:
                 for kind, text, issue in _of_issue(node.instruction):
                     yield kind, text, replace(node, instruction=issue)
                 first = p.Comparison(p.Variable("l.0"), "!=", 0)
-                yield "nest divergent", f"{node.instruction.instruction.name} without the first thread", If(
-                    first, Block((node,)))
+                for way, other in (("without the first thread", None), ("in two branches", Block((node,)))):
+                    yield "nest divergent", f"{node.instruction.instruction.name} {way}", If(
+                        first, Block((node,)), other)
         case Block():
             yield from _of_block(node)
         case Assign():
