@@ -207,7 +207,8 @@ INSTRUCTIONS = {
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
-        "verification.validation_instructions", "instructions.asynchronous_copy")),
+        "verification.validation_instructions", "verification.validation_copies",
+        "instructions.asynchronous_copy")),
 }
 
 

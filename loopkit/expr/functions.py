@@ -56,8 +56,8 @@ class ScalarFunction(Declared):
         dtypes of the arguments and returns that of the result, which may be a tuple: its text returns the struct.
     :arg text: for each language of the targets (``"c"``, ``"cuda"``, ...) the name of a function in it, or an
         expression with the placeholders ``{0}``, ``{1}``, ... for the arguments, or a mapping from the dtype of the
-        arguments, or from their dtypes (``"int32, float64"``), to such texts. Numbers of 16 bits are passed and
-        returned as float32.
+        arguments, or from their dtypes (``"int32, float64"``), to such texts. Halves and floats of 8 bits are
+        passed and returned as float32.
     :arg preamble: declarations and definitions that a generated text needs before it calls the function, for each
         language, or one for all languages in *text*. They are copied as they are.
     :arg reference: a Python function of numpy scalars with the value of a call, for the interpreter, and for code of

@@ -167,9 +167,9 @@ def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds
 
 
 def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str] | None:
-    lines = indented((printer.plain(load, bounds), printer.plain(update, bounds)))
-    return ["#pragma omp atomic capture", "{", *lines, "}"] \
-        if printer.memory_of(update.target) is AddressSpace.GLOBAL else None
+    pair = indented((printer.plain(load, bounds), printer.plain(update, bounds)))
+    is_global = printer.memory_of(update.target) is AddressSpace.GLOBAL
+    return ["#pragma omp atomic capture", "{", *pair, "}"] if is_global else None
 
 
 #: For the threads of the host.

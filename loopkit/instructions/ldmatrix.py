@@ -59,7 +59,8 @@ class LdMatrix(NestInstruction):
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
-        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS), **parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])}
+        own_row = parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])
+        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS), **own_row}
         row = with_joined_digits(element_at(element_at(parts.source, own), at))
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)

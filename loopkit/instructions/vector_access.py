@@ -188,7 +188,7 @@ def must_read_elements(expr: Expression) -> Iterator[p.Subscript]:
 def copied_element(value: Expression) -> tuple[p.Subscript, Expression | None] | None:
     """The element that *value* copies and the condition under which it does so; otherwise *value* is 0.
 
-    ``None``: *value* is no such copy.
+    ``None``: *value* is something else.
     """
     match value:
         case p.Subscript():

@@ -15,7 +15,7 @@ from pytools.tag import Tag
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import ScalarFunction
-from loopkit.expr.kinds import DTYPE_NAMES, ML_DTYPES, dtype_of, spelled
+from loopkit.expr.kinds import DTYPE_NAMES, ML_DTYPES, dtype_of, is_of_ml_dtypes, spelled
 from loopkit.expr.nodes import Reduction, TypeCast
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.c_instruction import CInstruction
@@ -50,7 +50,7 @@ def literal(value: object) -> str:
         case None | bool() | range():
             return repr(value)
         case np.generic():
-            if value.dtype.kind not in "biufc" or value.dtype.name not in DTYPE_NAMES:
+            if value.dtype.name not in DTYPE_NAMES or is_of_ml_dtypes(value.dtype):
                 raise _no_value(value)
             return f"{_type(value.dtype)}({literal(value.item())})"
         case float():

@@ -11,6 +11,7 @@ import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
+from loopkit.library.matrix_units import UNITS, product_by_matrix_units
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -25,13 +26,17 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            multiprocessors: int | None = None, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
-           mma: bool | None = None) -> lk.LoopKernel:
+           mma: bool | None = None, b_transposed: bool = False, result: npt.DTypeLike | None = None) -> lk.LoopKernel:
     """A kernel for the matrix product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp computes a part of the tile,
     and each of its threads a part of that in registers. Vectors of 16 bytes load and read the strips, and the loads of
     the next strips run concurrently. Partial tiles compute with zeros beyond the edge, and store only the elements
     inside.
+
+    For float64, matrix instructions compute the parts of the warps. For 16-bit and 8-bit factors, and with ``mma=True``
+    for float32 in tf32, too; the lanes of a warp then hold fragments of the strips, asynchronous copies fill a ring of
+    strips, and sums are in float32, or int32 for integers.
 
     If *c* has few tiles, multiprocessors would be idle. With *depth*, a block computes only a part of the sums over
     *k*, and a second launch adds up the parts in a fixed order, so that each run gives the same bits.
@@ -43,7 +48,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arrays of a call. With a shape, vectors that divide the rows load the strips, and for float32
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
-    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
+    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once, with
+        matrix instructions other than those of float64 a multiple of 128 bytes.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread if an element
         has four bytes, half as many for larger elements.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
@@ -54,10 +60,14 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         limit; default: two if the results of a thread then take half of its 128 registers, else one.
     :arg stages: the number of strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no
         prefetch.
-    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results; default: only
-        for float64, where they have twice the throughput of single products. GPUs before sm_80 need ``False``.
+    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results; default: for all
+        dtypes that have them but float32, which they round to tf32. GPUs before sm_80 need ``False``; floats of 8 bits
+        need sm_89.
+    :arg b_transposed: the second factor is stored as ``b[j, k]``; only with matrix instructions.
+    :arg result: the dtype of *c* with matrix instructions; default: that of the factors, float32 for floats of 8 bits,
+        and int32 for integers.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
-        of its parts, or *mma* is given for a dtype other than float64.
+        of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
     >>> knl = lk.library.matmul()
     >>> inames = ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg")
@@ -68,6 +78,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            [3., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
+    if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
+        _require_none("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
+        return product_by_matrix_units(known, None if result is None else known_dtype(result), tile=tile, warp=warp,
+                                       stages=stages, group=group, b_transposed=b_transposed)
+    _require_none("products without them", b_transposed=b_transposed or None, result=result)
     if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
         plan = best_plan(shape, multiprocessors)
         tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole
@@ -244,6 +259,13 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                           {"lane": LANES[1], "item": items}, "vec")
         knl = _in_registers(knl, ("e",), steps, known, by_rows=asynchronous)
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
+
+
+def _require_none(what: str, **arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            raise lk.PreconditionError(f"The argument '{name}' does not apply to {what}.", subject=name,
+                                       hint="leave it out, or choose the other kind of product by mma=")
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:

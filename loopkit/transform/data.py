@@ -305,7 +305,8 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
     ``"streaming"``: caches evict elements stored to the arrays first (``__stcs``). This policy serves results that the
     kernel does not read again. Updates (``+=``) are stored without a policy.
 
-    CUDA has no such instructions for complex numbers, truth values and single halves, and the host has none at all.
+    CUDA has no such instructions for complex numbers, truth values, single halves and single floats of 8 bits. The host
+    has none at all.
 
     :arg policy: the policy; ``None`` removes it.
     :raises UnknownNameError: a name is not an array argument.

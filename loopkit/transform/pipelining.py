@@ -51,7 +51,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
-    :arg asynchronous: use ``cp.async``. Copies may transpose, but not convert, elements of 4, 8 or 16 bytes.
+    :arg asynchronous: use ``cp.async`` for 4, 8 or 16 bytes, also of vectors. It can transpose and fill with 0 only.
     :arg allow_global_storage: as for :func:`add_prefetch`, for other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.

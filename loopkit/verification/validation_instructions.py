@@ -17,10 +17,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction, completion_of
+from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction
 from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
-from loopkit.instructions.base import sizes_of
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.simd_loop import SimdLoop
@@ -29,8 +28,6 @@ from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
     assignment_of,
-    copied_by,
-    copied_element,
     distance,
     iterations,
     must_reads,
@@ -52,25 +49,24 @@ from loopkit.poly.piecewise import (
     is_piecewise,
     known_remainder,
     params_where,
-    piecewise_relation,
-    points_where,
     projected,
 )
 from loopkit.poly.relations import differing_first_at, same_element, shared_dims
 from loopkit.poly.sets import Map, Set, bounded_by
 from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_copies import CopyCheck
 from loopkit.verification.validation_simd import SimdCheck
 from loopkit.verification.validation_walk import Execution, LaunchCheck, NodeCheck
 
 
-class VectorCheck(NodeCheck):
+class VectorCheck(CopyCheck):
     """The check of a loop with vector accesses."""
 
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.loop
         assign, condition = assignment_of(loop)
         if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-            yield from self._found("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
+            yield from self.found("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
                                    "constant number of iterations")
             return
         for vector in vectors_of(loop):
@@ -79,15 +75,12 @@ class VectorCheck(NodeCheck):
             read = vector.stored or vector.element in must_reads(assign)
             if vector.loaded and (condition is not None or not read):
                 yield from self._whole(vector, assign.statement)
-        yield from self._copied(assign, condition)
+        yield from self.copied(assign, condition)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
-            yield from self._found(assign.statement, f"the executed iterations of '{loop.iname}' depend on data")
+            yield from self.found(assign.statement, f"the executed iterations of '{loop.iname}' depend on data")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)
-
-    def _found(self, statement: str, text: str, points: Set | None = None) -> Iterator[Mismatch]:
-        yield from self.mismatch("vector", statement, text, points, self.execution.coordinates)
 
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         """The vector moves the elements that the statement reads and writes."""
@@ -95,21 +88,21 @@ class VectorCheck(NodeCheck):
         index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
-            yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
+            yield from self.found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
                                    f"'{s}' {'does not write' if vector.stored else 'writes'}")
-        if vector.loaded and not vector.stored and not self._is_copied(vector, assign) and all(
+        if vector.loaded and not vector.stored and not self.is_copied(vector, assign) and all(
                 distance(loop, vector, e) is None for e in must_reads(assign)):
-            yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
+            yield from self.found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in (assign.value, *index)
                                                  for e in subexpressions(r))):
-            yield from self._found(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
+            yield from self.found(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
         *rows, last = element.index_tuple
         following = substitute(last, {loop.iname: p.Sum((p.Variable(loop.iname), 1))})
         if affine_difference(following, last) != 1 or any(loop.iname in variables(i) for i in rows):
-            yield from self._found(s, f"{element} does not advance by one element with '{loop.iname}'")
+            yield from self.found(s, f"{element} does not advance by one element with '{loop.iname}'")
         for i in assign.instructions:
             if i.claims(element, assign.target):
-                yield from self._found(s, f"{element} is moved without {i.noun}")
+                yield from self.found(s, f"{element} is moved without {i.noun}")
 
     # Alignment
 
@@ -125,21 +118,21 @@ class VectorCheck(NodeCheck):
             given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
                           and a.elements % length == 0), None)
             if given is None:
-                yield from self._found(s, f"no fact shows that '{name}' begins at a multiple of {length} elements")
+                yield from self.found(s, f"no fact shows that '{name}' begins at a multiple of {length} elements")
             elif not given.strides:
                 shape = (0,)*len(shape)                     # so do rows, whatever their length
             elif not _follow_each_other(given.strides, shape):
-                yield from self._found(s, f"'{name}' is assumed to have strides that are not its own")
+                yield from self.found(s, f"'{name}' is assumed to have strides that are not its own")
         elif storage is not None and storage.space is not AddressSpace.PRIVATE:
             dtype = storage.dtype
             shape = storage.in_memory
             if storage.swizzle is not None and storage.swizzle.chunk % length:
-                yield from self._found(s, f"'{name}' is swizzled: {length} elements are not adjacent")
+                yield from self.found(s, f"'{name}' is swizzled: {length} elements are not adjacent")
         else:
-            yield from self._found(s, f"'{name}' is not an array in memory")
+            yield from self.found(s, f"'{name}' is not an array in memory")
             return
         if length < 2 or len(every) % length or length * dtype.itemsize > WIDEST:
-            yield from self._found(s, f"{len(every)} elements of '{name}' are not accesses of {length}")
+            yield from self.found(s, f"{len(every)} elements of '{name}' are not accesses of {length}")
             return
         first = vector.at(e.loop.iname, every.start)
         number: Expression = 0
@@ -147,11 +140,11 @@ class VectorCheck(NodeCheck):
             # the alignment of a row is the extent's remainder
             rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector.assumed))
             if rest is None:
-                yield from self._found(s, f"rows of '{name}' may not begin at a multiple of {length} elements")
+                yield from self.found(s, f"rows of '{name}' may not begin at a multiple of {length} elements")
                 return
             number = add(multiply(rest, number), index)
         odd = e.where(p.Comparison(remainder(substitute(number, e.names), length), "!=", 0))
-        yield from self._found(s, f"{first} may not begin at a multiple of {length} elements",
+        yield from self.found(s, f"{first} may not begin at a multiple of {length} elements",
                                odd.intersect_params(self._sizes(vector.assumed)))
 
     def _sizes(self, assumed: Sequence[Assumed]) -> Set:
@@ -163,65 +156,30 @@ class VectorCheck(NodeCheck):
     def _is_input(self, name: str) -> bool:
         return name in self.kernel.array_args and name not in assigned(self.function.body)
 
-    # Copies
-
-    def _is_copied(self, vector: Vector, assign: Assign) -> bool:
-        """Do copies move this vector that fill with zeros?"""
-        copied = copied_element(assign.value)
-        return completion_of(assign.instructions).needs_wait and copied is not None and copied[0] == vector.element
-
-    def _copied(self, assign: Assign, condition: Expression | None) -> Iterator[Mismatch]:
-        """Copies of vectors move each element of which *assign* has a copy, and zeros for the others."""
-        loop, s, own = self.execution.loop, assign.statement, copied_by(self.execution.loop)
-        if not completion_of(assign.instructions).needs_wait:
-            if own is not None:
-                yield from self._found(s, f"'{s}' fills vectors with zeros, but has no copies of vectors")
-            return
-        copied, vectors = copied_element(assign.value), vectors_of(loop)
-        sizes = {v.length*self.storages[v.array].dtype.itemsize for v in vectors if v.array in self.storages}
-        if copied is None or condition is not None or [v.element for v in vectors] != [copied[0], assign.target] \
-                or len({v.length for v in vectors}) > 1 or not sizes <= sizes_of(assign.instructions):
-            yield from self._found(s, f"the vectors of '{loop.iname}' are not the source and the target of copies")
-            return
-        x, length, names = p.Variable(loop.iname), vectors[0].length, self.execution.names
-        before = remainder(subtract(x, loop.start), length)
-        first = {**names, loop.iname: subtract(x, before)}
-        count = length if own is None else substitute(own, first)
-        exists = True if copied[1] is None else substitute(copied[1], names)
-        moved = p.Comparison(before, "<", count)
-        run = self._accessed(()).domain()
-        for text, wrong in (("does not copy an element", (exists, p.LogicalNot(moved))),
-                            ("copies an element that it must replace by 0", (p.LogicalNot(exists), moved)),
-                            ("copies more elements than a vector has", (p.Comparison(count, ">", length),)),
-                            ("copies less than no element", (p.Comparison(count, "<", 0),))):
-            points = run.intersect(points_where(p.LogicalAnd(wrong), self._dims))
-            yield from self._found(s, f"a vector of '{s}' {text}", projected(points, self._dims,
-                                                                             self.execution.coordinates))
-
     # Elements
 
     def _whole(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
         if not self._is_input(vector.array):
-            yield from self._found(s, f"'{vector.name}' is loaded as a whole from '{vector.array}', which is not an "
+            yield from self.found(s, f"'{vector.name}' is loaded as a whole from '{vector.array}', which is not an "
                                    "input of this launch")
             return
-        yield from self._found(s, f"{vector.element}, the source of '{vector.name}', may be outside its array",
+        yield from self.found(s, f"{vector.element}, the source of '{vector.name}', may be outside its array",
                                self._beyond(vector.element, vector.assumed, vector.inside))
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
         s, vectors = assign.statement, vectors_of(self.execution.loop)
         if not any(v.stored and not v.loaded for v in vectors):
-            yield from self._found(s, f"'{s}' stores a value that it need not compute")
+            yield from self.found(s, f"'{s}' stores a value that it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             name = array_of(element)
             assumed = next((v.assumed for v in vectors if v.array == name), ())
             if not (self._is_input(name) and assumed) or None in self._shape(name):
-                yield from self._found(s, f"{element}, which '{s}' need not read, is not an element of an input "
+                yield from self.found(s, f"{element}, which '{s}' need not read, is not an element of an input "
                                        "with vectors")
                 continue
-            yield from self._found(s, f"{element}, which '{s}' need not read, may be outside its array",
+            yield from self.found(s, f"{element}, which '{s}' need not read, may be outside its array",
                                    self._beyond(element, assumed))
 
     def _beyond(self, element: p.Subscript, assumed: Sequence[Assumed], inside: Expression | None = None) -> Set:
@@ -242,24 +200,13 @@ class VectorCheck(NodeCheck):
             before, behind = p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)
             index[k] = p.If(before, add(i, extent), p.If(behind, subtract(i, extent), i))
             index[k - 1] = p.If(before, add(row, -1), p.If(behind, add(row, 1), row))
-        beyond = outside(self._accessed(index), shape, self._sizes(assumed))
+        beyond = outside(self.accessed(index), shape, self._sizes(assumed))
         return Set.empty(points.get_space()) if beyond is None else \
-            projected(beyond, self._dims, e.coordinates).intersect(points)
+            projected(beyond, self.dims, e.coordinates).intersect(points)
 
     def _shape(self, name: str) -> Shape:
         """The extents of an argument that are known and affine."""
         return tuple(n if n is not None and is_piecewise(n) else None for n in array_shapes(self.kernel)[name])
-
-    @property
-    def _dims(self) -> tuple[str, ...]:
-        return (*self.execution.coordinates, self.execution.loop.iname)
-
-    def _accessed(self, index: Sequence[Expression]) -> Map:
-        """From the iterations of the loop to the element with the subscripts *index*, in terms of the coordinates."""
-        e, loop, x = self.execution, self.execution.loop, p.Variable(self.execution.loop.iname)
-        run = p.LogicalAnd((p.Comparison(loop.start, "<=", x), p.Comparison(x, "<", loop.stop)))
-        return piecewise_relation(self._dims, index).intersect_domain(
-            projected(e.condition, (), self._dims).intersect(points_where(run, self._dims)))
 
     def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
         """No iteration reads an element that an earlier one writes, if one of the two accesses is outside the loop."""
@@ -270,13 +217,13 @@ class VectorCheck(NodeCheck):
         for read in dict.fromkeys(r for expr in (assign.value, *target.index_tuple) for r in subexpressions(expr)):
             if isinstance(read, p.Subscript) and read.aggregate == target.aggregate and read != target \
                     and {read, target} & moved:
-                written, found = (self._accessed([substitute(i, e.names) for i in x.index_tuple])
+                written, found = (self.accessed([substitute(i, e.names) for i in x.index_tuple])
                                   for x in (target, read))
                 later = differing_first_at(same_element(written, found),
-                                           shared_dims(self._dims, self._dims, self._dims), len(e.coordinates))
-                yield from self._found(
+                                           shared_dims(self.dims, self.dims, self.dims), len(e.coordinates))
+                yield from self.found(
                     assign.statement, f"an iteration of '{e.loop.iname}' reads {read}, which an earlier one writes as "
-                    f"{target}", projected(later.domain(), self._dims, e.coordinates))
+                    f"{target}", projected(later.domain(), self.dims, e.coordinates))
 
 
 def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
@@ -305,8 +252,8 @@ class WarpRegisterCheck(LaunchCheck):
             node = e.assign
             if isinstance(e.instruction, Issue):                # it reads the operands of each lane
                 mine = elements_of(p.Call(p.Variable(""), (*e.instruction.operands, node.target)), (array.name,))
-                own += [(e, e.relation([substitute(i, e.names) for i in x.index_tuple[-array.thread_axes:]]))
-                        for x in dict.fromkeys(mine)]
+                own += [(e, e.relation(substitute(i, e.names) for i in index))
+                        for index in dict.fromkeys(x.index_tuple[-array.thread_axes:] for x in mine)]
                 continue
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):

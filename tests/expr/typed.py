@@ -26,6 +26,7 @@ N = 40
 REALS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 #: What ml_dtypes computes with.
 BFLOATS = ("bfloat16", "bfloat16", "f4", "f8", "i1", "u1")
+EIGHTS = ("float8_e4m3fn", "float8_e4m3fn", "f4", "f8", "i1", "u1")
 VALUES = {"i": 5, "n": 7}
 
 
@@ -34,7 +35,7 @@ def arrays() -> dict[str, np.ndarray]:
     """An array of each dtype, and one (``d_...``) without zeros."""
     rng = np.random.default_rng(1)
     found = {}
-    for name in dict.fromkeys((*REALS, *BFLOATS)):
+    for name in dict.fromkeys((*REALS, *BFLOATS, *EIGHTS)):
         dtype = named_dtype(name)
         low = 0 if dtype.kind == "u" else -9
         values = rng.integers(low, 10, N) * (0.25 if kind_of(dtype) == "f" else 1)

@@ -4,13 +4,14 @@
 #define lid(AXIS) ((uint)get_local_id(AXIS))
 static inline float from_f16(ushort x)
 {
-    return vload_half(0, (const __private half *)&x);
+    const uchar2 bytes = as_uchar2(x);
+    return vload_half(0, (const __private half *)&bytes);
 }
 static inline ushort to_f16(float x)
 {
-    ushort bits;
-    vstore_half_rte(x, 0, (__private half *)&bits);
-    return bits;
+    uchar2 bytes;
+    vstore_half_rte(x, 0, (__private half *)&bytes);
+    return as_ushort(bytes);
 }
 
 __kernel __attribute__((reqd_work_group_size(16, 16, 1)))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import islpy as isl
+import ml_dtypes
 import numpy as np
 import pymbolic.primitives as p
 import pytest
@@ -93,6 +94,7 @@ def nested() -> Callable[[], None]:
     Completion.FLAG,
     Innocent(), nested(), os.getcwd, [1, (nested(),)], {"a": Innocent()}, Innocent, np.ones(2), np.dtype([("a", "i4")]),
     np.dtype(">f4"), np.datetime64("2020-01-01"), b"bytes", iter([1]), lk.GlobalArg("x", shape=(Innocent(),)),  # type: ignore[arg-type]
+    ml_dtypes.float8_e5m2(1.5), ml_dtypes.bfloat16(1.5),
     ], ids=lambda value: type(value).__name__)
 def test_what_is_no_value_is_refused(value: object) -> None:
     with pytest.raises(lk.PreconditionError, match="cannot be written as Python text"):

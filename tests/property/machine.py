@@ -39,6 +39,7 @@ from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remain
 from loopkit.expr.nodes import REDUCTIONS, Combined, MakeTuple, Operation, TypeCast
 from loopkit.expr.tuples import tuple_dtype
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
@@ -586,7 +587,7 @@ class _Text:
                 return f"{begin}, None, ())"
             copy = f"{begin}, {source.aggregate}, {self._index(source)})"
             return copy if condition is None else f"{copy} if {self.text(condition)} else {begin}, None, ())"
-        if any(i.commutes for i in node.instructions):
+        if AtomicUpdate() in node.instructions:
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())
             at = "".join(f"{self.text(i)}, " for i in index)

@@ -17,6 +17,7 @@ from loopkit.target.c.target import C
 from loopkit.target.cuda.dialect import CUDA
 from tests.expr.typed import (
     BFLOATS,
+    EIGHTS,
     REALS,
     Maker,
     WeakArrayError,
@@ -63,7 +64,8 @@ def _random(count: int, seed: int = 20, dtypes: Sequence[str] = REALS) -> list[t
 
 
 @pytest.mark.deep(every=2)
-@pytest.mark.parametrize("dtypes", [REALS, ("f2", "f2", "f4", "i1", "i4"), BFLOATS], ids=["all", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtypes", [REALS, ("f2", "f2", "f4", "i1", "i4"), BFLOATS, EIGHTS],
+                         ids=["all", "float16", "bfloat16", "eight bits"])
 def test_c_computes_what_numpy_computes(dtypes: Sequence[str], tmp_path: Path) -> None:
     expected = _random(200, dtypes=dtypes)
     results = run_c([e for e, _ in expected], C, tmp_path)          # type: ignore[misc]

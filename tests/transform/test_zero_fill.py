@@ -100,11 +100,11 @@ def test_products_of_partial_tiles() -> None:
     """Also where rows are not aligned, so that elements are copied one by one."""
     lowered = lk.lower(small())
     assert validate(lowered) == ()
-    for n, m, l in ((3, 24, 40), (3, 7, 19)):
-        rng = np.random.default_rng(l)
-        a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((n, l), (l, m)))
+    for n, m, depth in ((3, 24, 40), (3, 7, 19)):
+        rng = np.random.default_rng(depth)
+        a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((n, depth), (depth, m)))
         arrays = {"a": a, "b": b, "c": np.full((n, m), np.nan, np.float32)}
-        assert (execute(lowered, arrays, {"n": n, "m": m, "l": l}, random.Random(n))["c"] == a @ b).all()
+        assert (execute(lowered, arrays, {"n": n, "m": m, "l": depth}, random.Random(n))["c"] == a @ b).all()
 
 
 @pytest.mark.deep
@@ -112,8 +112,8 @@ def test_products_of_partial_tiles() -> None:
 def test_products_on_the_host(dtype: Any) -> None:
     knl = product(dtype, (4, 16, 16), 16 // np.dtype(dtype).itemsize)
     assert lk.verify(knl, full=True).verdict is lk.Verdict.PROVEN
-    for n, m, l in ((1, 1, 1), (5, 24, 40), (4, 7, 19)):
-        a, b = (np.random.default_rng(l).integers(-3, 4, shape).astype(dtype) for shape in ((n, l), (l, m)))
+    for n, m, depth in ((1, 1, 1), (5, 24, 40), (4, 7, 19)):
+        a, b = (np.random.default_rng(depth).integers(-3, 4, shape).astype(dtype) for shape in ((n, depth), (depth, m)))
         assert (knl(a=a, b=b).c == a.astype(np.float32) @ b.astype(np.float32)).all()
 
 
@@ -130,9 +130,10 @@ def test_a_partial_vector_ends_with_zeros(dtype: Any) -> None:
 # The text
 
 def test_one_instruction_for_each_vector() -> None:
-    assert copies(piped(np.int16))[-1] == "_or_zeros<16>(&t[(k + 1) % 2][8*i_outer], a, 16*k + 8*i_outer + 16, " \
-        "16*k + 8*i_outer + 16 < n ? 2*min(8, n - 16*k - 8*i_outer - 16) : 0)"
-    assert copies(piped(np.int8))[-1].startswith("_or_zeros<8>(&t[(k + 1) % 2][8*i_outer], a, 16*k + 8*i_outer + 16,")
+    first = "16*k + 8*i_outer + 16"
+    assert copies(piped(np.int16))[-1] == (f"_or_zeros<16>(&t[(k + 1) % 2][8*i_outer], a, {first}, {first} < n ? "
+                                           "2*min(8, n - 16*k - 8*i_outer - 16) : 0)")
+    assert copies(piped(np.int8))[-1].startswith(f"_or_zeros<8>(&t[(k + 1) % 2][8*i_outer], a, {first},")
     assert copies(piped(np.int8, length=16))[-1].endswith(
         "16*k + 16*i_outer + 16 < n ? min(16, n - 16*k - 16*i_outer - 16) : 0)")
 

@@ -18,20 +18,21 @@ from loopkit.target.narrow_reals import conversions
 
 _INLINE = "static inline"
 
-#: Conversions of halves to and from float.
+#: Conversions of halves to and from float. The bytes in between may be accessed as halves and as integers.
 _HALVES = {
     "from_f16": """
 INLINE float from_f16(ushort x)
 {
-    return vload_half(0, (const __private half *)&x);
+    const uchar2 bytes = as_uchar2(x);
+    return vload_half(0, (const __private half *)&bytes);
 }
 """,
     "to_f16": """
 INLINE ushort to_f16(float x)
 {
-    ushort bits;
-    vstore_half_rte(x, 0, (__private half *)&bits);
-    return bits;
+    uchar2 bytes;
+    vstore_half_rte(x, 0, (__private half *)&bytes);
+    return as_ushort(bytes);
 }
 """,
     "round_f16": """
@@ -183,7 +184,7 @@ _WORDS = """
 kernel global local constant private generic read_only write_only read_write uniform pipe quad sampler_t event_t
 image1d_t image2d_t image3d_t get_group_id get_local_id barrier atomic_add atomic_min atomic_max atomic_cmpxchg
 atom_add atom_min atom_max atom_cmpxchg vload_half vstore_half_rte as_float as_double as_int as_uint as_long
-as_ulong CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE MAXFLOAT HUGE_VALF M_PI M_E"""
+as_ulong as_ushort as_uchar2 CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE MAXFLOAT HUGE_VALF M_PI M_E"""
 
 _FUNCTION_NAMES = """
 abs_diff acospi add_sat all any asinpi async_work_group_copy atan2pi atanpi atomic_and atomic_dec atomic_inc

@@ -19,6 +19,7 @@ from tests.opencl import opencl
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
 from tests.property.writer import programs
+from tests.transform.test_zero_fill import strips
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -49,6 +50,14 @@ def require_like_host(text: str, dtypes: dict[str, Any], *, ulps: float = 0, **a
 
 def uniform(low: float, high: float, dtype: Any) -> np.ndarray:
     return np.random.default_rng(int(10*high)).uniform(low, high, 30).astype(dtype)
+
+
+@pytest.mark.deep(every=2)
+def test_halves_that_a_condition_replaces() -> None:
+    """The compiler may not move the bytes of a half past their conversion."""
+    knl = lk.pipeline(strips(np.float16), "k", asynchronous=True)
+    a = np.arange(1, 3).astype(np.float16)
+    assert (lk.compile(knl, target="opencl")(a=a).c == np.pad(a, (0, 62)).reshape(4, 16)[:, ::-1]).all()
 
 
 @pytest.mark.deep(every=2)

@@ -1,0 +1,98 @@
+"""Matrix products by the matrix units of a GPU, with the instructions of sm_80: mma.sync, ldmatrix and cp.async."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import loopkit as lk
+from loopkit.library.defaults import items_a_thread, measured
+from loopkit.transform.step import require_positive
+
+#: Bytes of a strip's row: its 16-byte pieces, swizzled over 8 rows, then lie in different banks.
+ROW = 128
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """The instruction for factors of one dtype.
+
+    :ivar shape: the rows, the columns and the steps of its product; *sums*: the dtype of its sums.
+    :ivar result: the dtype of a product's elements, if the user names no other.
+    """
+
+    instruction: str
+    shape: tuple[int, int, int]
+    sums: str
+    result: str
+
+
+#: The instructions by the dtype of the factors; float32 factors are rounded to tf32.
+UNITS = {dtype: MatrixUnit(f"mma.m16n8k{k}.{ptx}", (16, 8, k), sums, result) for dtype, k, ptx, sums, result in (
+    ("float16", 16, "f32.f16", "float32", "float16"), ("bfloat16", 16, "f32.bf16", "float32", "bfloat16"),
+    ("float32", 8, "f32.tf32", "float32", "float32"), ("float8_e4m3fn", 32, "f32.e4m3", "float32", "float32"),
+    ("float8_e5m2", 32, "f32.e5m2", "float32", "float32"), ("int8", 32, "s32.s8", "int32", "int32"),
+    ("uint8", 32, "s32.u8", "int32", "int32"))}
+
+
+def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: tuple[int, int, int] | None,
+                            warp: tuple[int, int] | None, stages: int | None, group: int | None, b_transposed: bool
+                            ) -> lk.LoopKernel:
+    """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``, as :func:`~loopkit.library.matmul`."""
+    unit, items = UNITS[dtype.name], items_a_thread(dtype)
+    default, warp, stages, group = measured("matrix_units", tile=None, warp=warp, stages=stages, group=group)
+    tile = tile or (*default[:2], default[2] // dtype.itemsize)
+    _require_parts(tile, warp, unit, dtype)
+    rows, columns, steps = tile
+    m, n, k = unit.shape
+    across = "j, k" if b_transposed else "k, j"
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
+        a_rows(row, column) := a[row, column]
+        b_rows(row, column) := b[row, column]
+        c[i, j] = sum(k, a_rows(i, k)*b_rows({across}))  {{id=insn}}
+        """, name="matmul")
+    knl = lk.add_dtypes(knl, {"a,b": dtype, "c": unit.result if result is None else result})
+    # partial tiles compute with zeros beyond the edge, so that all lanes take part
+    knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
+    # a block computes a tile of c, a warp a part of it; blocks run column by column in groups of rows
+    levels = {"i_group": None, "i_block": group, "i_warp": rows // warp[0], "i_reg": warp[0] // m, "i_box": m}
+    knl = lk.split_levels(knl, "i", levels,
+                          tags={"i_group": "g.1", "i_block": "g.0", "i_warp": "l.0", "i_reg": "unr"})
+    levels = {"j_block": None, "j_warp": columns // warp[1], "j_reg": warp[1] // n, "j_box": n}
+    knl = lk.split_levels(knl, "j", levels, tags={"j_block": "g.0", "j_warp": "l.0", "j_reg": "unr"})
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // k, "k_box": k}, tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(
+        knl, "i_group, j_block, i_block, i_warp, j_warp, k_outer, k_step, i_reg, j_reg, i_box, j_box")
+    # strips of both factors in shared memory, copied 16 bytes at a time
+    strips = {"a": (["i_warp", "i_reg", "i_box"], ["a_i", "a_k"]),
+              "b": (["j_warp", "j_reg", "j_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])}
+    for x, (sweep, inames) in strips.items():
+        knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
+                            precompute_inames=inames, default_tag=None, dtype=dtype)
+        knl = lk.split_iname(knl, inames[1], items, inner_tag="vec", outer_tag="l.auto")
+    knl = lk.tag_inames(knl, {inames[0]: "l.auto" for _, inames in strips.values()})
+    # products are exact in the dtype of the sums
+    knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
+    # the layout of the instruction distributes sums and fragments over the lanes of a warp
+    for x, (sweep, _) in strips.items():
+        knl = lk.add_prefetch(knl, f"{x}_tile", [*sweep[1:], "k_box"], temporary_name=f"{x}_fragment", default_tag=None,
+                              temporary_address_space="warp")
+    knl = lk.tensorize(knl, "insn", unit.instruction)
+    knl = lk.tensorize(knl, "a_fragment_rule", "ldmatrix.x4")
+    if b_transposed or dtype.itemsize == 2:
+        knl = lk.tensorize(knl, "b_fragment_rule", "ldmatrix.x4" if b_transposed else "ldmatrix.x4.trans")
+    # neighbouring rows of a column lie in different banks
+    for x in strips:
+        knl = lk.swizzle(knl, f"{x}_tile", chunk=items)
+    # the next strips are on their way while a warp multiplies
+    return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
+
+
+def _require_parts(tile: tuple[int, int, int], warp: tuple[int, int], unit: MatrixUnit, dtype: np.dtype) -> None:
+    """:raises PreconditionError: the parts of a product do not divide it."""
+    shares = [("rows", tile[0], warp[0]), ("columns", tile[1], warp[1]), ("rows of a warp", warp[0], unit.shape[0]),
+              ("columns of a warp", warp[1], 2*unit.shape[1]), ("bytes of a strip", tile[2]*dtype.itemsize, ROW)]
+    for what, length, part in shares:
+        if require_positive(length, what) % require_positive(part, what):
+            raise lk.PreconditionError(f"{length} {what} are not a multiple of {part}.", subject=what,
+                                       hint=f"use a multiple of {part}")
