@@ -193,6 +193,8 @@ def _own_shape(v: Values, shape: Extents) -> tuple[Expression, ...]:
 def _lanes(v: Values, lead: Sequence[str], own: int) -> tuple[int, ...]:
     """The axes, of *lead* and then the temporary's *own*, that belong to threads: their inames are on the block's axes.
 
+    There are none before :func:`tensorize` distributes a fragment: a thread then has all elements.
+
     :raises StorageError: an axis of another kind depends on the thread.
     """
     def of_threads(names: Iterable[str]) -> list[bool]:
@@ -207,10 +209,6 @@ def _lanes(v: Values, lead: Sequence[str], own: int) -> tuple[int, ...]:
             raise StorageError(f"'{v.temporary.name}' is in the registers of warps, but its axis {k} has elements of "
                                "several threads in one register.", subject=v.temporary.name,
                                hint="tensorize distributes the axes of fragments over lanes and registers")
-    if not found:
-        raise StorageError(f"'{v.temporary.name}' is in the registers of warps, but no thread writes an element of its "
-                           "own.", subject=v.temporary.name,
-                           hint="tensorize the product that reads it, or choose another address space")
     return tuple(found)
 
 
