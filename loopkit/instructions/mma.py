@@ -129,6 +129,8 @@ class MmaIssue(Issue):
         mma = self.instruction
         assert isinstance(mma, Mma)
         parts = _product_parts(mma, nest)
+        for part in (self.left, self.right):
+            require_registers(nest, part, {*parts.lanes, *(x.iname for x in nest.loops)})
         row, column, step = (axis.number(mma.sums.lanes) for axis in (parts.rows, parts.columns, parts.depth))
         return (Passed(parts.left, self.left, *mma.left.holder(row, step)),
                 Passed(parts.right, self.right, *mma.right.holder(step, column)),
@@ -171,7 +173,7 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
     loops = {x.iname: range_of(x) for x in nest.loops}
     free = [x for x in loops if x not in nest.reduced]
     if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
-        raise NoMatchError(f"exactly one of {one} and {other} must depend on '{unclear[0]}'")
+        raise NoMatchError(f"exactly one of {one} and {other} must depend on '{unclear[0]}'", _COMPUTE_FIRST)
     target = nest.assign.target
     assert isinstance(target, p.Subscript)
 
@@ -211,22 +213,30 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
         case p.Product(children=(one, other)) if assign.combine == "sum" and isinstance(assign.target, p.Subscript):
             found = [_element(mma, e) for e in (one, other)]
         case _:
-            raise NoMatchError(f"it adds up {assign.value}, which is not a product of two elements")
+            raise NoMatchError(f"it adds up {assign.value}, which is not a product of two elements", _COMPUTE_FIRST)
     own = nest.memory_of(assign.target)
-    if own.space is not AddressSpace.PRIVATE or own.dtype.name != mma.sum.dtype:
-        raise NoMatchError(f"{assign.target} is {own.dtype} in {own.space} memory, and not a sum in {mma.sum.dtype} in "
-                           "the registers of a thread")
+    if own.dtype.name != mma.sum.dtype:
+        raise NoMatchError(f"its sums are {own.dtype}, and the instruction adds up {mma.sum.dtype}",
+                           f"set_accumulator_dtype(knl, '{mma.sum.dtype}'), or an instruction for {own.dtype}")
+    if own.space is not AddressSpace.PRIVATE:
+        raise NoMatchError(f"the sum {assign.target} is in {own.space} memory, and not in the registers of a thread",
+                           "let the lanes of one warp compute all terms of a sum")
     for e in found:
         memory = nest.memory_of(e)
         if any(i.claims(e, assign.target) for i in assign.instructions):
-            raise NoMatchError(f"threads wait for {e} at each element")
+            raise NoMatchError(f"threads wait for {e} at each element", "copy the elements to shared memory first")
         if memory.dtype.name != mma.factor.dtype:
-            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}")
+            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
+                               "choose an instruction for both factors; its name ends with their type")
         if memory.space is AddressSpace.PRIVATE:
-            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it")
+            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it",
+                               f"set_temporary_address_space(knl, '{e.aggregate}', 'local')")
         if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
-            raise NoMatchError(f"a subscript of {e} depends on data")
+            raise NoMatchError(f"a subscript of {e} depends on data", "copy the elements to shared memory first")
     return found[0], found[1]
+
+
+_COMPUTE_FIRST = "compute such factors first: precompute(knl, rule, ...)"
 
 
 def _element(mma: Mma, factor: Expression) -> p.Subscript:
@@ -240,8 +250,10 @@ def _element(mma: Mma, factor: Expression) -> p.Subscript:
         case p.Subscript() if not mma.factor.through:
             return inner
         case _:
-            through = f", each in {mma.factor.through}(...)" if mma.factor.through else ""
-            raise NoMatchError(f"it adds up {factor}*..., which is not a product of two elements{through}")
+            if mma.factor.through:
+                raise NoMatchError(f"the factor {factor} is not {mma.factor.through}(...) of an element",
+                                   f"set_operand_precision(knl, '{mma.factor.through}')")
+            raise NoMatchError(f"the factor {factor} is not an element of an array", _COMPUTE_FIRST)
 
 
 # The instructions

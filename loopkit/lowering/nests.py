@@ -25,6 +25,8 @@ from loopkit.lowering.nest_data import nest_instruction, nest_of
 
 Names = Mapping[str, Expression]
 
+_NO_PART = NoMatchError("a thread may have no part in it", "pad_domain lets all threads have one")
+
 
 def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
     """*knl* with the instructions of nests at the statements in the tree.
@@ -67,7 +69,7 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         if not isinstance(node, Region) or not isinstance(node.instruction, Issue) \
                 or not any(node is other for other in guarded):
             return node
-        finder.reasons.setdefault(statement_of(node), "a thread may have no part in it; pad_domain lets all have one")
+        finder.reasons.setdefault(statement_of(node), _NO_PART)
         return finder.as_loops(node)
     body = rewritten(body, checked)
     done = {statement_of(node) for node in nodes_in(body)
@@ -86,16 +88,16 @@ class _Finder:
 
     launch: Launch
     storages: Mapping[str, Storage]
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, NoMatchError] = field(default_factory=dict)
 
     @property
     def kernel(self) -> LoopKernel:
         return self.launch.kernel
 
     def refusal(self, statement: str, instruction: NestInstruction) -> PreconditionError:
-        reason = self.reasons.get(statement, "a thread may have no part in it; pad_domain lets all have one")
+        reason = self.reasons.get(statement, _NO_PART)
         return PreconditionError(f"'{instruction.name}' cannot execute '{statement}': {reason}.", subject=statement,
-                                 hint="see the conditions of tensorize")
+                                 hint=reason.hint)
 
     def node(self, node: Node, names: Names) -> Node:
         """*node* with operands of its instructions, also where some threads do not execute them; *names*: constants."""
@@ -135,12 +137,13 @@ class _Finder:
         _, assign = loops_and_assignment(region.body)
         if assign is None:
             statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
-            self.reasons.setdefault(statement, "a condition in its loops excludes some iterations")
+            self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations",
+                                                            "pad_domain lets loops run over whole boxes"))
             return self.as_loops(region, statement)
         try:
             return replace(region, instruction=instruction.issue(nest_of(self.launch, self.storages, region, names)))
         except NoMatchError as reason:
-            self.reasons.setdefault(assign.statement, str(reason))
+            self.reasons.setdefault(assign.statement, reason)
             return self.as_loops(region)
 
     def as_loops(self, region: Region, statement: str | None = None) -> Region:

@@ -82,9 +82,11 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     require_known("statement", [statement], kernel.statement_by_id)
     found = NEST_INSTRUCTIONS.get(instruction)
     if found is None:
-        raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS)
-    if kernel.statement_by_id[statement].is_collective:
-        raise PreconditionError(f"'{statement}' is executed by an instruction already.", subject=statement)
+        raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="a warp")
+    updates = [n.update for n in kernel.reductions.values() if n.final == statement]
+    if any(kernel.statement_by_id[s].is_collective for s in (statement, *updates)):
+        raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
+                                hint="tensorize a statement once")
     match found:
         case Mma():
             result, tags = _by_products(kernel, statement, found, inames)
@@ -167,10 +169,11 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                       for own, extent in zip(where, mma.shape, strict=True))
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
+            where = "of its sum" if name == "steps" else "in one factor only"
             raise PreconditionError(
-                f"No iname of '{node.final}' without a tag has {extent} values, from 0 to {extent - 1}, for the {name} "
-                f"of '{mma.name}'.", subject=node.final,
-                hint=f"split_iname(knl, ..., {extent}): the inner iname has them")
+                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {where}, without a tag, that runs "
+                f"from 0 to {extent - 1}.", subject=node.final,
+                hint=f"split_iname(knl, ..., {extent}): the inner iname has these values")
         require_untagged(kernel, x, "executed by an instruction")
         if extents.get(x) != extent:
             raise PreconditionError(f"'{x}' must run from 0 to {extent - 1}, over the {name} of '{mma.name}'.",
@@ -223,8 +226,8 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
     if row is None or column is None or row == column:
-        raise PreconditionError(f"'{name}' has no axis of its own for the rows and for the columns of a fragment.",
-                                subject=name, hint="prefetch a box with both")
+        raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
+                                subject=name, hint="prefetch a box with the inames of both")
     tags: Tags = {}
     new = dict[Digit, str]()
     groups = list[str]()
@@ -233,8 +236,8 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
         iname = copy.subscripts[k]
         if not isinstance(extent, int) or extent % length or not isinstance(iname, p.Variable) \
                 or iname.name not in copy.inames:
-            raise PreconditionError(f"Axis {k} of the fragment '{name}', of {extent} elements, is not one of multiples "
-                                    f"of {length} elements that '{copy.id}' writes one after another.", subject=name,
+            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements, "
+                                    f"which '{copy.id}' writes one after another; it has {extent}.", subject=name,
                                     hint="prefetch whole boxes of the instruction")
         require_untagged(kernel, iname.name, "distributed over the lanes of a warp")
         first = kernel.fresh_name(f"{iname.name}_box") if extent > length else ""
@@ -254,8 +257,8 @@ def _copy_of(kernel: LoopKernel, name: str) -> Statement:
     """The one statement that writes *name*, for each element once; :raises PreconditionError: there is none."""
     writers = [a.statement for a in accesses_by_array(kernel).get(name, ()) if a.is_write]
     if len(writers) != 1:
-        raise PreconditionError(f"'{name}' is in the registers of a warp, and {len(writers)} statements write it.",
-                                subject=name, hint="copy its values by one statement")
+        raise PreconditionError(f"{len(writers)} statements write the fragment '{name}'.", subject=name,
+                                hint="let one statement copy all of its elements")
     return kernel.statement_by_id[writers[0]]
 
 
@@ -315,7 +318,7 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     if not isinstance(source, p.Subscript) or any(isinstance(e, p.Subscript) for i in source.index_tuple
                                                   for e in subexpressions(i)):
         raise PreconditionError(f"'{statement}' copies {source}, which is not an element of an array in shared memory.",
-                                subject=statement, hint="stage the values in shared memory first")
+                                subject=statement, hint="compute the values into shared memory first")
     # the innermost loop is over the elements of a register
     tags: Tags = {loops.pop(): InstructionTag()} if size < WORD else {}
     count = 1
