@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digit, Digits, digit_of
@@ -89,16 +89,26 @@ class LdMatrixIssue(Issue):
     def operands(self) -> tuple[Expression, ...]:
         return (self.row, *self.targets)
 
+    def loaded(self, array: str) -> tuple[p.Subscript, ...]:
+        return self._elements if array_of(self.row) == array else ()
+
+    @property
+    def _elements(self) -> tuple[p.Subscript, ...]:
+        """The elements of the row."""
+        load = self.instruction
+        assert isinstance(load, LdMatrix)
+        *rows, last = self.row.index_tuple
+        # a lane gets a word of each matrix
+        length = _BYTES // WORD*len(self.targets) // load.count
+        return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
+
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction
         assert isinstance(load, LdMatrix)
         parts = _parts(load, nest)
         matrix, row, column, item = (axis.number(_LANES) for axis in (
             parts.matrix, parts.row, parts.column, parts.item))
-        *rows, last = self.row.index_tuple
-        elements = tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k)))
-                         for k in range(_BYTES // nest.memory_of(self.row).dtype.itemsize))
-        return (Passed(parts.source, elements, add(multiply(_ROWS, matrix), row), column),
+        return (Passed(parts.source, self._elements, add(multiply(_ROWS, matrix), row), column),
                 Passed(parts.target, self.targets, LANE, add(multiply(prod(parts.item.extents), matrix), item)))
 
 
