@@ -223,10 +223,10 @@ def matmul_by_warps(box: tuple[int, int] = (8, 4), steps: int = 16, stages: int 
     knl = lk.split_levels(knl, "j", {"j_block": None, "j_reg": 2, "j_box": 8}, tags={"j_block": "g.0", "j_reg": "unr"})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // depth, "k_box": depth}, tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "i_warp, k_outer, k_step, j_reg, i_box, j_box")
-    knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
-    own = [x for x in knl.inames if x.startswith("i_box")]
-    knl = lk.precompute(knl, "a_padded", ["i_warp", *own, "k_step", "k_box"])
-    knl = lk.precompute(knl, "b_padded", ["k_step", "k_box", "j_reg", "j_box_lane", "j_box_item"])
+    knl = lk.tensorize(knl, "insn", f"mma.m{rows}n8k{depth}.f64", "i_box, j_box, k_box")
+    of_rows, of_columns, of_steps = ([x for x in knl.inames if x.startswith(f"{own}_box")] for own in "ijk")
+    knl = lk.precompute(knl, "a_padded", ["i_warp", *of_rows, "k_step", *of_steps])
+    knl = lk.precompute(knl, "b_padded", ["k_step", *of_steps, "j_reg", *of_columns])
     return lk.pipeline(knl, "k_outer", stages) if stages else knl
 
 

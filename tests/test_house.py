@@ -196,12 +196,18 @@ INSTRUCTIONS = {
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
         "transform.synchronization", "target.cuda.target")),
-    "mma": (r"\b[Mm]ma\b|MmaTag|with_mma", (
-        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.pipeline",
-        "verification.validation_instructions")),
+    "nests": (r"NestInstruction|\bIssue\b|nest_instruction|InstructionTag", (
+        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.nests", "lowering.nest_data",
+        "lowering.pipeline", "verification.validation", "verification.validation_nests",
+        "verification.validation_walk", "verification.validation_instructions", "runtime.precision",
+        "instructions.mma", "instructions.ldmatrix")),
+    "mma": (r"\b[Mm]ma\b|MmaIssue", (
+        "transform.tensorize",)),
+    "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
+        "transform.tensorize",)),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
-        "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
-        "verification.validation_instructions", "target.cuda.target", "target.opencl.dialect", "instructions.mma")),
+        "transform.scan", "lowering.shuffles", "lowering.reductions",
+        "verification.validation_instructions", "target.cuda.target", "target.opencl.dialect")),
     "simd_loop": (r"Simd(Loop|Tag)|simd_loop", (
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
@@ -250,9 +256,9 @@ def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
                 yield from (_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes)
 
 
-#: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked, and
-#: the types of names.
-CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.types"}
+#: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked,
+#: with the nests of loops in it, and the types of names.
+CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.nest_data", "loopkit.lowering.types"}
 
 #: The check of races asks for what must wait, and what a wait covers, too, as relations that barriers are placed by.
 #: The checks of a kernel lower it, and reach everything.

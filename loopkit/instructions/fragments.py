@@ -77,17 +77,17 @@ class Fragment:
     def values(self, lanes: Sequence[Expression], register: int) -> dict[Digit, Expression]:
         """The value of each digit for a lane with these digits *lanes*, the slowest first, in a *register*."""
         found = dict(zip(self.lanes, lanes, strict=True))
-        return found | dict(_digits(register, self._number(of_lanes=False)))
+        return found | dict(_values_of(register, self._number(of_lanes=False)))
 
     def element(self, lane: Expression, register: int) -> tuple[Expression, Expression]:
         """The row and the column of the element that a lane holds in a register."""
-        found = self.values([value for _, value in _digits(lane, self.lanes)], register)
+        found = self.values([value for _, value in _values_of(lane, self.lanes)], register)
         row, column = (combined(axis, [found[d] for d in axis]) for axis in (self.rows, self.columns))
         return row, column
 
     def holder(self, row: Expression, column: Expression) -> tuple[Expression, Expression]:
         """The lane and the register of the element in *row* and *column*."""
-        found = dict([*_digits(row, self.rows), *_digits(column, self.columns)])
+        found = dict([*_values_of(row, self.rows), *_values_of(column, self.columns)])
         lane, register = (combined(own, [found[d] for d in own])
                           for own in (self.lanes, self._number(of_lanes=False)))
         return lane, register
@@ -101,7 +101,7 @@ def combined(digits: Digits, values: Sequence[Expression]) -> Expression:
     return number
 
 
-def _digits(number: Expression, digits: Digits) -> Iterator[tuple[Digit, Expression]]:
+def _values_of(number: Expression, digits: Digits) -> Iterator[tuple[Digit, Expression]]:
     """Each of the *digits* of *number* with its value."""
     weight = prod(d.extent for d in digits)
     for first, digit in enumerate(digits):

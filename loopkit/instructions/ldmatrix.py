@@ -31,6 +31,7 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
+    function_name,
     range_of,
     require_registers,
     statement_of,
@@ -55,7 +56,7 @@ class LdMatrix(NestInstruction):
     capability: ClassVar[int] = 75
 
     def issue(self, nest: Nest) -> LdMatrixIssue:
-        parts = _parts(self, nest)
+        parts = _load_parts(self, nest)
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
@@ -102,10 +103,14 @@ class LdMatrixIssue(Issue):
         length = _BYTES // WORD*len(self.targets) // load.count
         return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
 
+    @property
+    def aligned(self) -> frozenset[str]:
+        return frozenset({array_of(self.row)})
+
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction
         assert isinstance(load, LdMatrix)
-        parts = _parts(load, nest)
+        parts = _load_parts(load, nest)
         matrix, row, column, item = (axis.number(_LANES) for axis in (
             parts.matrix, parts.row, parts.column, parts.item))
         return (Passed(parts.source, self._elements, add(multiply(_ROWS, matrix), row), column),
@@ -115,7 +120,7 @@ class LdMatrixIssue(Issue):
 # The parts of a nest
 
 @dataclass(frozen=True)
-class _Parts:
+class _LoadParts:
     """The parts of a nest that is a load of matrices.
 
     :ivar matrix: the loops over matrices; *row*: the inames of the rows in memory; *column*: of the elements of a row;
@@ -132,7 +137,7 @@ class _Parts:
     lanes: tuple[str, ...]
 
 
-def _parts(load: LdMatrix, nest: Nest) -> _Parts:
+def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     """:raises NoMatchError: *nest* does not load the matrices of *load*."""
     source, target = nest.assign.value, nest.assign.target
     if not isinstance(source, p.Subscript) or not isinstance(target, p.Subscript) or nest.assign.combine is not None:
@@ -158,7 +163,7 @@ def _parts(load: LdMatrix, nest: Nest) -> _Parts:
     words = Axis((*t0.inames, *item.inames), (*t0.extents, *item.extents), (*t0.starts, *item.starts),
                  (*t0.lanes, *item.lanes))
     row, column = (words, t1) if load.transposed else (t1, words)
-    return _Parts(source, target, matrix, row, column, item, lanes)
+    return _LoadParts(source, target, matrix, row, column, item, lanes)
 
 
 def _require_aligned(nest: Nest, row: p.Subscript) -> None:
@@ -181,21 +186,18 @@ LDMATRIX: Mapping[str, LdMatrix] = {
 
 # CUDA
 
-def _name(load: LdMatrix) -> str:
-    return load.name.replace(".", "_")
-
-
-def _text(load: LdMatrix) -> str:
+def _ldmatrix_text(load: LdMatrix) -> str:
     """The function for *load*."""
     results = [f"r{i}" for i in range(load.count)]
     registers = ", ".join(f"%{i}" for i in range(load.count))
     written = ", ".join(f'"=r"({r})' for r in results)
     what = "a column of" if load.transposed else "a row of"
     each = "the matrix" if load.count == 1 else "each matrix"
+    targets = ", ".join(f"unsigned int &{r}" for r in results)
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of {what} {each}
-__device__ __forceinline__ void {_name(load)}({', '.join(f'unsigned int &{r}' for r in results)}, const void *row)
+__device__ __forceinline__ void {function_name(load)}({targets}, const void *row)
 {{
     asm volatile("ldmatrix.sync.aligned.m8n8.x{load.count}{'.trans' if load.transposed else ''}.shared.b16 "
         "{{{registers}}}, [%{load.count}];"
@@ -205,7 +207,7 @@ __device__ __forceinline__ void {_name(load)}({', '.join(f'unsigned int &{r}' fo
 """
 
 
-def _call(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: LowerBounds) -> Iterator[str]:
+def _ldmatrix_lines(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: LowerBounds) -> Iterator[str]:
     load = issue.instruction
     assert isinstance(load, LdMatrix)
     if printer.annotate:
@@ -213,7 +215,8 @@ def _call(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: LowerB
     dtype = printer.dtype_of(issue.row)
     count = max(WORD // dtype.itemsize, 1)
     words = [f"word_at({printer.place(e, bounds, dtype)})" for e in issue.targets[::count]]
-    yield f"{_name(load)}({', '.join(words)}, &{printer.place(issue.row, bounds, dtype)});"
+    yield f"{function_name(load)}({', '.join(words)}, &{printer.place(issue.row, bounds, dtype)});"
 
 
-CUDA = InstructionText({**REGISTERS, **{_name(load): _text(load) for load in LDMATRIX.values()}}, region=_call)
+CUDA = InstructionText({**REGISTERS, **{function_name(load): _ldmatrix_text(load) for load in LDMATRIX.values()}},
+                       region=_ldmatrix_lines)

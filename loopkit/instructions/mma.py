@@ -30,6 +30,7 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
+    function_name,
     range_of,
     require_registers,
     statement_of,
@@ -83,7 +84,7 @@ class Mma(NestInstruction):
         return (*self.sums.extents, self.left.extents[1])
 
     def issue(self, nest: Nest) -> MmaIssue:
-        parts = _parts(self, nest)
+        parts = _product_parts(self, nest)
         moved = {*parts.lanes, *(x.iname for x in nest.loops)}
         own = {x: value for x, value in nest.names.items() if variables(value) & moved}
 
@@ -127,7 +128,7 @@ class MmaIssue(Issue):
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         mma = self.instruction
         assert isinstance(mma, Mma)
-        parts = _parts(mma, nest)
+        parts = _product_parts(mma, nest)
         row, column, step = (axis.number(mma.sums.lanes) for axis in (parts.rows, parts.columns, parts.depth))
         return (Passed(parts.left, self.left, *mma.left.holder(row, step)),
                 Passed(parts.right, self.right, *mma.right.holder(step, column)),
@@ -137,7 +138,7 @@ class MmaIssue(Issue):
 # The parts of a nest
 
 @dataclass(frozen=True)
-class _Parts:
+class _ProductParts:
     """The parts of a nest that is a product: its elements, and the inames of its three axes.
 
     :ivar lanes: the inames of the lanes, the slowest first.
@@ -152,9 +153,9 @@ class _Parts:
     lanes: tuple[str, ...]
 
 
-def _parts(mma: Mma, nest: Nest) -> _Parts:
+def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
     """:raises NoMatchError: *nest* is not a product of the shape and the numbers of *mma*."""
-    one, other = _factors(mma, nest)
+    one, other = _two_factors(mma, nest)
     extents = [d.extent for d in mma.sums.lanes]
     lanes = nest.lane_inames(extents, f"{' by '.join(map(str, extents))} lanes of the sums")
     seen = [variables(e) | variables(substitute(e, nest.names)) for e in (one, other)]
@@ -165,8 +166,8 @@ def _parts(mma: Mma, nest: Nest) -> _Parts:
         one, other, seen = other, one, seen[::-1]
     columns = {*lanes} - rows
     if not (rows <= seen[0] and columns <= seen[1]) or rows & seen[1] or columns & seen[0]:
-        raise NoMatchError(f"one of {one} and {other} must depend on {_listed(rows)} and not on {_listed(columns)}, "
-                           f"and the other on {_listed(columns)} and not on {_listed(rows)}")
+        raise NoMatchError(f"one of {one} and {other} must depend on {_quoted(rows)} and not on {_quoted(columns)}, "
+                           f"and the other on {_quoted(columns)} and not on {_quoted(rows)}")
     loops = {x.iname: range_of(x) for x in nest.loops}
     free = [x for x in loops if x not in nest.reduced]
     if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
@@ -188,7 +189,7 @@ def _parts(mma: Mma, nest: Nest) -> _Parts:
     depth = nest.loops_along([*nest.reduced])
     if prod(depth.extents) != mma.shape[2]:
         raise NoMatchError(_wrong_loops(mma, nest))
-    return _Parts(one, other, target, axis([x for x in free if x in seen[0]], mma.sums.rows),
+    return _ProductParts(one, other, target, axis([x for x in free if x in seen[0]], mma.sums.rows),
                   axis([x for x in free if x in seen[1]], mma.sums.columns), depth, lanes)
 
 
@@ -199,11 +200,11 @@ def _wrong_loops(mma: Mma, nest: Nest) -> str:
     return f"its loops are {found}, but a lane has {', '.join((*own, f'{mma.shape[2]} steps'))}"
 
 
-def _listed(names: set[str]) -> str:
+def _quoted(names: set[str]) -> str:
     return " and ".join(map(repr, sorted(names)))
 
 
-def _factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
+def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
     """The two elements whose products the nest adds up; :raises NoMatchError: it adds up something else."""
     assign = nest.assign
     match assign.value:
@@ -284,11 +285,7 @@ _OPERANDS = {"f64": ("double", "d"), "f32": ("float", "f"), "s32": ("int", "r")}
 _WORDS = ("unsigned int", "r")
 
 
-def _name(mma: Mma) -> str:
-    return mma.name.replace(".", "_")
-
-
-def _call(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerBounds) -> Iterator[str]:
+def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerBounds) -> Iterator[str]:
     mma = issue.instruction
     assert isinstance(mma, Mma)
     if printer.annotate:
@@ -302,10 +299,10 @@ def _call(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerBounds
             own = texts[first:first + count]
             arguments.append(own[0] if mma.factor.size > WORD else f"word_at({own[0]})" if held else
                              f"packed({', '.join(own)})")
-    yield f"{_name(mma)}({', '.join(arguments)});"
+    yield f"{function_name(mma)}({', '.join(arguments)});"
 
 
-def _text(mma: Mma) -> str:
+def _mma_text(mma: Mma) -> str:
     """The function for *mma*."""
     m, n, k = mma.shape
     words = max(WORD // mma.factor.size, 1)
@@ -324,14 +321,14 @@ def _text(mma: Mma) -> str:
         : {written}
         : {read});"""
     if mma.factor == _FLOAT64 and m > 8:                 # before sm_90 a product of 8 rows by 4 steps
-        small = _name(MMA["mma.m8n8k4.f64"])
+        small = function_name(MMA["mma.m8n8k4.f64"])
         others = "\n".join(f"    {small}({c[2*r]}, {c[2*r + 1]}, {a[2*q + r]}, {b[q]});"
                            for q in range(k // 4) for r in range(2))
         code = f"#if __CUDA_ARCH__ >= 900\n{code}\n#else\n{others}\n#endif"
     return f"""
 // all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}; each lane has the elements that the instruction
 // defines in its registers
-__device__ __forceinline__ void {_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
+__device__ __forceinline__ void {function_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
     {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
 {{
 {code}
@@ -339,4 +336,4 @@ __device__ __forceinline__ void {_name(mma)}({', '.join(f'{total[0]} &{x}' for x
 """
 
 
-CUDA = InstructionText({**REGISTERS, **{_name(mma): _text(mma) for mma in MMA.values()}}, region=_call)
+CUDA = InstructionText({**REGISTERS, **{function_name(mma): _mma_text(mma) for mma in MMA.values()}}, region=_mma_lines)

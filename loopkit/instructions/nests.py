@@ -185,6 +185,11 @@ class Issue(Instruction):
 LANE = p.Variable("lane")
 
 
+def function_name(instruction: NestInstruction) -> str:
+    """The name of its function in a text."""
+    return instruction.name.replace(".", "_")
+
+
 def statement_of(region: Region) -> str:
     """The id of the statement of the nest in *region*."""
     _, assign = loops_and_assignment(region.body)
@@ -295,7 +300,7 @@ def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[st
         return
     shape = memory.registers
     count = max(WORD // memory.dtype.itemsize, 1)
-    places = [_place(e.index_tuple, shape) for e in elements]
+    places = [_register(e.index_tuple, shape) for e in elements]
     if any(variables(place) & moved for place in places):
         raise NoMatchError(f"the register of {elements[0]} depends on the lane, or on an iteration")
     for first in range(0, len(places), count):
@@ -306,7 +311,7 @@ def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[st
             raise NoMatchError(f"{', '.join(map(to_text, elements[first:first + count]))} are not one register")
 
 
-def _place(index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
+def _register(index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
     """The number of the element at *index*, whose further subscripts name the lane, in an array of *shape*."""
     number: Expression = 0
     for i, extent in zip(index, shape, strict=False):

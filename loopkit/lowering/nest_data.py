@@ -36,17 +36,17 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
         raise NoMatchError(f"its blocks must have whole warps along l.0, and not {length} threads")
     node = launch.kernel.reduction_of.get(assign.statement)
     return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
-                _lanes(launch.kernel, assign.statement), partial(_memory, launch.kernel, storages))
+                _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages))
 
 
-def _lanes(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:
+def _lane_inames(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:
     """The inames of *statement* on ``l.0``, each with its extent, from the slowest on."""
     inames = axis_inames(kernel, kernel.statement_by_id[statement].inames, LocalTag).get(0, ())
     extents = (iname_range(kernel, x)[1] for x in inames)
     return tuple((x, extent if isinstance(extent, int) else None) for x, extent in zip(inames, extents, strict=True))
 
 
-def _memory(kernel: LoopKernel, storages: Mapping[str, Storage], array: str) -> ElementMemory:
+def _element_memory(kernel: LoopKernel, storages: Mapping[str, Storage], array: str) -> ElementMemory:
     """The memory of an argument or a temporary."""
     storage = storages.get(array)
     if storage is None:

@@ -37,12 +37,13 @@ from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import ShapeError, StorageError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.cost import MEMORIES, SPACES
+from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
+from loopkit.lowering.axes import require_axes
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
@@ -76,7 +77,7 @@ def _allocated(v: Values, shape: Extents) -> tuple[Storage, frozenset[int]]:
     t = v.temporary
     if t.initializer is not None:
         own = _own_shape(v, shape)
-        _require_axes(t, own, AddressSpace.CONSTANT)
+        require_axes(t, own, AddressSpace.CONSTANT)
         return Storage(t, AddressSpace.CONSTANT, (), (), own, AddressSpace.CONSTANT), frozenset()
     if not any(a.is_write for a in v.accesses):
         raise StorageError(f"The temporary '{t.name}' is read by '{v.accesses[0].statement}' but never written.",
@@ -135,7 +136,7 @@ def _expanded(v: Values, shape: Extents) -> Storage:
         except StorageError as err:
             refused = refused or err
             continue
-        _require_axes(t, own, space)
+        require_axes(t, own, space)
         return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed,
                        _lanes(v, lead, len(own)) if space is AddressSpace.WARP else ())
     raise refused or StorageError(
@@ -209,28 +210,6 @@ def _lanes(v: Values, lead: Sequence[str], own: int) -> tuple[int, ...]:
                                "several threads in one register.", subject=v.temporary.name,
                                hint="tensorize distributes the axes of fragments over lanes and registers")
     return tuple(found)
-
-
-# How axes lie
-
-def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
-    """:raises StorageError: the order or the swizzle of the axes of *t* does not fit its axes, or its address space."""
-    order, swizzle = t.layout.order, t.layout.swizzle
-    if order and sorted(order) != [*range(len(own))]:
-        raise StorageError(f"The {len(order)} axes of '{t.name}' were tagged, but it now has {len(own)}.",
-                           subject=t.name, hint="tag_array_axes after the transformation that changed them")
-    if swizzle is None:
-        return
-    if space is not AddressSpace.LOCAL:
-        raise StorageError(f"'{t.name}' is swizzled, but it is in {MEMORIES[space]}, and only shared memory has banks.",
-                           subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
-    columns = t.layout.in_memory(own)[-1]
-    whole = swizzle.chunk*swizzle.period
-    if swizzle.axis >= len(own) or t.layout.place_of(swizzle.axis) == len(own) - 1 \
-            or not isinstance(columns, int) or columns % whole:
-        raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {swizzle} does not "
-                           f"fit [{', '.join(map(str, own))}].", subject=t.name,
-                           hint="swizzle after the transformation that changed them")
 
 
 # Address space

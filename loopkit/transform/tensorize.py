@@ -88,7 +88,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
         raise PreconditionError(f"'{statement}' is executed by an instruction already.", subject=statement)
     match found:
         case Mma():
-            result, tags = _product(kernel, statement, found, inames)
+            result, tags = _by_products(kernel, statement, found, inames)
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
         case _:
@@ -100,14 +100,14 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
 Tags = dict[str, InameTag]
 
 
-def _by(kernel: LoopKernel, statement: str, instruction: NestInstruction) -> LoopKernel:
+def _executed_by(kernel: LoopKernel, statement: str, instruction: NestInstruction) -> LoopKernel:
     return rewritten(kernel, statements=tuple(
         replace(s, instructions=(*s.instructions, instruction)) if s.id == statement else s for s in kernel.statements))
 
 
 # Products
 
-def _product(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence[str] | None
+def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence[str] | None
              ) -> tuple[LoopKernel, Tags]:
     node, (left, right) = _sum_of_products(kernel, statement)
     update = node.update
@@ -123,7 +123,7 @@ def _product(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence
             tags[name] = InstructionTag() if of_steps else LocalTag(0) if d.of_lanes \
                 else VecTag() if is_item else InstructionTag()
     rows, columns, steps = ({*own} for own in parts)
-    kernel = _by(kernel, update, mma)
+    kernel = _executed_by(kernel, update, mma)
     operand = expanded_expression(kernel, kernel.statement_by_id[update])
     for layout, along in ((mma.left, (rows, steps)), (mma.right, (steps, columns))):
         for e in elements_of(operand, kernel.temporaries):
@@ -153,7 +153,7 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
     """The inames of the rows, the columns and the steps."""
     update = kernel.statement_by_id[node.update]
     left, right = (variables(e) & {*update.inames} for e in factors)
-    extents = {x: _extent(kernel, x) for x in update.inames}
+    extents = {x: _extent_from_zero(kernel, x) for x in update.inames}
     what = ("rows", "columns", "steps")
     if given is not None:
         names = tuple(iname_list(kernel, name_list(given) if isinstance(given, str) else given))
@@ -188,7 +188,7 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
     return i, j, k
 
 
-def _extent(kernel: LoopKernel, iname: str) -> int | None:
+def _extent_from_zero(kernel: LoopKernel, iname: str) -> int | None:
     """The extent of *iname* in all of its statements, if it starts at 0; else ``None``."""
     ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
     low, high = next(iter(ranges)) if len(ranges) == 1 else (None, None)
@@ -248,7 +248,7 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
              **{new[d]: LocalTag(0) for d in layout.lanes}}
     kernel = _with_axes(kernel, name, (row, column), layout, registers)
     order = [*groups, *(new[d] for d in layout.lanes), *(new[d] for d in registers)]
-    return _in_order(kernel, copy.id, order), tags
+    return _with_loop_order(kernel, copy.id, order), tags
 
 
 def _copy_of(kernel: LoopKernel, name: str) -> Statement:
@@ -288,7 +288,7 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
     return with_other_axes(kernel, [name], subscripts, extents)
 
 
-def _in_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:
+def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:
     """*kernel* with the loops *order* around *statement*, which are around it alone, in this order."""
     own = [x for x in loops_of(kernel.paths[statement]) if x in order]
 
@@ -322,7 +322,7 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     count = 1
     while count < load.count and loops:
         x = loops.pop()
-        extent, wanted = _extent(kernel, x) or 1, load.count // count
+        extent, wanted = _extent_from_zero(kernel, x) or 1, load.count // count
         part = gcd(extent, wanted)
         if part == extent:
             tags[x] = InstructionTag()
@@ -335,4 +335,4 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     if count != load.count:
         raise PreconditionError(f"'{statement}' copies {count} matrices for each lane, which is not a multiple of "
                                 f"{load.count}.", subject=statement, hint=f"use ldmatrix.x{count}")
-    return _by(kernel, statement, load), tags
+    return _executed_by(kernel, statement, load), tags

@@ -252,8 +252,8 @@ class WarpRegisterCheck(LaunchCheck):
             node = e.assign
             if isinstance(e.instruction, Issue):                # it reads the operands of each lane
                 mine = elements_of(p.Call(p.Variable(""), (*e.instruction.operands, node.target)), (array.name,))
-                own += [(e, e.relation(substitute(i, e.names) for i in index))
-                        for index in dict.fromkeys(x.index_tuple[-array.thread_axes:] for x in mine)]
+                threads = dict.fromkeys(x.index_tuple[-array.thread_axes:] for x in mine)
+                own += [(e, e.relation(substitute(i, e.names) for i in index)) for index in threads]
                 continue
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):

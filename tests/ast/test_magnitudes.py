@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program, Region
 from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
-from loopkit.instructions.mma import Mma
+from loopkit.instructions.mma import MMA, MmaIssue
 
 N, M = p.Variable("n"), p.Variable("m")
 
@@ -35,7 +35,7 @@ def parts(expr: Expression) -> Iterator[Expression]:
         yield from parts(child)
 
 
-def program(*body: Assign | For | If | Define) -> Program:
+def program(*body: Assign | For | If | Define | Region) -> Program:
     return Program((Function("f", {}, {}, (), Block(body)),), Block((Call("f"),)))
 
 
@@ -81,8 +81,8 @@ def test_loops_of_the_host_reach_into_launches() -> None:
 
 def test_what_a_lane_loads_for_a_matrix_product_counts() -> None:
     element = p.Subscript(p.Variable("a"), (p.Product((70_000, N)),))
-    product = Mma(None, "j", "k", (element,), (p.Subscript(p.Variable("b"), (0,)),))
-    body = For("j", 0, 8, 1, Block(()), instruction=product)
+    other = p.Subscript(p.Variable("b"), (0,))
+    body = Region(Block(()), MmaIssue(MMA["mma.m8n8k4.f64"], (element,), (other,), (other, other)))
     assert largest_magnitude(program(body), {"n": 40_000, "m": 0}) >= 70_000*40_000
 
 

@@ -9,9 +9,9 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.ast import nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, OneStep, Region, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
-from loopkit.instructions.mma import Mma
+from loopkit.instructions.mma import MMA, MmaIssue
 
 X = p.Variable("x")
 F, G, H = (Block((Call(name),)) for name in "fgh")
@@ -19,7 +19,8 @@ F, G, H = (Block((Call(name),)) for name in "fgh")
 #: One node of each class, with all that it may have in it.
 EXAMPLES: tuple[Node, ...] = (
     Assign(X, 1, None, "insn"), For("i", 0, 4, 1, F), If(X, F, G), Define("x", 1), Sync(()), Region(F), Call("f"),
-    Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"))
+    Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"),
+    OneStep((Call("f"), Call("g"))))
 
 each_example = pytest.mark.parametrize("node", EXAMPLES, ids=lambda node: type(node).__name__)
 
@@ -76,10 +77,10 @@ def test_the_expressions_of_a_node_are_all_that_its_fields_hold(node: Node) -> N
     assert expressions_of(node) == held
 
 
-def test_what_lanes_load_for_a_product_is_of_its_loop() -> None:
-    left, right = (p.Subscript(p.Variable(name), X) for name in "ab")
-    product = Mma(None, "j", "k", (left,), (right,))
-    assert expressions_of(For("j", 0, 2, 1, F, instruction=product)) == (0, 2, left, right)
+def test_the_operands_of_an_instruction_are_of_its_region() -> None:
+    left, right, total = (p.Subscript(p.Variable(name), X) for name in "abc")
+    product = MmaIssue(MMA["mma.m8n8k4.f64"], (left,), (right,), (total, total))
+    assert expressions_of(Region(F, product)) == (left, right, total, total)
 
 
 def test_what_is_no_node_is_refused() -> None:

@@ -42,7 +42,9 @@ from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
-from loopkit.instructions.mma import Mma, nest_of, sums_of
+from loopkit.instructions.ldmatrix import LdMatrixIssue
+from loopkit.instructions.mma import MmaIssue
+from loopkit.instructions.nests import Issue, statement_of
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
@@ -58,7 +60,8 @@ from loopkit.instructions.vector_access import (
 from loopkit.interpreter.interpreter import Evaluator, function_value
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.lowered import Lowered
-from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder, add
+from tests.property.matrix_units import added, loaded
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -357,10 +360,16 @@ class Vector(dict[tuple[int, ...], Any]):
 
 
 class Lanes(dict[int, Any]):
-    """What each thread of a block gives for a product of matrices, by its number."""
+    """What each thread of a block gives for an instruction of its warp, by its number."""
 
     def __missing__(self, number: int) -> Any:
-        raise MachineError(f"thread {number} gives nothing for a product of matrices, as it is not there")
+        raise MachineError(f"thread {number} gives nothing for an instruction of its warp, as it is not there")
+
+
+def _row(array: Memory, first: tuple[int, ...], elements: int, read: Callable[[], list[Any]]) -> list[Any]:
+    """The 16 bytes from the element *first* on, which begin at a multiple of 16."""
+    array.require_aligned(first, elements)
+    return read()
 
 
 #: Meetings of a warp with larger numbers order nothing.
@@ -416,8 +425,6 @@ class _Text:
             case Assign():
                 lines = [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
                 return self._tried(lines, pad) if flag_of(node).loads else lines
-            case For(instruction=Mma() as product):
-                return self._by_lanes(node, product, pad)
             case For() if vectors_of(node):
                 return self._copied_vectors(node, depth) if _copies(node) else self._in_vectors(node, depth)
             case For(instruction=SimdLoop()):
@@ -443,6 +450,8 @@ class _Text:
                     return lines
                 self.syncs.append(node)
                 return [*lines, f"{pad}yield {'-' if node.scope is Scope.WARP else ''}{len(self.syncs)}"]
+            case Region(instruction=Issue() as issue):
+                return [pad + line for line in (f"__place.statement = {statement_of(node)!r}", *self._by_lanes(issue))]
             case Region():
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
                          if not (a.shared or a.thread_axes or a.across_regions)]
@@ -520,23 +529,31 @@ class _Text:
         """Whether all is so that the vectors of *loop* assume."""
         return " and ".join(dict.fromkeys(self._holds(a) for v in vectors_of(loop) for a in v.assumed)) or "True"
 
-    def _by_lanes(self, node: For, product: Mma, pad: str) -> list[str]:
-        """A product as the instruction makes it: each lane loads, all lanes meet, each takes what it needs of others.
+    def _by_lanes(self, issue: Issue) -> list[str]:
+        """What lanes do together: each gives what is in its registers, all meet, each takes what it needs of others.
 
         They only meet: what one wrote before need not be there for another.
         """
-        assign = nest_of(node)[1]
-        assert assign is not None
-        left, right = ("".join(f"{self.text(e)}, " for e in part) for part in (product.left, product.right))
-        lines = [f"__place.statement = {assign.statement!r}", "__lane = __place.number(__place.thread)",
-                 f"__given[__lane] = (({left}), ({right}))", self._meet()]
-        for n, element in enumerate(sums_of(node, product)):
-            r, c = divmod(n, 2)
-            one = f"__given[__lane - __lane % 4 + __k % 4][0][__k // 4*{product.rows} + {r}]"
-            other = f"__given[__lane - __lane % 32 + __lane % 4*8 + {4*c} + __k % 4][1][__k // 4]"
-            lines += [f"for __k in range({4*len(product.right)}):",
-                      f"    {self.text(element)} = {self.text(element)} + {one}*{other}"]
-        return [pad + line for line in (*lines, self._meet())]
+        name = issue.instruction.name
+        match issue:
+            case MmaIssue():
+                given = (f"({''.join(f'{self.text(e)}, ' for e in part)})" for part in (issue.left, issue.right))
+                take = f"__found = __added({name!r}, __lane, __given[0], __given[1])"
+                own = [f"{self.text(e)} = {self.text(e)} + __found[{n}]" for n, e in enumerate(issue.sums)]
+            case LdMatrixIssue():
+                array = next(a for a in self.function.arrays if a.name == issue.row.aggregate.name)
+                *others, first = issue.row.index_tuple
+                length = 16 // array.dtype.itemsize
+                row = [self.text(p.Subscript(issue.row.aggregate, (*others, add(first, k)))) for k in range(length)]
+                given = (f"__row({array.name}, {self._index(issue.row)}, {length}, lambda: [{', '.join(row)}]) "
+                         f"if __lane % 32 < {8*issue.instruction.count} else None",)
+                take = f"__found = __loaded({name!r}, __lane, __given[0])"
+                own = [f"{self.text(e)} = __found[{n}]" for n, e in enumerate(issue.targets)]
+                own.insert(0, f"if len(__found) != {len(own)}: raise __MachineError('a load of other registers')")
+            case _:
+                raise MachineError(f"no lanes know {issue}")
+        gives = [f"__given[{n}][__lane] = {text}" for n, text in enumerate(given)]
+        return ["__lane = __place.number(__place.thread)", *gives, self._meet(), take, *own, self._meet()]
 
     def _meet(self) -> str:
         self.syncs.append(Sync((), Scope.WARP))
@@ -737,6 +754,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
                              "__float_function": _float_function, "__strides": _strides,
                              "__WaitingError": WaitingError, "__Copies": Copies,
+                             "__added": added, "__loaded": loaded, "__row": _row,
                              "__spare": Unwritten("what a spare lane holds is read"),
                              "__combined": lambda at, a, b: _combined(text.operations[at], a, b)}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
@@ -789,7 +807,7 @@ def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapp
     def own(name: str) -> Own:
         a = private[name]
         return Own(name, a.shape, a.dtype.kind in "iub", place)
-    given = Lanes()
+    given = Lanes(), Lanes()
     running = {t: run(memories, place, own, given, block, t) for threads in warps for t in threads}
     for epoch in itertools.count():
         at = dict.fromkeys(range(len(warps)), 0)        # each warp's own epoch since the last barrier of the block

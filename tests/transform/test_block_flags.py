@@ -280,12 +280,12 @@ def test_matrix_instructions_do_not_wait() -> None:
                 <> t[b, p, q] = 2*x[b, p, q]
             end
             for i, j
-                y[b, i, j] = sum(k, t[b, i, k]*z[k, j])
+                y[b, i, j] = sum(k, t[b, i, k]*z[k, j])  {id=product}
             end
         end
         """)
     knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
-    knl = lk.tag_inames(lk.tensorize(knl, "i", "j", "k"), "b:g.0, p:l.0")
+    knl = lk.tag_inames(lk.tensorize(knl, "product", "mma.m8n8k4.f64"), "b:g.0, p:l.0")
     with pytest.raises(lk.PreconditionError, match=r"threads wait for t\[b, i, k\] at each element"):
         lk.lower(knl)
 

@@ -132,7 +132,8 @@ def test_no_value_at_all() -> None:
 def test_matrix_products_of_a_known_size(known: str) -> None:
     knl = lk.make_kernel("{[r, i, j, k]: 0<=r<n and 0<=i<p and 0<=j<p and 0<=k<p}",
                          "c[r, i, j] = sum(k, a[r, i, k]*b[r, k, j])", assumptions=f"n>=1 and {known}")
-    knl = lk.tensorize(lk.add_dtypes(knl, {"a": np.float64, "b": np.float64}), "i", "j", "k")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.float64, "b": np.float64}), "k", 4)
+    knl = lk.tensorize(knl, "insn", "mma.m8n8k4.f64")
     assert "g.0" in str(lk.tag_inames(knl, "r: g.0"))
     a, b = (np.arange(128.).reshape(2, 8, 8) % m for m in (5, 7))
     np.testing.assert_array_equal(knl(a=a, b=b, p=8).c, a@b)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import pymbolic.primitives as p
@@ -30,7 +31,9 @@ from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, group_instructions, pending
-from loopkit.instructions.mma import Mma
+from loopkit.instructions.ldmatrix import LDMATRIX, LdMatrixIssue
+from loopkit.instructions.mma import MmaIssue
+from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.vector_access import Vector, VectorAccess
 from loopkit.poly.affine import add, floor_div, remainder
@@ -203,11 +206,6 @@ def _of_node(node: Node) -> Found:
             yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
             # the last iteration, where the step is more than one
             yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
-            for kind, text, product in _of_product(node.instruction) if isinstance(node.instruction, Mma) else ():
-                yield kind, f"{text} along {name}", replace(node, instruction=product)
-            if isinstance(node.instruction, Mma):
-                first = p.Comparison(p.Variable("l.0"), "!=", 0)
-                yield "product divergent", f"without the first thread, along {name}", If(first, Block((node,)))
             own = node.instruction
             for kind, text, vectors in _of_vectors(own.vectors) if isinstance(own, VectorAccess) else ():
                 yield kind, f"{text} along {name}", replace(node, instruction=replace(own, vectors=vectors))
@@ -227,6 +225,13 @@ def _of_node(node: Node) -> Found:
         case Region():
             for kind, text, body in _of_block(node.body):
                 yield kind, text, replace(node, body=body)
+            if isinstance(node.instruction, Issue):
+                for kind, text, issue in _of_issue(node.instruction):
+                    yield kind, text, replace(node, instruction=issue)
+                first = p.Comparison(p.Variable("l.0"), "!=", 0)
+                for way, other in (("without the first thread", None), ("in two branches", Block((node,)))):
+                    yield "nest divergent", f"{node.instruction.instruction.name} {way}", If(
+                        first, Block((node,)), other)
         case Block():
             yield from _of_block(node)
         case Assign():
@@ -261,22 +266,42 @@ def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instr
             raise AssertionError(instruction)
 
 
-def _of_product(product: Mma) -> Found:
-    """Another element for a lane to load, those of other lanes, and elements in another order."""
-    for which in ("left", "right"):
-        loaded: tuple[p.Subscript, ...] = getattr(product, which)
-        for i, e in enumerate(loaded):
-            for wrong in _shifted(e):
-                yield "fragment shifted", f"{e} as {wrong}", replace(
-                    product, **{which: (*loaded[:i], wrong, *loaded[i + 1:])})
-        if len(loaded) > 1:
-            yield "fragment shifted", f"{which} turned round", replace(product, **{which: loaded[::-1]})
-    one, other = sorted(x for x in variables(product.left[0]) if x.endswith(("lane", "box")))
-    lanes = {one: p.Variable(other), other: p.Variable(one)}
-    for which in ("left", "right"):
-        loaded = getattr(product, which)
-        yield "fragment shifted", f"{which} by other lanes", replace(
-            product, **{which: tuple(substitute(e, lanes) for e in loaded)})
+def _of_issue(issue: Issue) -> Found:
+    match issue:
+        case MmaIssue():
+            for which in ("left", "right", "sums"):
+                for text, wrong in _of_registers(getattr(issue, which)):
+                    yield "operand changed", f"{which}: {text}", replace(issue, **{which: wrong})
+        case LdMatrixIssue():
+            for text, wrong in _of_registers(issue.targets):
+                yield "operand changed", f"targets: {text}", replace(issue, targets=wrong)
+            *others, row, first = issue.row.index_tuple
+            for index in ((*others, add(row, 1), first), *((*others, row, add(first, by)) for by in (1, 8))):
+                wrong_row = p.Subscript(issue.row.aggregate, index)
+                yield "row changed", f"{issue.row} as {wrong_row}", replace(issue, row=wrong_row)
+            for name, other in LDMATRIX.items():
+                if other is not issue.instruction:
+                    yield "load of another kind", f"{issue.instruction.name} as {name}", replace(
+                        issue, instruction=other)
+        case _:
+            raise AssertionError(issue)
+
+
+def _of_registers(elements: tuple[p.Subscript, ...]) -> Iterator[tuple[str, tuple[p.Subscript, ...]]]:
+    """Another element in a register, those of other lanes, and elements in another order."""
+    for i, e in enumerate(elements):
+        others = [e for k, e in enumerate(elements) if k != i]
+        for wrong in (*_shifted(e), *others[:1]):
+            if wrong != e:
+                yield f"{e} as {wrong}", (*elements[:i], wrong, *elements[i + 1:])
+    if len(elements) > 1:
+        yield "turned round", elements[::-1]
+    lanes = sorted(variables(elements[0]) & {x for e in elements for x in variables(e) if x.endswith("lane")})
+    for one, other in combinations(lanes, 2):
+        swapped = {one: p.Variable(other), other: p.Variable(one)}
+        yield f"{one} and {other} swapped", tuple(substitute(e, swapped) for e in elements)
+    for one in lanes:
+        yield f"of {one} 0", tuple(substitute(e, {one: 0}) for e in elements)
 
 
 def _of_vectors(vectors: tuple[Vector, ...]) -> Found:
