@@ -90,6 +90,19 @@ class LdMatrixIssue(Issue):
     def operands(self) -> tuple[Expression, ...]:
         return (self.row, *self.targets)
 
+    def loaded(self, array: str) -> tuple[p.Subscript, ...]:
+        return self._elements if array_of(self.row) == array else ()
+
+    @property
+    def _elements(self) -> tuple[p.Subscript, ...]:
+        """The elements of the row."""
+        load = self.instruction
+        assert isinstance(load, LdMatrix)
+        *rows, last = self.row.index_tuple
+        # a lane gets a word of each matrix
+        length = _BYTES // WORD*len(self.targets) // load.count
+        return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
+
     @property
     def aligned(self) -> frozenset[str]:
         return frozenset({array_of(self.row)})
@@ -102,10 +115,7 @@ class LdMatrixIssue(Issue):
         _require_aligned(nest, self.row)
         matrix, row, column, item = (axis.number(_LANES) for axis in (
             parts.matrix, parts.row, parts.column, parts.item))
-        *rows, last = self.row.index_tuple
-        elements = tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k)))
-                         for k in range(_BYTES // nest.memory_of(self.row).dtype.itemsize))
-        return (Passed(parts.source, elements, add(multiply(_ROWS, matrix), row), column),
+        return (Passed(parts.source, self._elements, add(multiply(_ROWS, matrix), row), column),
                 Passed(parts.target, self.targets, LANE, add(multiply(prod(parts.item.extents), matrix), item)))
 
 

@@ -174,6 +174,10 @@ class Issue(Instruction):
         _, assign = loops_and_assignment(region.body)
         return () if assign is None else elements_of(assign.value, warp_arrays)
 
+    def loaded(self, array: str) -> tuple[p.Subscript, ...]:
+        """The elements of *array* that a lane loads by its first access; empty: it loads none."""
+        return next(((e,) for e in self.operands if isinstance(e, p.Subscript) and array_of(e) == array), ())
+
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         """The elements that the instruction reads and writes for the iterations of *nest*.
 

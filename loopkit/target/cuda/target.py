@@ -10,10 +10,12 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Scope
+from loopkit.ast.nodes import Array, Region, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.block_flag import TICKET_BYTES
+from loopkit.instructions.nests import Issue, statement_of
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
@@ -207,6 +209,12 @@ class _CudaFunction(FunctionText):
             if self.limits.capability < i.capability:
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
                                         subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+        for node in nodes_in(self.function.body):
+            if isinstance(node, Region) and isinstance(node.instruction, Issue):
+                own, statement = node.instruction.instruction, statement_of(node)
+                if self.limits.capability < own.capability:
+                    raise PreconditionError(f"'{statement}' needs {own.name}, which {self.limits.arch} does not have.",
+                                            subject=statement, hint=f"target sm_{own.capability} or later")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
