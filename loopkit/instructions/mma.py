@@ -314,14 +314,19 @@ def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerB
     yield f"{function_name(mma)}({', '.join(arguments)});"
 
 
+def _place_of_element(layout: Fragment) -> str:
+    """The row and the column of element ``e`` of lane ``t``, as C."""
+    return "".join(f"[{to_text(i)}]" for i in layout.element(p.Variable("t"), p.Variable("e"))).replace("//", "/")
+
+
 def _mma_text(mma: Mma) -> str:
     """The function for *mma*."""
     m, n, k = mma.shape
     words = max(WORD // mma.factor.size, 1)
     counts = mma.sums.registers, mma.left.registers // words, mma.right.registers // words
     c, a, b = ([f"{x}{i}" if count > 1 else x for i in range(count)] for x, count in zip("cab", counts, strict=True))
-    places = iter(range(sum(counts)))
-    sums, left, right = ("{" + ", ".join(f"%{next(places)}" for _ in part) + "}" for part in (c, a, b))
+    numbers = iter(range(sum(counts)))
+    sums, left, right = ("{" + ", ".join(f"%{next(numbers)}" for _ in part) + "}" for part in (c, a, b))
     total = _OPERANDS[mma.sum.ptx]
     factor = _OPERANDS.get(mma.factor.ptx, _WORDS)
     written = ", ".join(f'"+{total[1]}"({x})' for x in c)
@@ -337,9 +342,10 @@ def _mma_text(mma: Mma) -> str:
         others = "\n".join(f"    {small}({c[2*r]}, {c[2*r + 1]}, {a[2*q + r]}, {b[q]});"
                            for q in range(k // 4) for r in range(2))
         code = f"#if __CUDA_ARCH__ >= 900\n{code}\n#else\n{others}\n#endif"
+    places, newline = {"a": mma.left, "b": mma.right, "c": mma.sums}, "\n"
     return f"""
-// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}; each lane has the elements that the instruction
-// defines in its registers
+// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}. Elements number e of lane t:
+{newline.join(f'// {x}{_place_of_element(layout)}' for x, layout in places.items())}
 __device__ __forceinline__ void {function_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
     {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
 {{

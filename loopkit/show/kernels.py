@@ -266,7 +266,8 @@ def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Spa
     own = storage.in_memory[:len(storage.shape) - len(storage.lanes)]
     memory, sizes = {
         AddressSpace.PRIVATE: ("registers", (size, "", "")),
-        AddressSpace.WARP: ("registers, exchanged within a warp", (product_text((storage.dtype.itemsize, *own)), "", "")),
+        AddressSpace.WARP: ("registers, exchanged within a warp",
+                            (product_text((storage.dtype.itemsize, *own)), "", "")),
         AddressSpace.SHARED: ("shared memory", ("", size, "")),
         AddressSpace.GLOBAL: ("global memory", ("", "", size)),
         AddressSpace.CONSTANT: ("constant memory", ("", "", ""))}[storage.space]

@@ -169,9 +169,9 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                       for own, extent in zip(where, mma.shape, strict=True))
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
-            where = "of its sum" if name == "steps" else "in one factor only"
+            kind = "of its sum" if name == "steps" else "in one factor only"
             raise PreconditionError(
-                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {where}, without a tag, that runs "
+                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {kind}, without a tag, that runs "
                 f"from 0 to {extent - 1}.", subject=node.final,
                 hint=f"split_iname(knl, ..., {extent}): the inner iname has these values")
         require_untagged(kernel, x, "executed by an instruction")

@@ -79,10 +79,6 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int j_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
-    const int a_tile_dim_0_lane = (int)threadIdx.x / 4 % 8;
-    const int a_tile_dim_1_lane = (int)threadIdx.x % 4;
-    const int b_tile_dim_1_lane = (int)threadIdx.x / 4 % 8;
-    const int b_tile_dim_0_lane = (int)threadIdx.x % 4;
     float acc_k[4][2][8][2];
     extern __shared__ __align__(16) unsigned char shared_memory_[];
     __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
