@@ -18,6 +18,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.nests import Issue, NestInstruction, statement_of
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
+from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
