@@ -87,7 +87,7 @@ class Nest:
         """
         found = self.lanes[-len(extents):]
         if tuple(extent for _, extent in found) != tuple(extents):
-            given = ", ".join(f"{x} of {extent or 'an unknown range from 0'}" for x, extent in self.lanes) or "no inames"
+            given = ", ".join(f"{x} of {extent or 'other values'}" for x, extent in self.lanes) or "no inames"
             raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}",
                                "prioritize_loops before tensorize: rows first, then columns, then steps")
         return tuple(x for x, _ in found)
