@@ -163,10 +163,11 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
     else:
         plain = [x for x in update.inames if x not in kernel.tags]
-        where = ({x for x in left - right if x not in node.inames}, {x for x in right - left if x not in node.inames},
-                 {*node.inames})
-        names = tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
-                      for own, extent in zip(where, mma.shape, strict=True))
+        free = [own - {*node.inames} for own in (left - right, right - left)]
+        found = [tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
+                       for own, extent in zip((*where, {*node.inames}), mma.shape, strict=True))
+                 for where in (free, free[::-1])]
+        names = max(found, key=all)                 # the rows are those of the first factor, if they may be
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
             kind = "of its sum" if name == "steps" else "in one factor only"
@@ -225,6 +226,11 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     row, column = axes
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
+    if len(copy.subscripts) != len(read.index_tuple) or any(
+            isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
+            if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k])):
+        raise PreconditionError(f"The lanes of a warp share the fragment '{name}' already, for another factor.",
+                                subject=name, hint="give each factor a fragment of its own")
     if row is None or column is None or row == column:
         raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
                                 subject=name, hint="prefetch a box with the inames of both")
@@ -234,11 +240,13 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     for k, digits in ((row, layout.rows), (column, layout.columns)):
         length, extent = prod(d.extent for d in digits), shape[k]
         iname = copy.subscripts[k]
-        if not isinstance(extent, int) or extent % length or not isinstance(iname, p.Variable) \
-                or iname.name not in copy.inames:
-            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements, "
-                                    f"which '{copy.id}' writes one after another; it has {extent}.", subject=name,
-                                    hint="prefetch whole boxes of the instruction")
+        if not isinstance(extent, int) or extent % length:
+            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements; it "
+                                    f"has {extent}.", subject=name, hint="prefetch whole boxes of the instruction")
+        if not isinstance(iname, p.Variable) or _extent_from_zero(kernel, iname.name) != extent:
+            raise PreconditionError(f"'{copy.id}' must write axis {k} of the fragment '{name}' at an iname with the "
+                                    f"values 0 to {extent - 1}, and not at {iname}.", subject=name,
+                                    hint="add_prefetch makes such copies")
         require_untagged(kernel, iname.name, "distributed over the lanes of a warp")
         first = kernel.fresh_name(f"{iname.name}_box") if extent > length else ""
         kernel, parts = _split(kernel, iname.name, digits, first)
