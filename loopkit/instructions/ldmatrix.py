@@ -149,7 +149,8 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     size = here.dtype.itemsize
     if size > WORD or (load.transposed and size != 2):
         raise NoMatchError(f"elements of {size} bytes do not lie in registers of 4 bytes"
-                           if size > WORD else f".trans moves elements of 2 bytes, and not of {size}")
+                           if size > WORD else f".trans moves elements of 2 bytes, and not of {size}",
+                           "leave the copy without an instruction: each lane then loads its elements")
     extents = [d.extent for d in _LANES]
     lanes = nest.lane_inames(extents, "8 rows by 4 words of the matrices")
     loops = [x.iname for x in nest.loops]
@@ -170,12 +171,17 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
     memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
     last, extent = row.index_tuple[-1], memory.shape[-1]
-    terms = last.children if isinstance(last, p.Sum) else (last,)
-    if not isinstance(extent, int) or extent % length or any(
-            (t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
-        raise NoMatchError(f"{row} may not begin at a multiple of 16 bytes")
+    terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
+    if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
+        raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
+                           f"'.trans' is for elements of a register that follow each other in a column of '{array}', and "
+                           "the other loads for those in a row")
+    if not isinstance(extent, int) or extent % length:
+        raise NoMatchError(f"a row of '{array}' has {extent} elements, and not a multiple of {length}, which are 16 bytes",
+                           f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
     if memory.swizzle is not None and memory.swizzle.chunk % length:
-        raise NoMatchError(f"the swizzle of the array does not keep the 16 bytes from {row} on together")
+        raise NoMatchError(f"the swizzle of '{array}' does not keep 16 bytes together",
+                           f"swizzle(knl, '{array}', chunk={length})")
 
 
 #: The instructions by name.

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.mappers import array_of, subexpressions, substitute, variables
 from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digits, Fragment
@@ -215,15 +215,18 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
     own = nest.memory_of(assign.target)
     if own.space is not AddressSpace.PRIVATE or own.dtype.name != mma.sum.dtype:
         raise NoMatchError(f"{assign.target} is {own.dtype} in {own.space} memory, and not a sum in {mma.sum.dtype} in "
-                           "the registers of a thread")
+                           "the registers of a thread", f"set_accumulator_dtype(knl, '{mma.sum.dtype}')")
     for e in found:
         memory = nest.memory_of(e)
         if any(i.claims(e, assign.target) for i in assign.instructions):
             raise NoMatchError(f"threads wait for {e} at each element")
         if memory.dtype.name != mma.factor.dtype:
-            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}")
+            fitting = [x for x, other in MMA.items() if other.factor.dtype == memory.dtype.name]
+            raise NoMatchError(f"{to_text(e)} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
+                               f"use {' or '.join(fitting) or 'factors of such a dtype'}")
         if memory.space is AddressSpace.PRIVATE:
-            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it")
+            raise NoMatchError(f"{to_text(e)} is in the registers of one thread, where others cannot load it",
+                               f"set_temporary_address_space(knl, '{array_of(e)}', 'shared')")
         if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
             raise NoMatchError(f"a subscript of {e} depends on data")
     return found[0], found[1]
@@ -240,8 +243,10 @@ def _element(mma: Mma, factor: Expression) -> p.Subscript:
         case p.Subscript() if not mma.factor.through:
             return inner
         case _:
-            through = f", each in {mma.factor.through}(...)" if mma.factor.through else ""
-            raise NoMatchError(f"it adds up {factor}*..., which is not a product of two elements{through}")
+            through = mma.factor.through
+            raise NoMatchError(f"its factor {to_text(factor)} is not an element{f' in {through}(...)' if through else ''}",
+                               f"set_operand_precision(knl, {through!r})" if through else
+                               "precompute(knl, rule, ...) computes factors first")
 
 
 # The instructions

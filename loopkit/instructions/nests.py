@@ -1,7 +1,7 @@
 """Instructions that execute a nest of loops around one assignment, and the values that their lanes pass to each other.
 
-A statement names such an instruction. Lowering puts the nest of its loops into a region of its own. Where the nest
-matches the instruction, the region gets the instruction with its operands.
+A statement names such an instruction. Lowering puts the nest of its loops into a region of its own. If the nest matches
+the instruction, the region gets the instruction with its operands.
 """
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ from loopkit.poly.affine import add, affine_difference, integer_factor, multiply
 
 
 class NoMatchError(Exception):
-    """The reason why an instruction cannot execute a nest, as the end of a sentence."""
+    """The reason why an instruction cannot execute a nest, as the end of a sentence, and a *hint* at a way out."""
+
+    def __init__(self, reason: str, hint: str = "the page 'Transformations' lists the conditions") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+#: The way out if some iterations or some lanes of a partial tile are missing.
+FULL_TILES = "pad_domain(knl, ...) gives partial tiles all iterations, or assume sizes that are multiples of the tiles"
 
 
 @dataclass(frozen=True)
@@ -83,14 +91,15 @@ class Nest:
         found = self.lanes[-len(extents):]
         if tuple(extent for _, extent in found) != tuple(extents):
             given = ", ".join(f"{x} of {extent}" for x, extent in self.lanes) or "no inames"
-            raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}")
+            raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}",
+                               "prioritize_loops(knl, ...) puts other inames on l.0 around those of the lanes")
         return tuple(x for x, _ in found)
 
 
 def range_of(loop: For) -> range:
     """The values of the variable of *loop*; :raises NoMatchError: they are not constant, or not consecutive."""
     if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range")
+        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range", FULL_TILES)
     return range(loop.start, loop.stop)
 
 

@@ -10,20 +10,31 @@ from dataclasses import dataclass, field, replace
 
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Block, Define, For, If, Node, Region
 from loopkit.ast.walk import as_block, map_child_nodes, mentioned, nodes_in, rewritten
-from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import elements_of, substitute
-from loopkit.instructions.nests import Issue, NestInstruction, NoMatchError, loops_and_assignment, statement_of
+from loopkit.errors import PreconditionError, StorageError
+from loopkit.expr.mappers import elements_of, substitute, variables
+from loopkit.instructions.nests import (
+    FULL_TILES,
+    Issue,
+    NestInstruction,
+    NoMatchError,
+    loops_and_assignment,
+    statement_of,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, rewrite
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.nest_data import nest_instruction, nest_of
 
 Names = Mapping[str, Expression]
+
+_PARTIAL = NoMatchError("some threads may not execute it", FULL_TILES)
 
 
 def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -48,6 +59,28 @@ def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
     return with_dependences(knl, lambda dependences, _: dependences, tree=rewrite(knl.tree, placed))
 
 
+def with_fragments_of_instructions(knl: LoopKernel, warp: int) -> LoopKernel:
+    """*knl*, whose elements in the registers of other lanes are read by instructions.
+
+    :raises StorageError: another statement reads them.
+    """
+    for name in (x for x, t in knl.temporaries.items() if t.address_space is AddressSpace.WARP and warp > 1):
+        accesses = accesses_by_array(knl).get(name, ())
+        readers = [a.statement for a in accesses
+                   if not (a.is_write or knl.statement_by_id[a.statement].loads_for_others)]
+        written = {x: a.statement for a in accesses if a.is_write for e in a.subscripts for x in variables(e)}
+        if auto := [x for x in written if isinstance(knl.tags.get(x), AutoLocalTag)]:
+            raise StorageError(f"'{name}' is in the registers of warps, and the tag l.auto of '{auto[0]}' distributes it "
+                               "over all threads; default_tag=None leaves the loops of a copy to tensorize.",
+                               subject=name, hint=f"untag_inames(knl, '{auto[0]}')")
+        if readers and any(isinstance(knl.tags.get(x), LocalTag) for x in written):
+            raise StorageError(
+                f"'{name}' is in the registers of warps, and '{readers[0]}' reads it without an instruction of a warp.",
+                subject=name, hint=f"set_temporary_address_space(knl, '{name}', 'shared'), or tensorize '{readers[0]}' "
+                                   "before loops of the copy get tags")
+    return knl
+
+
 def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where regions with a nest have its instruction with the operands.
 
@@ -67,7 +100,7 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         if not isinstance(node, Region) or not isinstance(node.instruction, Issue) \
                 or not any(node is other for other in guarded):
             return node
-        finder.reasons.setdefault(statement_of(node), "a thread may have no part in it; pad_domain lets all have one")
+        finder.reasons.setdefault(statement_of(node), _PARTIAL)
         return finder.as_loops(node)
     body = rewritten(body, checked)
     done = {statement_of(node) for node in nodes_in(body)
@@ -86,16 +119,16 @@ class _Finder:
 
     launch: Launch
     storages: Mapping[str, Storage]
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, NoMatchError] = field(default_factory=dict)
 
     @property
     def kernel(self) -> LoopKernel:
         return self.launch.kernel
 
     def refusal(self, statement: str, instruction: NestInstruction) -> PreconditionError:
-        reason = self.reasons.get(statement, "a thread may have no part in it; pad_domain lets all have one")
+        reason = self.reasons.get(statement, _PARTIAL)
         return PreconditionError(f"'{instruction.name}' cannot execute '{statement}': {reason}.", subject=statement,
-                                 hint="see the conditions of tensorize")
+                                 hint=reason.hint)
 
     def node(self, node: Node, names: Names) -> Node:
         """*node* with operands of its instructions, also where some threads do not execute them; *names*: constants."""
@@ -135,12 +168,12 @@ class _Finder:
         _, assign = loops_and_assignment(region.body)
         if assign is None:
             statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
-            self.reasons.setdefault(statement, "a condition in its loops excludes some iterations")
+            self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations", FULL_TILES))
             return self.as_loops(region, statement)
         try:
             return replace(region, instruction=instruction.issue(nest_of(self.launch, self.storages, region, names)))
         except NoMatchError as reason:
-            self.reasons.setdefault(assign.statement, str(reason))
+            self.reasons.setdefault(assign.statement, reason)
             return self.as_loops(region)
 
     def as_loops(self, region: Region, statement: str | None = None) -> Region:
