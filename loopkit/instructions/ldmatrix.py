@@ -111,6 +111,8 @@ class LdMatrixIssue(Issue):
         load = self.instruction
         assert isinstance(load, LdMatrix)
         parts = _load_parts(load, nest)
+        require_registers(nest, self.targets, {*parts.lanes, *(x.iname for x in nest.loops)})
+        _require_aligned(nest, self.row)
         matrix, row, column, item = (axis.number(_LANES) for axis in (
             parts.matrix, parts.row, parts.column, parts.item))
         return (Passed(parts.source, self._elements, add(multiply(_ROWS, matrix), row), column),
@@ -141,16 +143,23 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     """:raises NoMatchError: *nest* does not load the matrices of *load*."""
     source, target = nest.assign.value, nest.assign.target
     if not isinstance(source, p.Subscript) or not isinstance(target, p.Subscript) or nest.assign.combine is not None:
-        raise NoMatchError(f"{nest.assign.value} is not an element of an array")
+        raise NoMatchError(f"{nest.assign.value} is not an element of an array", "let the statement copy elements")
     here, there = nest.memory_of(source), nest.memory_of(target)
-    if here.space is not AddressSpace.SHARED or there.space is not AddressSpace.WARP or here.dtype != there.dtype:
-        raise NoMatchError(f"{source}, {here.dtype} in {here.space} memory, is not copied from shared memory to a "
-                           f"fragment of the same dtype: {target} is {there.dtype} in {there.space} memory")
+    if here.space is not AddressSpace.SHARED:
+        raise NoMatchError(f"{source} is in {here.space} memory, and not in shared memory",
+                           f"add_prefetch(knl, '{source.aggregate}', ...) before that of the fragment")
+    if there.space is not AddressSpace.WARP:
+        raise NoMatchError(f"{target} is in {there.space} memory, and not in a fragment",
+                           "add_prefetch(..., temporary_address_space='warp')")
+    if here.dtype != there.dtype:
+        raise NoMatchError(f"{source} is {here.dtype}, and the fragment is {there.dtype}",
+                           f"give '{source.aggregate}' the dtype of the fragment")
     size = here.dtype.itemsize
-    if size > WORD or (load.transposed and size != 2):
-        raise NoMatchError(f"elements of {size} bytes do not lie in registers of 4 bytes"
-                           if size > WORD else f".trans moves elements of 2 bytes, and not of {size}",
-                           "leave the copy without an instruction: each lane then loads its elements")
+    if size > WORD:
+        raise NoMatchError(f"an element has {size} bytes, and a register 4", "leave the copy to plain loads")
+    if load.transposed and size != 2:
+        raise NoMatchError(f"{source} is {here.dtype}, and .trans loads elements of 2 bytes",
+                           "let the matrix lie transposed in memory, and load it without .trans")
     extents = [d.extent for d in _LANES]
     lanes = nest.lane_inames(extents, "8 rows by 4 words of the matrices")
     loops = [x.iname for x in nest.loops]
@@ -171,17 +180,14 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
     memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
     last, extent = row.index_tuple[-1], memory.shape[-1]
-    terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
-    if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
-        raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
-                           f"'.trans' is for elements of a register that follow each other in a column of '{array}', and "
-                           "the other loads for those in a row")
-    if not isinstance(extent, int) or extent % length:
-        raise NoMatchError(f"a row of '{array}' has {extent} elements, and not a multiple of {length}, which are 16 bytes",
-                           f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
+    terms = last.children if isinstance(last, p.Sum) else (last,)
+    if not isinstance(extent, int) or extent % length or any(
+            (t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
+        raise NoMatchError(f"the row from {row} on may not begin at a multiple of 16 bytes",
+                           "add_padding to rows of 16 bytes; columns that lie one after another need .trans")
     if memory.swizzle is not None and memory.swizzle.chunk % length:
-        raise NoMatchError(f"the swizzle of '{array}' does not keep 16 bytes together",
-                           f"swizzle(knl, '{array}', chunk={length})")
+        raise NoMatchError(f"the swizzle of the array takes the 16 bytes from {row} on apart",
+                           f"swizzle(knl, '{row.aggregate}', chunk={length})")
 
 
 #: The instructions by name.

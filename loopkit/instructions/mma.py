@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import array_of, subexpressions, substitute, variables
+from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digits, Fragment
@@ -129,6 +129,8 @@ class MmaIssue(Issue):
         mma = self.instruction
         assert isinstance(mma, Mma)
         parts = _product_parts(mma, nest)
+        for part in (self.left, self.right):
+            require_registers(nest, part, {*parts.lanes, *(x.iname for x in nest.loops)})
         row, column, step = (axis.number(mma.sums.lanes) for axis in (parts.rows, parts.columns, parts.depth))
         return (Passed(parts.left, self.left, *mma.left.holder(row, step)),
                 Passed(parts.right, self.right, *mma.right.holder(step, column)),
@@ -171,7 +173,7 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
     loops = {x.iname: range_of(x) for x in nest.loops}
     free = [x for x in loops if x not in nest.reduced]
     if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
-        raise NoMatchError(f"exactly one of {one} and {other} must depend on '{unclear[0]}'")
+        raise NoMatchError(f"exactly one of {one} and {other} must depend on '{unclear[0]}'", _COMPUTE_FIRST)
     target = nest.assign.target
     assert isinstance(target, p.Subscript)
 
@@ -211,25 +213,30 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
         case p.Product(children=(one, other)) if assign.combine == "sum" and isinstance(assign.target, p.Subscript):
             found = [_element(mma, e) for e in (one, other)]
         case _:
-            raise NoMatchError(f"it adds up {assign.value}, which is not a product of two elements")
+            raise NoMatchError(f"it adds up {assign.value}, which is not a product of two elements", _COMPUTE_FIRST)
     own = nest.memory_of(assign.target)
-    if own.space is not AddressSpace.PRIVATE or own.dtype.name != mma.sum.dtype:
-        raise NoMatchError(f"{assign.target} is {own.dtype} in {own.space} memory, and not a sum in {mma.sum.dtype} in "
-                           "the registers of a thread", f"set_accumulator_dtype(knl, '{mma.sum.dtype}')")
+    if own.dtype.name != mma.sum.dtype:
+        raise NoMatchError(f"its sums are {own.dtype}, and the instruction adds up {mma.sum.dtype}",
+                           f"set_accumulator_dtype(knl, '{mma.sum.dtype}'), or an instruction for {own.dtype}")
+    if own.space is not AddressSpace.PRIVATE:
+        raise NoMatchError(f"the sum {assign.target} is in {own.space} memory, and not in the registers of a thread",
+                           "let the lanes of one warp compute all terms of a sum")
     for e in found:
         memory = nest.memory_of(e)
         if any(i.claims(e, assign.target) for i in assign.instructions):
-            raise NoMatchError(f"threads wait for {e} at each element")
+            raise NoMatchError(f"threads wait for {e} at each element", "copy the elements to shared memory first")
         if memory.dtype.name != mma.factor.dtype:
-            fitting = [x for x, other in MMA.items() if other.factor.dtype == memory.dtype.name]
-            raise NoMatchError(f"{to_text(e)} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
-                               f"use {' or '.join(fitting) or 'factors of such a dtype'}")
+            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
+                               "choose an instruction for both factors; its name ends with their type")
         if memory.space is AddressSpace.PRIVATE:
-            raise NoMatchError(f"{to_text(e)} is in the registers of one thread, where others cannot load it",
-                               f"set_temporary_address_space(knl, '{array_of(e)}', 'shared')")
+            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it",
+                               f"set_temporary_address_space(knl, '{e.aggregate}', 'local')")
         if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
-            raise NoMatchError(f"a subscript of {e} depends on data")
+            raise NoMatchError(f"a subscript of {e} depends on data", "copy the elements to shared memory first")
     return found[0], found[1]
+
+
+_COMPUTE_FIRST = "compute such factors first: precompute(knl, rule, ...)"
 
 
 def _element(mma: Mma, factor: Expression) -> p.Subscript:
@@ -243,10 +250,10 @@ def _element(mma: Mma, factor: Expression) -> p.Subscript:
         case p.Subscript() if not mma.factor.through:
             return inner
         case _:
-            through = mma.factor.through
-            raise NoMatchError(f"its factor {to_text(factor)} is not an element{f' in {through}(...)' if through else ''}",
-                               f"set_operand_precision(knl, {through!r})" if through else
-                               "precompute(knl, rule, ...) computes factors first")
+            if mma.factor.through:
+                raise NoMatchError(f"the factor {factor} is not {mma.factor.through}(...) of an element",
+                                   f"set_operand_precision(knl, '{mma.factor.through}')")
+            raise NoMatchError(f"the factor {factor} is not an element of an array", _COMPUTE_FIRST)
 
 
 # The instructions
@@ -307,14 +314,19 @@ def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerB
     yield f"{function_name(mma)}({', '.join(arguments)});"
 
 
+def _place_of_element(layout: Fragment) -> str:
+    """The row and the column of element ``e`` of lane ``t``, as C."""
+    return "".join(f"[{to_text(i)}]" for i in layout.element(p.Variable("t"), p.Variable("e"))).replace("//", "/")
+
+
 def _mma_text(mma: Mma) -> str:
     """The function for *mma*."""
     m, n, k = mma.shape
     words = max(WORD // mma.factor.size, 1)
     counts = mma.sums.registers, mma.left.registers // words, mma.right.registers // words
     c, a, b = ([f"{x}{i}" if count > 1 else x for i in range(count)] for x, count in zip("cab", counts, strict=True))
-    places = iter(range(sum(counts)))
-    sums, left, right = ("{" + ", ".join(f"%{next(places)}" for _ in part) + "}" for part in (c, a, b))
+    numbers = iter(range(sum(counts)))
+    sums, left, right = ("{" + ", ".join(f"%{next(numbers)}" for _ in part) + "}" for part in (c, a, b))
     total = _OPERANDS[mma.sum.ptx]
     factor = _OPERANDS.get(mma.factor.ptx, _WORDS)
     written = ", ".join(f'"+{total[1]}"({x})' for x in c)
@@ -330,9 +342,10 @@ def _mma_text(mma: Mma) -> str:
         others = "\n".join(f"    {small}({c[2*r]}, {c[2*r + 1]}, {a[2*q + r]}, {b[q]});"
                            for q in range(k // 4) for r in range(2))
         code = f"#if __CUDA_ARCH__ >= 900\n{code}\n#else\n{others}\n#endif"
+    places, newline = {"a": mma.left, "b": mma.right, "c": mma.sums}, "\n"
     return f"""
-// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}; each lane has the elements that the instruction
-// defines in its registers
+// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}. Elements number e of lane t:
+{newline.join(f'// {x}{_place_of_element(layout)}' for x, layout in places.items())}
 __device__ __forceinline__ void {function_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
     {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
 {{

@@ -24,15 +24,11 @@ from loopkit.poly.affine import add, affine_difference, integer_factor, multiply
 
 
 class NoMatchError(Exception):
-    """The reason why an instruction cannot execute a nest, as the end of a sentence, and a *hint* at a way out."""
+    """The reason why an instruction cannot execute a nest, as the end of a sentence; *hint*: a way out."""
 
-    def __init__(self, reason: str, hint: str = "the page 'Transformations' lists the conditions") -> None:
+    def __init__(self, reason: str, hint: str = "see the conditions of tensorize") -> None:
         super().__init__(reason)
         self.hint = hint
-
-
-#: The way out if some iterations or some lanes of a partial tile are missing.
-FULL_TILES = "pad_domain(knl, ...) gives partial tiles all iterations, or assume sizes that are multiples of the tiles"
 
 
 @dataclass(frozen=True)
@@ -92,14 +88,15 @@ class Nest:
         if tuple(extent for _, extent in found) != tuple(extents):
             given = ", ".join(f"{x} of {extent}" for x, extent in self.lanes) or "no inames"
             raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}",
-                               "prioritize_loops(knl, ...) puts other inames on l.0 around those of the lanes")
+                               "prioritize_loops before tensorize: rows first, then columns, then steps")
         return tuple(x for x, _ in found)
 
 
 def range_of(loop: For) -> range:
     """The values of the variable of *loop*; :raises NoMatchError: they are not constant, or not consecutive."""
     if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range", FULL_TILES)
+        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range",
+                           "pad_domain(knl, ...) before the splits gives partial tiles all iterations")
     return range(loop.start, loop.stop)
 
 
@@ -311,13 +308,15 @@ def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[st
     count = max(WORD // memory.dtype.itemsize, 1)
     places = [_register(e.index_tuple, shape) for e in elements]
     if any(variables(place) & moved for place in places):
-        raise NoMatchError(f"the register of {elements[0]} depends on the lane, or on an iteration")
+        raise NoMatchError(f"the register of {elements[0]} depends on the lane, or on an iteration",
+                           "read the fragment at the inames of the rows, the columns and the steps")
     for first in range(0, len(places), count):
         own = places[first:first + count]
         terms = own[0].children if isinstance(own[0], p.Sum) else (own[0],)
         if any(affine_difference(place, own[0]) != k for k, place in enumerate(own)) or any(
                 (t if isinstance(t, int) else integer_factor(t)) % count for t in terms):
-            raise NoMatchError(f"{', '.join(map(to_text, elements[first:first + count]))} are not one register")
+            raise NoMatchError(f"{', '.join(map(to_text, elements[first:first + count]))} are not one register",
+                               "leave the axes of the fragment as tensorize orders them")
 
 
 def _register(index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:

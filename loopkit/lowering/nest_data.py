@@ -33,7 +33,8 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
     if assign is None:
         raise NoMatchError("it is not one assignment in a nest of loops")
     if not isinstance(length, int) or length % launch.machine.warp:
-        raise NoMatchError(f"its blocks must have whole warps along l.0, and not {length} threads")
+        raise NoMatchError(f"its blocks must have whole warps along l.0, and not {length} threads",
+                           f"give l.0 a multiple of {launch.machine.warp} threads in all statements")
     node = launch.kernel.reduction_of.get(assign.statement)
     return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
                 _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages))

@@ -17,14 +17,7 @@ from loopkit.ast.nodes import Block, Define, For, If, Node, Region
 from loopkit.ast.walk import as_block, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError, StorageError
 from loopkit.expr.mappers import elements_of, substitute, variables
-from loopkit.instructions.nests import (
-    FULL_TILES,
-    Issue,
-    NestInstruction,
-    NoMatchError,
-    loops_and_assignment,
-    statement_of,
-)
+from loopkit.instructions.nests import Issue, NestInstruction, NoMatchError, loops_and_assignment, statement_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
@@ -34,7 +27,7 @@ from loopkit.lowering.nest_data import nest_instruction, nest_of
 
 Names = Mapping[str, Expression]
 
-_PARTIAL = NoMatchError("some threads may not execute it", FULL_TILES)
+_NO_PART = NoMatchError("a thread may have no part in it", "pad_domain lets all threads have one")
 
 
 def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -70,9 +63,10 @@ def with_fragments_of_instructions(knl: LoopKernel, warp: int) -> LoopKernel:
                    if not (a.is_write or knl.statement_by_id[a.statement].loads_for_others)]
         written = {x: a.statement for a in accesses if a.is_write for e in a.subscripts for x in variables(e)}
         if auto := [x for x in written if isinstance(knl.tags.get(x), AutoLocalTag)]:
-            raise StorageError(f"'{name}' is in the registers of warps, and the tag l.auto of '{auto[0]}' distributes it "
-                               "over all threads; default_tag=None leaves the loops of a copy to tensorize.",
-                               subject=name, hint=f"untag_inames(knl, '{auto[0]}')")
+            raise StorageError(
+                f"'{name}' is in the registers of warps, and the tag l.auto of '{auto[0]}' distributes it over all "
+                "threads; default_tag=None leaves the loops of a copy to tensorize.", subject=name,
+                hint=f"untag_inames(knl, '{auto[0]}')")
         if readers and any(isinstance(knl.tags.get(x), LocalTag) for x in written):
             raise StorageError(
                 f"'{name}' is in the registers of warps, and '{readers[0]}' reads it without an instruction of a warp.",
@@ -100,7 +94,7 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         if not isinstance(node, Region) or not isinstance(node.instruction, Issue) \
                 or not any(node is other for other in guarded):
             return node
-        finder.reasons.setdefault(statement_of(node), _PARTIAL)
+        finder.reasons.setdefault(statement_of(node), _NO_PART)
         return finder.as_loops(node)
     body = rewritten(body, checked)
     done = {statement_of(node) for node in nodes_in(body)
@@ -126,7 +120,7 @@ class _Finder:
         return self.launch.kernel
 
     def refusal(self, statement: str, instruction: NestInstruction) -> PreconditionError:
-        reason = self.reasons.get(statement, _PARTIAL)
+        reason = self.reasons.get(statement, _NO_PART)
         return PreconditionError(f"'{instruction.name}' cannot execute '{statement}': {reason}.", subject=statement,
                                  hint=reason.hint)
 
@@ -168,7 +162,8 @@ class _Finder:
         _, assign = loops_and_assignment(region.body)
         if assign is None:
             statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
-            self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations", FULL_TILES))
+            self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations",
+                                                            "pad_domain lets loops run over whole boxes"))
             return self.as_loops(region, statement)
         try:
             return replace(region, instruction=instruction.issue(nest_of(self.launch, self.storages, region, names)))

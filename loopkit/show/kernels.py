@@ -262,11 +262,12 @@ def values_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Bloc
 
 def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Span, ...]:
     """Its memory, the reason, and the bytes of each thread, block and call."""
-    of_lane = storage.in_memory[:len(storage.shape) - len(storage.lanes)]
-    size, own = (product_text((storage.dtype.itemsize, *extents)) for extents in (storage.shape, of_lane))
+    size = product_text((storage.dtype.itemsize, *storage.shape))
+    own = storage.in_memory[:len(storage.shape) - len(storage.lanes)]
     memory, sizes = {
         AddressSpace.PRIVATE: ("registers", (size, "", "")),
-        AddressSpace.WARP: ("registers, exchanged within a warp", (own, "", "")),
+        AddressSpace.WARP: ("registers, exchanged within a warp",
+                            (product_text((storage.dtype.itemsize, *own)), "", "")),
         AddressSpace.SHARED: ("shared memory", ("", size, "")),
         AddressSpace.GLOBAL: ("global memory", ("", "", size)),
         AddressSpace.CONSTANT: ("constant memory", ("", "", ""))}[storage.space]

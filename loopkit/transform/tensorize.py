@@ -1,7 +1,7 @@
 """tensorize: lets one instruction of a warp execute a nest of loops around a statement."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
@@ -27,7 +27,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, InstructionTag, LocalTag, UnrollTag, VecTag
 from loopkit.kernel.tree import Leaf, Loop, leaves, nest, rewrite
-from loopkit.language.names import name_list
 from loopkit.transform.array_axes import group_and_place
 from loopkit.transform.iname import split_levels
 from loopkit.transform.step import iname_list, require_untagged, transform
@@ -35,7 +34,7 @@ from loopkit.transform.tags import tagged
 
 
 @transform
-def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Sequence[str] | None = None, *,
+def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let the lanes of a warp execute the loops around *statement* together, by one *instruction*.
 
@@ -82,8 +81,10 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     found = NEST_INSTRUCTIONS.get(instruction)
     if found is None:
         raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="a warp")
-    if kernel.statement_by_id[statement].is_collective:
-        raise PreconditionError(f"'{statement}' is executed by an instruction already.", subject=statement)
+    updates = [n.update for n in kernel.reductions.values() if n.final == statement]
+    if any(kernel.statement_by_id[s].is_collective for s in (statement, *updates)):
+        raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
+                                hint="tensorize a statement once")
     match found:
         case Mma():
             result, tags = _by_products(kernel, statement, found, inames)
@@ -105,7 +106,7 @@ def _executed_by(kernel: LoopKernel, statement: str, instruction: NestInstructio
 
 # Products
 
-def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence[str] | None
+def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Iterable[str] | None
              ) -> tuple[LoopKernel, Tags]:
     node, (left, right) = _sum_of_products(kernel, statement)
     update = node.update
@@ -139,8 +140,6 @@ def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode,
     if node is None:
         raise PreconditionError(f"'{statement}' has no sum.", subject=statement,
                                 hint="this instruction computes c[i, j] = sum(k, a[i, k]*b[k, j])")
-    if kernel.statement_by_id[node.update].is_collective:
-        raise PreconditionError(f"'{statement}' is executed by an instruction already.", subject=statement)
     operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
     if not isinstance(operand, p.Product) or len(operand.children) != 2:
         raise PreconditionError(f"The sum of '{statement}' adds up {operand}, which is not a product of two factors.",
@@ -149,14 +148,14 @@ def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode,
 
 
 def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Mma,
-           given: str | Sequence[str] | None) -> tuple[str, str, str]:
+           given: str | Iterable[str] | None) -> tuple[str, str, str]:
     """The inames of the rows, the columns and the steps."""
     update = kernel.statement_by_id[node.update]
     left, right = (variables(e) & {*update.inames} for e in factors)
     extents = {x: _extent_from_zero(kernel, x) for x in update.inames}
     what = ("rows", "columns", "steps")
     if given is not None:
-        names = tuple(iname_list(kernel, name_list(given) if isinstance(given, str) else given))
+        names = iname_list(kernel, given)
         if len(names) != 3:
             raise PreconditionError(f"A product needs three inames, and not {len(names)}.", subject="inames",
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
@@ -168,10 +167,11 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                       for own, extent in zip(where, mma.shape, strict=True))
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
+            kind = "of its sum" if name == "steps" else "in one factor only"
             raise PreconditionError(
-                f"No iname of '{node.final}' without a tag has {extent} values, from 0 to {extent - 1}, for the {name} "
-                f"of '{mma.name}'.", subject=node.final,
-                hint=f"split_iname(knl, ..., {extent}): the inner iname has them")
+                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {kind}, without a tag, that runs "
+                f"from 0 to {extent - 1}.", subject=node.final,
+                hint=f"split_iname(knl, ..., {extent}): the inner iname has these values")
         require_untagged(kernel, x, "executed by an instruction")
         if extents.get(x) != extent:
             raise PreconditionError(f"'{x}' must run from 0 to {extent - 1}, over the {name} of '{mma.name}'.",
@@ -224,8 +224,8 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
     if row is None or column is None or row == column:
-        raise PreconditionError(f"'{name}' has no axis of its own for the rows and for the columns of a fragment.",
-                                subject=name, hint="prefetch a box with both")
+        raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
+                                subject=name, hint="prefetch a box with the inames of both")
     tags: Tags = {}
     new = dict[Digit, str]()
     groups = list[str]()
@@ -234,8 +234,8 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
         iname = copy.subscripts[k]
         if not isinstance(extent, int) or extent % length or not isinstance(iname, p.Variable) \
                 or iname.name not in copy.inames:
-            raise PreconditionError(f"Axis {k} of the fragment '{name}', of {extent} elements, is not one of multiples "
-                                    f"of {length} elements that '{copy.id}' writes one after another.", subject=name,
+            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements, "
+                                    f"which '{copy.id}' writes one after another; it has {extent}.", subject=name,
                                     hint="prefetch whole boxes of the instruction")
         require_untagged(kernel, iname.name, "distributed over the lanes of a warp")
         first = kernel.fresh_name(f"{iname.name}_box") if extent > length else ""
@@ -255,8 +255,8 @@ def _copy_of(kernel: LoopKernel, name: str) -> Statement:
     """The one statement that writes *name*, for each element once; :raises PreconditionError: there is none."""
     writers = [a.statement for a in accesses_by_array(kernel).get(name, ()) if a.is_write]
     if len(writers) != 1:
-        raise PreconditionError(f"'{name}' is in the registers of a warp, and {len(writers)} statements write it.",
-                                subject=name, hint="copy its values by one statement")
+        raise PreconditionError(f"{len(writers)} statements write the fragment '{name}'.", subject=name,
+                                hint="let one statement copy all of its elements")
     return kernel.statement_by_id[writers[0]]
 
 
@@ -316,7 +316,7 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     if not isinstance(source, p.Subscript) or any(isinstance(e, p.Subscript) for i in source.index_tuple
                                                   for e in subexpressions(i)):
         raise PreconditionError(f"'{statement}' copies {source}, which is not an element of an array in shared memory.",
-                                subject=statement, hint="stage the values in shared memory first")
+                                subject=statement, hint="compute the values into shared memory first")
     # the innermost loop is over the elements of a register
     tags: Tags = {loops.pop(): InstructionTag()} if size < WORD else {}
     count = 1

@@ -1,6 +1,7 @@
 """The CUDA target: one ``__global__`` function per launch, and a function of the host that launches them."""
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,13 +11,14 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Region, Scope
+from loopkit.ast.nodes import Array, Instruction, Region, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.block_flag import TICKET_BYTES
-from loopkit.instructions.nests import Issue, statement_of
+from loopkit.instructions.nests import Issue, NestInstruction, statement_of
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
+from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
@@ -205,10 +207,15 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        for s, i in self.memory_instructions():
-            if self.limits.capability < i.capability:
+        needed: list[tuple[Statement, Instruction, int, str]] = [
+            (s, i, i.capability, i.alternative) for s, i in self.memory_instructions()]
+        for bound in self.launch.statements.values():
+            needed += [(bound.statement, i, i.capability, "") for i in bound.statement.instructions
+                       if isinstance(i, NestInstruction)]
+        for s, i, capability, way_out in needed:
+            if self.limits.capability < capability:
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+                                        subject=s.id, hint=f"target sm_{capability} or later{way_out}")
         for node in nodes_in(self.function.body):
             if isinstance(node, Region) and isinstance(node.instruction, Issue):
                 own, statement = node.instruction.instruction, statement_of(node)
@@ -248,11 +255,11 @@ class _CudaFunction(FunctionText):
         launch, function = self.launch, self.function
         number = launch.kernel.fresh_name("block")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
-        places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
+        arrays_at = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         shuffled = comments_of_shuffles(function)
         emitter = Emitter(
             self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
-            Addresses({**self.places, **places}), self.layout.index,
+            Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
@@ -261,10 +268,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
+        places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
+            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
+        # an instruction finds the lanes of its statement without their inames
+        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in places.items() if x in mentioned]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
