@@ -127,13 +127,16 @@ class NestInstruction(Instruction):
     loads_for_others: ClassVar[bool] = True
 
     @property
-    def titles(self) -> tuple[str, ...]:
-        return (f"by={self.name}",)
+    def noun(self) -> str:                          # type: ignore[override]
+        return self.name
 
     @property
-    def capability(self) -> int:
-        """The first architecture that has it: 80 for sm_80."""
+    def capability(self) -> int:                    # type: ignore[override]
         raise NotImplementedError
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"by={self.name}",)
 
     @property
     def fraction_of_sums(self) -> int | None:
