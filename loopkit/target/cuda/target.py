@@ -1,6 +1,7 @@
 """The CUDA target: one ``__global__`` function per launch, and a function of the host that launches them."""
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
@@ -203,10 +205,14 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        for s, i in self.memory_instructions():
-            if self.limits.capability < i.capability:
-                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+        nests = ((s, i) for s in (bound.statement for bound in self.launch.statements.values())
+                 if (i := nest_instruction(s)) is not None)
+        for s, what, first, otherwise in (*((s, i.noun, i.capability, i.alternative)
+                                            for s, i in self.memory_instructions()),
+                                          *((s, i.name, i.capability, "") for s, i in nests)):
+            if self.limits.capability < first:
+                raise PreconditionError(f"'{s.id}' needs {what}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{first} or later{otherwise}")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
@@ -253,10 +259,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
+        coordinates = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
+            coordinates[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
+        # an instruction for a nest of loops may need no lane
+        used = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in coordinates.items() if x in used]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
