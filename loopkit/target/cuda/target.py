@@ -314,6 +314,7 @@ class _SharedMemory:
             else:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 # instructions take words from fragments
-                start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
+                start = f"__shared__ {align}" if array.shared else "alignas(4) " \
+                    if array.thread_axes and array.dtype.itemsize < 4 else ""
                 registers = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=registers), CUDA)
