@@ -11,15 +11,13 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Instruction, Region, Scope
+from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
-from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.block_flag import TICKET_BYTES
-from loopkit.instructions.nests import Issue, NestInstruction, statement_of
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
@@ -207,21 +205,14 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        needed: list[tuple[Statement, Instruction, int, str]] = [
-            (s, i, i.capability, i.alternative) for s, i in self.memory_instructions()]
-        for bound in self.launch.statements.values():
-            needed += [(bound.statement, i, i.capability, "") for i in bound.statement.instructions
-                       if isinstance(i, NestInstruction)]
-        for s, i, capability, way_out in needed:
-            if self.limits.capability < capability:
-                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{capability} or later{way_out}")
-        for node in nodes_in(self.function.body):
-            if isinstance(node, Region) and isinstance(node.instruction, Issue):
-                own, statement = node.instruction.instruction, statement_of(node)
-                if self.limits.capability < own.capability:
-                    raise PreconditionError(f"'{statement}' needs {own.name}, which {self.limits.arch} does not have.",
-                                            subject=statement, hint=f"target sm_{own.capability} or later")
+        nests = ((s, i) for s in (bound.statement for bound in self.launch.statements.values())
+                 if (i := nest_instruction(s)) is not None)
+        for s, what, first, otherwise in (*((s, i.noun, i.capability, i.alternative)
+                                            for s, i in self.memory_instructions()),
+                                          *((s, i.name, i.capability, "") for s, i in nests)):
+            if self.limits.capability < first:
+                raise PreconditionError(f"'{s.id}' needs {what}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{first} or later{otherwise}")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
@@ -268,14 +259,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
-        places = dict[str, str]()
+        coordinates = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
+            coordinates[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
-        # an instruction finds the lanes of its statement without their inames
-        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
-        body += [line for x, line in places.items() if x in mentioned]
+        # an instruction for a nest of loops may need no lane
+        used = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in coordinates.items() if x in used]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
@@ -323,6 +314,7 @@ class _SharedMemory:
             else:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 # instructions take words from fragments
-                start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
+                start = f"__shared__ {align}" if array.shared else "alignas(4) " \
+                    if array.thread_axes and array.dtype.itemsize < 4 else ""
                 registers = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=registers), CUDA)
