@@ -70,8 +70,8 @@ def summed() -> lk.LoopKernel:
 
 def tables() -> lk.LoopKernel:
     shared = [lk.TemporaryVariable(x, np.float32, (8, 4)) for x in ("ss", "tt")]
-    return lk.make_kernel(BOX, "for ii, jj\n ss[ii,jj] = xx[ii,jj]\n tt[ii,jj] = ss[ii,jj]\n yy[ii,jj] = tt[ii,jj]\nend",
-                          [*shared, "..."])
+    text = "for ii, jj\n ss[ii,jj] = xx[ii,jj]\n tt[ii,jj] = ss[ii,jj]\n yy[ii,jj] = tt[ii,jj]\nend"
+    return lk.make_kernel(BOX, text, [*shared, "..."])
 
 
 def multiplied() -> lk.LoopKernel:

@@ -1,4 +1,4 @@
-// proven: order (21 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+// proven: order (23 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
 // vector accesses: a, b at multiples of 16 bytes, row by row; c at multiples of 4 bytes, row by row; other
 //   calls run a text without them
 
@@ -171,8 +171,8 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         // b_tile: b_tile_rule_first writes, b_fragment_rule_last reads
         wait_for_copies<0>();
         __syncthreads();
-        for (int k_outer = 0; k_outer < floor_div_i32(l - 1, 64) - 1; ++k_outer) {
-            if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer + 192 <= l) {  // a full tile
+        for (int k_outer = 0; k_outer < floor_div_i32(l - 1, 64) - 2; ++k_outer) {
+            if (1024*i_group + 128*i_block + 128 <= n) {  // a full tile
                 #pragma unroll
                 for (int a_tile_rule_round = 0; a_tile_rule_round < 8; ++a_tile_rule_round) {
                     const int a_tile_rule_point = 128*a_tile_rule_round + threadIdx.x;
@@ -191,12 +191,10 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                     // a_tile_rule
                     copy_async_or_zeros<16>(&a_tile[(k_outer + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
                             a, (128*i_block + 1024*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 128,
-                            1024*i_group + 128*i_block + a_i < n &&
-                            64*k_outer + 8*a_k_outer + 128 < l ?
-                            2*min(8, l - 64*k_outer - 8*a_k_outer - 128) : 0);
+                            1024*i_group + 128*i_block + a_i < n ? 16 : 0);
                 }
             }
-            if (128*j_block + 128 <= m && 64*k_outer + 192 <= l) {  // a full tile
+            if (128*j_block + 128 <= m) {  // a full tile
                 #pragma unroll
                 for (int b_tile_rule_round = 0; b_tile_rule_round < 8; ++b_tile_rule_round) {
                     const int b_tile_rule_point = 128*b_tile_rule_round + threadIdx.x;
@@ -215,7 +213,6 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                     // b_tile_rule
                     copy_async_or_zeros<16>(&b_tile[(k_outer + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
                             b, (64*k_outer + b_k + 128)*m + 128*j_block + 8*b_j_outer,
-                            64*k_outer + b_k + 128 < l &&
                             128*j_block + 8*b_j_outer < m ? 2*min(8, m - 128*j_block - 8*b_j_outer) : 0);
                 }
             }
@@ -261,12 +258,64 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             // a_tile: a_fragment_rule reads, a_tile_rule overwrites
             // b_tile: b_fragment_rule reads, b_tile_rule overwrites
             end_copy_group();
-            wait_for_copies<0>();
+            wait_for_copies<2>();
             __syncthreads();
             end_copy_group();
         }
+        if (129 <= l) {
+            const int k_outer_last = (l - 1) / 64 - 2;
+            if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer_last + 192 == l) {  // a full tile
+                #pragma unroll
+                for (int a_tile_rule_last_round = 0; a_tile_rule_last_round < 8; ++a_tile_rule_last_round) {
+                    const int a_tile_rule_last_point = 128*a_tile_rule_last_round + threadIdx.x;
+                    const int a_i = a_tile_rule_last_point / 8;
+                    const int a_k_outer = a_tile_rule_last_point % 8;
+                    // a_tile_rule_last
+                    copy_async<16>(&a_tile[(k_outer_last + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                            &a[(128*i_block + 1024*i_group + a_i)*l + 64*k_outer_last + 8*a_k_outer + 128]);
+                }
+            } else {
+                #pragma unroll
+                for (int a_tile_rule_last_round = 0; a_tile_rule_last_round < 8; ++a_tile_rule_last_round) {
+                    const int a_tile_rule_last_point = 128*a_tile_rule_last_round + threadIdx.x;
+                    const int a_i = a_tile_rule_last_point / 8;
+                    const int a_k_outer = a_tile_rule_last_point % 8;
+                    // a_tile_rule_last
+                    copy_async_or_zeros<16>(&a_tile[(k_outer_last +
+                                2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                            (128*i_block + 1024*i_group + a_i)*l + 64*k_outer_last + 8*a_k_outer + 128,
+                            1024*i_group + 128*i_block + a_i < n &&
+                            64*k_outer_last + 8*a_k_outer + 128 < l ?
+                            2*min(8, l - 64*k_outer_last - 8*a_k_outer - 128) : 0);
+                }
+            }
+            if (128*j_block + 128 <= m && 64*k_outer_last + 192 == l) {  // a full tile
+                #pragma unroll
+                for (int b_tile_rule_last_round = 0; b_tile_rule_last_round < 8; ++b_tile_rule_last_round) {
+                    const int b_tile_rule_last_point = 128*b_tile_rule_last_round + threadIdx.x;
+                    const int b_k = b_tile_rule_last_point / 16;
+                    const int b_j_outer = b_tile_rule_last_point % 16;
+                    // b_tile_rule_last
+                    copy_async<16>(&b_tile[(k_outer_last + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                            &b[(64*k_outer_last + b_k + 128)*m + 128*j_block + 8*b_j_outer]);
+                }
+            } else {
+                #pragma unroll
+                for (int b_tile_rule_last_round = 0; b_tile_rule_last_round < 8; ++b_tile_rule_last_round) {
+                    const int b_tile_rule_last_point = 128*b_tile_rule_last_round + threadIdx.x;
+                    const int b_k = b_tile_rule_last_point / 16;
+                    const int b_j_outer = b_tile_rule_last_point % 16;
+                    // b_tile_rule_last
+                    copy_async_or_zeros<16>(&b_tile[(k_outer_last +
+                                2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                            (64*k_outer_last + b_k + 128)*m + 128*j_block + 8*b_j_outer,
+                            64*k_outer_last + b_k + 128 < l &&
+                            128*j_block + 8*b_j_outer < m ? 2*min(8, m - 128*j_block - 8*b_j_outer) : 0);
+                }
+            }
+        }
         for (int k_outer_last =
-                max(0, floor_div_i32(l - 1, 64) - 1); k_outer_last < (l + 63) / 64; ++k_outer_last) {
+                max(0, floor_div_i32(l - 1, 64) - 2); k_outer_last < (l + 63) / 64; ++k_outer_last) {
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 #pragma unroll
@@ -304,6 +353,11 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                     }
                 }
             }
+            // a_tile: a_tile_rule_last writes, a_fragment_rule_last reads
+            // b_tile: b_tile_rule_last writes, b_fragment_rule_last reads
+            end_copy_group();
+            wait_for_copies<1>();
+            __syncthreads();
         }
         if (128*j_block + 64*j_warp + 2*j_box_lane < m &&
                 1024*i_group + 128*i_block + 64*i_warp + i_box_lane < n) {
