@@ -210,7 +210,8 @@ def _ldmatrix_text(load: LdMatrix) -> str:
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of {what} {each}
-__device__ __forceinline__ void {function_name(load)}({targets}, const void *row)
+__device__ __forceinline__ void {function_name(load)}({targets},
+    const void *row)
 {{
     asm volatile("ldmatrix.sync.aligned.m8n8.x{load.count}{'.trans' if load.transposed else ''}.shared.b16 "
         "{{{registers}}}, [%{load.count}];"

@@ -69,7 +69,7 @@ class Mma(NestInstruction):
     since: int
 
     @property
-    def capability(self) -> int:
+    def capability(self) -> int:                    # type: ignore[override]
         return self.since
 
     @property

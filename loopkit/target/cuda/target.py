@@ -258,14 +258,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
-        places = dict[str, str]()
+        coordinates = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
+            coordinates[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
-        # an instruction finds the lanes of its statement without their inames
-        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
-        body += [line for x, line in places.items() if x in mentioned]
+        # an instruction for a nest of loops may need no lane
+        used = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in coordinates.items() if x in used]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
@@ -313,6 +313,7 @@ class _SharedMemory:
             else:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 # instructions take words from fragments
-                start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
+                start = f"__shared__ {align}" if array.shared else "alignas(4) " \
+                    if array.thread_axes and array.dtype.itemsize < 4 else ""
                 registers = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=registers), CUDA)
