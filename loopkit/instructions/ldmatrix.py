@@ -182,7 +182,9 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
     if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
         raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
-                           f"'.trans' loads registers from columns of '{array}', and the other loads those from rows")
+                           f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
+                           if memory.dtype.itemsize == 2 else
+                           f"store '{array}' with the elements of a register in a row, or leave the copy to plain loads")
     if not isinstance(extent, int) or extent % length:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
                            f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
