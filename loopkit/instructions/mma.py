@@ -68,10 +68,8 @@ class Mma(NestInstruction):
     sum: Numbers
     since: int
 
-    noun: ClassVar[str] = "a product of matrices"
-
     @property
-    def capability(self) -> int:
+    def capability(self) -> int:                    # type: ignore[override]
         return self.since
 
     @property
@@ -114,7 +112,7 @@ class MmaIssue(Issue):
     right: tuple[p.Subscript, ...]
     sums: tuple[p.Subscript, ...]
 
-    noun: ClassVar[str] = Mma.noun
+    noun: ClassVar[str] = "a product of matrices"
 
     @property
     def titles(self) -> tuple[str, ...]:
