@@ -60,7 +60,8 @@ def product(name: str, way: str) -> lk.LoopKernel:
 
 
 #: The instruction and the way of each product.
-PRODUCTS = [(name, way) for name in MMA for way in ("shared", "fragments", "ldmatrix") if way != "ldmatrix" or name in LOADS]
+PRODUCTS = [(name, way) for name in MMA for way in ("shared", "fragments", "ldmatrix")
+            if way != "ldmatrix" or name in LOADS]
 
 
 def data(name: str, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:

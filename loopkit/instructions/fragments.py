@@ -74,12 +74,12 @@ class Fragment:
         own = (d for d in (*self.rows, *self.columns) if d.of_lanes == of_lanes)
         return tuple(sorted(own, key=lambda d: -d.place))
 
-    def values(self, lanes: Sequence[Expression], register: int) -> dict[Digit, Expression]:
+    def values(self, lanes: Sequence[Expression], register: Expression) -> dict[Digit, Expression]:
         """The value of each digit for a lane with these digits *lanes*, the slowest first, in a *register*."""
         found = dict(zip(self.lanes, lanes, strict=True))
         return found | dict(_values_of(register, self._number(of_lanes=False)))
 
-    def element(self, lane: Expression, register: int) -> tuple[Expression, Expression]:
+    def element(self, lane: Expression, register: Expression) -> tuple[Expression, Expression]:
         """The row and the column of the element that a lane holds in a register."""
         found = self.values([value for _, value in _values_of(lane, self.lanes)], register)
         row, column = (combined(axis, [found[d] for d in axis]) for axis in (self.rows, self.columns))

@@ -21,6 +21,7 @@ from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digits, Fragment
 from loopkit.instructions.nests import (
+    AS_SPLIT,
     REGISTERS,
     WORD,
     Axis,
@@ -169,7 +170,7 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
     columns = {*lanes} - rows
     if not (rows <= seen[0] and columns <= seen[1]) or rows & seen[1] or columns & seen[0]:
         raise NoMatchError(f"one of {one} and {other} must depend on {_quoted(rows)} and not on {_quoted(columns)}, "
-                           f"and the other on {_quoted(columns)} and not on {_quoted(rows)}")
+                           f"and the other on {_quoted(columns)} and not on {_quoted(rows)}", AS_SPLIT)
     loops = {x.iname: range_of(x) for x in nest.loops}
     free = [x for x in loops if x not in nest.reduced]
     if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
@@ -185,12 +186,12 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
                 break
             names.append(x)
         if len(names) < len(digits) or next(at, None) is not None:
-            raise NoMatchError(_wrong_loops(mma, nest))
+            raise NoMatchError(_wrong_loops(mma, nest), AS_SPLIT)
         return Axis(tuple(names), tuple(d.extent for d in digits),
                      tuple(0 if x in place else loops[x].start for x in names), tuple(place.get(x) for x in names))
     depth = nest.loops_along([*nest.reduced])
     if prod(depth.extents) != mma.shape[2]:
-        raise NoMatchError(_wrong_loops(mma, nest))
+        raise NoMatchError(_wrong_loops(mma, nest), AS_SPLIT)
     return _ProductParts(one, other, target, axis([x for x in free if x in seen[0]], mma.sums.rows),
                   axis([x for x in free if x in seen[1]], mma.sums.columns), depth, lanes)
 
@@ -219,17 +220,17 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
         raise NoMatchError(f"its sums are {own.dtype}, and the instruction adds up {mma.sum.dtype}",
                            f"set_accumulator_dtype(knl, '{mma.sum.dtype}'), or an instruction for {own.dtype}")
     if own.space is not AddressSpace.PRIVATE:
-        raise NoMatchError(f"the sum {assign.target} is in {own.space} memory, and not in the registers of a thread",
+        raise NoMatchError(f"the sum '{assign.target.aggregate}' is in {own.space} memory, and not in the registers of a thread",
                            "let the lanes of one warp compute all terms of a sum")
     for e in found:
         memory = nest.memory_of(e)
         if any(i.claims(e, assign.target) for i in assign.instructions):
             raise NoMatchError(f"threads wait for {e} at each element", "copy the elements to shared memory first")
         if memory.dtype.name != mma.factor.dtype:
-            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
+            raise NoMatchError(f"'{e.aggregate}' is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
                                "choose an instruction for both factors; its name ends with their type")
         if memory.space is AddressSpace.PRIVATE:
-            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it",
+            raise NoMatchError(f"'{e.aggregate}' is in the registers of one thread, where others cannot load it",
                                f"set_temporary_address_space(knl, '{e.aggregate}', 'local')")
         if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
             raise NoMatchError(f"a subscript of {e} depends on data", "copy the elements to shared memory first")
@@ -314,14 +315,19 @@ def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerB
     yield f"{function_name(mma)}({', '.join(arguments)});"
 
 
+def _place_of_element(layout: Fragment) -> str:
+    """The row and the column of element ``e`` of lane ``t``, as C."""
+    return "".join(f"[{to_text(i)}]" for i in layout.element(p.Variable("t"), p.Variable("e"))).replace("//", "/")
+
+
 def _mma_text(mma: Mma) -> str:
     """The function for *mma*."""
     m, n, k = mma.shape
     words = max(WORD // mma.factor.size, 1)
     counts = mma.sums.registers, mma.left.registers // words, mma.right.registers // words
     c, a, b = ([f"{x}{i}" if count > 1 else x for i in range(count)] for x, count in zip("cab", counts, strict=True))
-    places = iter(range(sum(counts)))
-    sums, left, right = ("{" + ", ".join(f"%{next(places)}" for _ in part) + "}" for part in (c, a, b))
+    numbers = iter(range(sum(counts)))
+    sums, left, right = ("{" + ", ".join(f"%{next(numbers)}" for _ in part) + "}" for part in (c, a, b))
     total = _OPERANDS[mma.sum.ptx]
     factor = _OPERANDS.get(mma.factor.ptx, _WORDS)
     written = ", ".join(f'"+{total[1]}"({x})' for x in c)
@@ -337,9 +343,10 @@ def _mma_text(mma: Mma) -> str:
         others = "\n".join(f"    {small}({c[2*r]}, {c[2*r + 1]}, {a[2*q + r]}, {b[q]});"
                            for q in range(k // 4) for r in range(2))
         code = f"#if __CUDA_ARCH__ >= 900\n{code}\n#else\n{others}\n#endif"
+    places, newline = {"a": mma.left, "b": mma.right, "c": mma.sums}, "\n"
     return f"""
-// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}; each lane has the elements that the instruction
-// defines in its registers
+// all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}. Elements number e of lane t:
+{newline.join(f'// {x}{_place_of_element(layout)}' for x, layout in places.items())}
 __device__ __forceinline__ void {function_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
     {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
 {{

@@ -31,6 +31,10 @@ class NoMatchError(Exception):
         self.hint = hint
 
 
+#: A way out where inames are not those that tensorize makes.
+AS_SPLIT = "leave the inames of a box as tensorize splits and tags them"
+
+
 @dataclass(frozen=True)
 class ElementMemory:
     """The memory of an array.
@@ -173,6 +177,10 @@ class Issue(Instruction):
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
         _, assign = loops_and_assignment(region.body)
         return () if assign is None else elements_of(assign.value, warp_arrays)
+
+    def loaded(self, array: str) -> tuple[p.Subscript, ...]:
+        """The elements of *array* that a lane loads by its first access; empty: it loads none."""
+        return next(((e,) for e in self.operands if isinstance(e, p.Subscript) and array_of(e) == array), ())
 
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         """The elements that the instruction reads and writes for the iterations of *nest*.

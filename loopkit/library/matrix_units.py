@@ -4,9 +4,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 import loopkit as lk
-from loopkit.library.defaults import items_a_thread, measured
+from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.transform.step import require_positive
 
 #: Bytes of a strip's row: its 16-byte pieces, swizzled over 8 rows, then lie in different banks.
@@ -35,35 +36,26 @@ UNITS = {dtype: MatrixUnit(f"mma.m16n8k{k}.{ptx}", (16, 8, k), sums, result) for
     ("uint8", 32, "s32.u8", "int32", "int32"))}
 
 
-def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: tuple[int, int, int] | None,
-                            warp: tuple[int, int] | None, stages: int | None, group: int | None, b_transposed: bool
+def product_by_matrix_units(dtype: np.dtype, result: npt.DTypeLike | None, tile: tuple[int, int, int] | None,
+                            warp: tuple[int, int] | None, stages: int | None, group: int | None, *, b_transposed: bool
                             ) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``, as :func:`~loopkit.library.matmul`."""
-    unit, items = UNITS[dtype.name], items_a_thread(dtype)
+    unit = UNITS[dtype.name]
     default, warp, stages, group = measured("matrix_units", tile=None, warp=warp, stages=stages, group=group)
     tile = tile or (*default[:2], default[2] // dtype.itemsize)
-    _require_parts(tile, warp, unit, dtype)
-    rows, columns, steps = tile
-    m, n, k = unit.shape
+    _require_shares(tile, warp, unit, dtype)
     across = "j, k" if b_transposed else "k, j"
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
         a_rows(row, column) := a[row, column]
         b_rows(row, column) := b[row, column]
         c[i, j] = sum(k, a_rows(i, k)*b_rows({across}))  {{id=insn}}
         """, name="matmul")
-    knl = lk.add_dtypes(knl, {"a,b": dtype, "c": unit.result if result is None else result})
+    knl = lk.add_dtypes(knl, {"a,b": dtype, "c": unit.result if result is None else known_dtype(result)})
     # partial tiles compute with zeros beyond the edge, so that all lanes take part
-    knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
-    # a block computes a tile of c, a warp a part of it; blocks run column by column in groups of rows
-    levels = {"i_group": None, "i_block": group, "i_warp": rows // warp[0], "i_reg": warp[0] // m, "i_box": m}
-    knl = lk.split_levels(knl, "i", levels,
-                          tags={"i_group": "g.1", "i_block": "g.0", "i_warp": "l.0", "i_reg": "unr"})
-    levels = {"j_block": None, "j_warp": columns // warp[1], "j_reg": warp[1] // n, "j_box": n}
-    knl = lk.split_levels(knl, "j", levels, tags={"j_block": "g.0", "j_warp": "l.0", "j_reg": "unr"})
-    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // k, "k_box": k}, tags={"k_step": "unr"})
-    knl = lk.prioritize_loops(
-        knl, "i_group, j_block, i_block, i_warp, j_warp, k_outer, k_step, i_reg, j_reg, i_box, j_box")
-    # strips of both factors in shared memory, copied 16 bytes at a time
+    knl = lk.pad_domain(knl, dict(zip("ijk", tile, strict=True)))
+    knl = _in_boxes(knl, tile, warp, group, unit)
+    # a strip of each factor in shared memory, copied 16 bytes at a time
+    items = items_a_thread(dtype)
     strips = {"a": (["i_warp", "i_reg", "i_box"], ["a_i", "a_k"]),
               "b": (["j_warp", "j_reg", "j_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])}
     for x, (sweep, inames) in strips.items():
@@ -84,11 +76,26 @@ def product_by_matrix_units(dtype: np.dtype, result: np.dtype | None, *, tile: t
     # neighbouring rows of a column lie in different banks
     for x in strips:
         knl = lk.swizzle(knl, f"{x}_tile", chunk=items)
-    # the next strips are on their way while a warp multiplies
+    # copies of later strips run while the warps multiply
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
 
 
-def _require_parts(tile: tuple[int, int, int], warp: tuple[int, int], unit: MatrixUnit, dtype: np.dtype) -> None:
+def _in_boxes(knl: lk.LoopKernel, tile: tuple[int, int, int], warp: tuple[int, int], group: int, unit: MatrixUnit
+              ) -> lk.LoopKernel:
+    """Tiles for blocks, parts of them for warps, and boxes of the instruction; blocks run column by column in groups of
+    rows."""
+    (rows, columns, steps), (m, n, k) = tile, unit.shape
+    levels = {"i_group": None, "i_block": group, "i_warp": rows // warp[0], "i_reg": warp[0] // m, "i_box": m}
+    knl = lk.split_levels(knl, "i", levels,
+                          tags={"i_group": "g.1", "i_block": "g.0", "i_warp": "l.0", "i_reg": "unr"})
+    levels = {"j_block": None, "j_warp": columns // warp[1], "j_reg": warp[1] // n, "j_box": n}
+    knl = lk.split_levels(knl, "j", levels, tags={"j_block": "g.0", "j_warp": "l.0", "j_reg": "unr"})
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // k, "k_box": k}, tags={"k_step": "unr"})
+    return lk.prioritize_loops(
+        knl, "i_group, j_block, i_block, i_warp, j_warp, k_outer, k_step, i_reg, j_reg, i_box, j_box")
+
+
+def _require_shares(tile: tuple[int, int, int], warp: tuple[int, int], unit: MatrixUnit, dtype: np.dtype) -> None:
     """:raises PreconditionError: the parts of a product do not divide it."""
     shares = [("rows", tile[0], warp[0]), ("columns", tile[1], warp[1]), ("rows of a warp", warp[0], unit.shape[0]),
               ("columns of a warp", warp[1], 2*unit.shape[1]), ("bytes of a strip", tile[2]*dtype.itemsize, ROW)]

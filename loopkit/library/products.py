@@ -34,9 +34,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     the next strips run concurrently. Partial tiles compute with zeros beyond the edge, and store only the elements
     inside.
 
-    For float64, matrix instructions compute the parts of the warps. For 16-bit and 8-bit factors, and with ``mma=True``
-    for float32 in tf32, too; the lanes of a warp then hold fragments of the strips, asynchronous copies fill a ring of
-    strips, and sums are in float32, or int32 for integers.
+    Matrix instructions compute the parts of warps for float64, for factors of 16 and 8 bits, whose sums are in float32
+    or int32, and with ``mma=True`` for float32, which they round to tf32.
 
     If *c* has few tiles, multiprocessors would be idle. With *depth*, a block computes only a part of the sums over
     *k*, and a second launch adds up the parts in a fixed order, so that each run gives the same bits.
@@ -48,8 +47,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arrays of a call. With a shape, vectors that divide the rows load the strips, and for float32
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
-    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once, with
-        matrix instructions other than those of float64 a multiple of 128 bytes.
+    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread if an element
         has four bytes, half as many for larger elements.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
@@ -60,12 +58,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         limit; default: two if the results of a thread then take half of its 128 registers, else one.
     :arg stages: the number of strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no
         prefetch.
-    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results; default: for all
-        dtypes that have them but float32, which they round to tf32. GPUs before sm_80 need ``False``; floats of 8 bits
-        need sm_89.
-    :arg b_transposed: the second factor is stored as ``b[j, k]``; only with matrix instructions.
-    :arg result: the dtype of *c* with matrix instructions; default: that of the factors, float32 for floats of 8 bits,
-        and int32 for integers.
+    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results. GPUs before
+        sm_80 need ``False``, and those before sm_89 for floats of 8 bits.
+    :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
@@ -79,10 +74,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     """
     known = known_dtype(dtype)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
-        _require_none("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
-        return product_by_matrix_units(known, None if result is None else known_dtype(result), tile=tile, warp=warp,
-                                       stages=stages, group=group, b_transposed=b_transposed)
-    _require_none("products without them", b_transposed=b_transposed or None, result=result)
+        _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
+        return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)
+    _require_inapplicable("products without matrix instructions", b_transposed=b_transposed or None, result=result)
     if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
         plan = best_plan(shape, multiprocessors)
         tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole
@@ -122,7 +116,7 @@ def _tiled(dtype: np.dtype, shape: tuple[int, int, int] | None, tile: Tile, dept
     tags = dict(zip(blocks[::-1], ("g.0", "g.0", "g.1", "g.2"), strict=False))
     if mma:
         knl = _over_warps(knl, warp, {"box": 16}, {"box": 8}, outer=outer)
-        return _by_warps(lk.tag_inames(knl, tags), blocks, steps)
+        return _by_warps(lk.tag_inames(knl, tags), blocks, steps, 16)
     # a vector store needs its sums in neighbouring registers. With more than 64 sums the compiler can still place the
     # operands of a product in several banks; rows of partial sums are always vectors
     stored = depth is not None or (not whole if shape is None else vector_of_rows(shape[1], dtype) == items)
@@ -250,7 +244,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
             _shares(size, part, what)
         # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
         high = 16 if size > low and warp[0] % 16 == 0 else 8
-        knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps)
+        knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps, high)
     else:
         warp, = measured("batched_matmul", known, warp=warp)
         items = items_a_thread(known)
@@ -261,17 +255,18 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
 
 
-def _require_none(what: str, **arguments: object) -> None:
-    for name, value in arguments.items():
-        if value is not None:
-            raise lk.PreconditionError(f"The argument '{name}' does not apply to {what}.", subject=name,
-                                       hint="leave it out, or choose the other kind of product by mma=")
-
-
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
     if mma and dtype != np.float64:
         raise lk.PreconditionError(f"Matrix instructions need float64, not {dtype}.", subject="mma",
                                    hint="mma=False computes in any dtype")
+
+
+def _require_inapplicable(what: str, **arguments: object) -> None:
+    """:raises PreconditionError: one of *arguments* is given that has no meaning for *what*."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise lk.PreconditionError(f"The argument '{name}' does not apply to {what}.", subject=name,
+                                       hint="leave it out, or choose the other kind of product by mma=")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
@@ -296,13 +291,13 @@ def _largest_part(size: int) -> tuple[int, int]:
                key=lambda part: (part[0]*part[1], min(part), part[0]))
 
 
-def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.LoopKernel:
+def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, rows_of_box: int) -> lk.LoopKernel:
     """The tile of a block in the registers of its warps, computed by matrix multiply-accumulate instructions."""
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": _shares(steps, 4, "steps"), "k_box": 4},
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(
         knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
-    knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
+    knl = lk.tensorize(knl, "insn", f"mma.m{rows_of_box}n8k4.f64", "i_box, j_box, k_box")
     rows, columns = ([y for y in knl.inames if y.startswith((f"{x}_warp", f"{x}_reg", f"{x}_box"))] for x in "ij")
     # the strips of both matrices have the layout of the matrices
     knl = _strips_staged(knl, "a_rows", [*rows, "k_step", "k_box"], [*columns, "k_step", "k_box"],

@@ -9,10 +9,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
-from loopkit.ast.nodes import Assign, Block, For, Function, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, For, Function, Region, Scope, Sync
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
+from loopkit.instructions.nests import Issue, loops_and_assignment, statement_of
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +21,7 @@ from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
-from loopkit.show.kernels import full_tile_conditions, launch_shape, values_table
+from loopkit.show.kernels import full_tile_conditions, is_fragment, launch_shape, values_table
 from loopkit.show.remarks import Remark, remarks_on
 from loopkit.show.words import counted, name_list_text
 from loopkit.shown import Shown
@@ -108,9 +109,16 @@ def _launch_sentences(launch: Launch, function: Function, scratch: Collection[st
 
 def _block_sentences(block: Block) -> Iterator[str]:
     """The loops and barriers in *block*."""
+    executed: set[int] = set()                              # loops that an instruction executes
     for node in nodes_in(block):
         match node:
-            case For():
+            case Region(instruction=Issue() as issue):
+                own, _ = loops_and_assignment(node.body)
+                executed |= set(map(id, own))
+                over = f" over {name_list_text([x.iname for x in own])}" if own else ""
+                yield (f"The lanes of a warp execute the iterations of {statement_of(node)}{over} together, by "
+                       f"{issue.instruction.name}.")
+            case For() if id(node) not in executed:
                 inside = dict.fromkeys(x.statement for x in nodes_in(node.body) if isinstance(x, Assign))
                 unrolled = ", unrolled," if node.unroll else ""
                 steps = f", in steps of {node.step}" if node.step != 1 else ""
@@ -153,6 +161,8 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
         return f"{name} holds the partial results of {name_list_text(accumulated)}, for {users}."
     owners = dict.fromkeys(s.rpartition(".")[0] for s in writers)   # insn.k of insn.k.step0, which lowering made
     whole = name_list_text(owners)
+    if is_fragment(knl, storage):
+        return f"{name} holds fragments in the registers of warps, from {makers} for {users}."
     if storage.space is AddressSpace.WARP:
         return f"{name} holds values that the lanes of a warp combine, for {whole}."
     if owners.keys() <= knl.reductions.keys():

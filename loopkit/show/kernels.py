@@ -22,6 +22,7 @@ from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.pipeline import cost_of, lowered_in_one_version, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
@@ -262,9 +263,11 @@ def values_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Bloc
 def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Span, ...]:
     """Its memory, the reason, and the bytes of each thread, block and call."""
     size = product_text((storage.dtype.itemsize, *storage.shape))
+    own = storage.in_memory[:len(storage.shape) - len(storage.lanes)]
     memory, sizes = {
         AddressSpace.PRIVATE: ("registers", (size, "", "")),
-        AddressSpace.WARP: ("registers, exchanged within a warp", (str(storage.dtype.itemsize), "", "")),
+        AddressSpace.WARP: ("registers, exchanged within a warp",
+                            (product_text((storage.dtype.itemsize, *own)), "", "")),
         AddressSpace.SHARED: ("shared memory", ("", size, "")),
         AddressSpace.GLOBAL: ("global memory", ("", "", size)),
         AddressSpace.CONSTANT: ("constant memory", ("", "", ""))}[storage.space]
@@ -278,6 +281,8 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
         a.statement in x.statements and a.is_write is is_write for a in accesses)] for is_write in (True, False))
     if storage.space is AddressSpace.CONSTANT:
         reason = f"{product_text((storage.dtype.itemsize, *storage.shape))} bytes of the generated text"
+    elif is_fragment(lowered.kernel, storage):
+        reason = "fragments of matrix instructions"
     elif given is not None and given.address_space is not None:
         reason = f"declared {given.address_space}"
     elif storage.space is AddressSpace.GLOBAL and len({*writers, *readers}) > 1:
@@ -295,10 +300,16 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
     return reason + (f"; a value for each {', '.join(storage.lead)} at a time" if storage.lead else "")
 
 
+def is_fragment(knl: LoopKernel, storage: Storage) -> bool:
+    """Does it hold fragments, which an instruction reads in the registers of a warp?"""
+    readers = (a.statement for a in accesses_by_array(knl).get(storage.name, ()) if not a.is_write)
+    return storage.space is AddressSpace.WARP and any(nest_instruction(knl.statement_by_id[s]) for s in readers)
+
+
 def _totals(lowered: Lowered) -> Iterator[Line]:
     for function in lowered.program.functions:
-        private = sum(prod(a.shape)*a.dtype.itemsize for a in function.arrays
-                      if a.shape and not (a.shared or a.thread_axes or a.initializer))
+        own = [(a, a.shape[:len(a.shape) - a.thread_axes]) for a in function.arrays if not (a.shared or a.initializer)]
+        private = sum(prod(shape)*a.dtype.itemsize for a, shape in own if shape)
         for what, size in (("shared memory a block", shared_bytes(function)), ("register arrays a thread", private)):
             if size:
                 yield f"{function.name}: {size} bytes of {what}"

@@ -1,7 +1,7 @@
 """tensorize: lets one instruction of a warp execute a nest of loops around a statement."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
@@ -27,7 +27,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, InstructionTag, LocalTag, UnrollTag, VecTag
 from loopkit.kernel.tree import Leaf, Loop, leaves, nest, rewrite
-from loopkit.language.names import name_list
 from loopkit.transform.array_axes import group_and_place
 from loopkit.transform.iname import split_levels
 from loopkit.transform.step import iname_list, require_untagged, transform
@@ -35,7 +34,7 @@ from loopkit.transform.tags import tagged
 
 
 @transform
-def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Sequence[str] | None = None, *,
+def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let the threads of a warp execute a nest of loops around *statement* together, by one *instruction*.
 
@@ -109,7 +108,7 @@ def _executed_by(kernel: LoopKernel, statement: str, instruction: NestInstructio
 
 # Products
 
-def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Sequence[str] | None
+def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Iterable[str] | None
              ) -> tuple[LoopKernel, Tags]:
     node, (left, right) = _sum_of_products(kernel, statement)
     update = node.update
@@ -151,14 +150,14 @@ def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode,
 
 
 def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Mma,
-           given: str | Sequence[str] | None) -> tuple[str, str, str]:
+           given: str | Iterable[str] | None) -> tuple[str, str, str]:
     """The inames of the rows, the columns and the steps."""
     update = kernel.statement_by_id[node.update]
     left, right = (variables(e) & {*update.inames} for e in factors)
     extents = {x: _extent_from_zero(kernel, x) for x in update.inames}
     what = ("rows", "columns", "steps")
     if given is not None:
-        names = tuple(iname_list(kernel, name_list(given) if isinstance(given, str) else given))
+        names = iname_list(kernel, given)
         if len(names) != 3:
             raise PreconditionError(f"A product needs three inames, and not {len(names)}.", subject="inames",
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
@@ -170,9 +169,9 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                       for own, extent in zip(where, mma.shape, strict=True))
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
-            where = "of its sum" if name == "steps" else "in one factor only"
+            kind = "of its sum" if name == "steps" else "in one factor only"
             raise PreconditionError(
-                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {where}, without a tag, that runs "
+                f"'{node.final}' has no iname for the {name} of '{mma.name}': one {kind}, without a tag, that runs "
                 f"from 0 to {extent - 1}.", subject=node.final,
                 hint=f"split_iname(knl, ..., {extent}): the inner iname has these values")
         require_untagged(kernel, x, "executed by an instruction")

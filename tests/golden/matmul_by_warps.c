@@ -47,15 +47,12 @@ void matmul_by_warps(const double *restrict a, const double *restrict b, double 
             // a_padded_0: a_padded_0_rule_first writes, insn.k.update reads
             // b_padded_0: b_padded_0_rule_first writes, insn.k.update reads
             for (int k_outer = 0; k_outer < (l + 15) / 16; ++k_outer) {
-                for (int l0_ = 0; l0_ < 64; ++l0_) {
-                    const int i_warp = l0_ / 32;
-                    const int i_box = l0_ / 4 % 8;
-                    const int j_box_lane = l0_ % 4;
-                    const int a_padded_dim_0_l0 = l0_ / 16;
-                    const int a_padded_dim_1 = l0_ % 16;
-                    const int b_padded_dim_0_l0 = l0_ / 16;
-                    const int b_padded_dim_1 = l0_ % 16;
-                    if (16*k_outer + 17 <= l) {
+                if (16*k_outer + 17 <= l) {
+                    for (int l0_ = 0; l0_ < 64; ++l0_) {
+                        const int a_padded_dim_0_l0 = l0_ / 16;
+                        const int a_padded_dim_1 = l0_ % 16;
+                        const int b_padded_dim_0_l0 = l0_ / 16;
+                        const int b_padded_dim_1 = l0_ % 16;
                         for (int a_padded_dim_0_round = 0; a_padded_dim_0_round < 4; ++a_padded_dim_0_round) {
                             // a_padded_0_load
                             a_padded_0_next[l0_][a_padded_dim_0_round] = 16*i_block +
@@ -73,8 +70,13 @@ void matmul_by_warps(const double *restrict a, const double *restrict b, double 
                                         16*j_block + b_padded_dim_1] : 0.0;
                         }
                     }
-                    for (int k_step = 0; k_step < 4; ++k_step) {
-                        for (int j_reg = 0; j_reg < 2; ++j_reg) {
+                }
+                for (int k_step = 0; k_step < 4; ++k_step) {
+                    for (int j_reg = 0; j_reg < 2; ++j_reg) {
+                        for (int l0_ = 0; l0_ < 64; ++l0_) {
+                            const int i_warp = l0_ / 32;
+                            const int i_box = l0_ / 4 % 8;
+                            const int j_box_lane = l0_ % 4;
                             for (int k_box = 0; k_box < 4; ++k_box) {
                                 for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
                                     // insn.k.update

@@ -1,23 +1,14 @@
 // proven: order (10 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
 
-// all lanes of a warp: c += a*b, 8x8 by 8x4 and 4x8. Lane t has row t / 4 of a and c,
-// column t % 4 of a, and of b these as rows, column t / 4; and columns 2*(t % 4) and the next of c
+// all lanes of a warp: c += a*b, 8x8 by 8x4 and 4x8; each lane has the elements that the instruction
+// defines in its registers
 __device__ __forceinline__ void mma_m8n8k4_f64(double &c0, double &c1,
     double a, double b)
 {
-#if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 "
         "{%0, %1}, {%2}, {%3}, {%0, %1};"
         : "+d"(c0), "+d"(c1)
         : "d"(a), "d"(b));
-#else
-    const int lane = threadIdx.x % 32;
-    for (int k = 0; k < 4; ++k) {
-        const double left = __shfl_sync(0xffffffff, a, k, 4);
-        c0 += left*__shfl_sync(0xffffffff, b, 8*(lane % 4) + k);
-        c1 += left*__shfl_sync(0xffffffff, b, 8*(lane % 4) + 4 + k);
-    }
-#endif
 }
 
 extern "C" __global__ void __launch_bounds__(64)

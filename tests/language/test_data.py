@@ -58,17 +58,17 @@ def test_temporaries() -> None:
     assert [a.name for a in knl.arguments] == ["n", "x"]
 
 
-@pytest.mark.parametrize("space", ["private", "local", "shared", "global", AddressSpace.SHARED])
+@pytest.mark.parametrize("space", ["private", "warp", "local", "shared", "global", AddressSpace.SHARED])
 def test_address_spaces_by_name(space: Any) -> None:
     knl = make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
     assert knl.temporaries["t"].address_space is AddressSpace("shared" if space == "local" else space)
 
 
-@pytest.mark.parametrize("space", ["register", "LOCAL", 3, [], True, "warp", AddressSpace.WARP])
+@pytest.mark.parametrize("space", ["register", "LOCAL", 3, [], True, "constant", AddressSpace.CONSTANT])
 def test_what_is_no_address_space(space: Any) -> None:
     with pytest.raises(PreconditionError, match="'t' cannot have the address space") as caught:
         make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
-    assert caught.value.hint == "the address spaces are private, shared (or local) and global"
+    assert caught.value.hint == "the address spaces are private, warp, shared (or local) and global"
 
 
 def test_a_bound_read_from_memory() -> None:

@@ -130,8 +130,7 @@ def test_products_that_are_no_boxes_do_without_matrix_instructions() -> None:
                 make(f64, warp=(64, 48)), make(size=64), lk.library.matmul(), lk.library.matmul(f64, mma=False)):
         assert "mma_" not in lk.generate_code(knl, target="cuda").source
     assert "mma_m16n8k4_f64(acc" in lk.generate_code(lk.library.matmul(f64), target="cuda").source
-    for of in (make, lk.library.matmul):
-        with pytest.raises(lk.PreconditionError, match="Matrix instructions need float64, not float32"):
-            of(mma=True)
+    with pytest.raises(lk.PreconditionError, match="Matrix instructions need float64, not float32"):
+        make(mma=True)
     with pytest.raises(lk.PreconditionError, match="64 steps are not a multiple of 24"):
         make(f64, steps=24, mma=True)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.data_constraints import index_names
-from loopkit.ast.nodes import Instruction
+from loopkit.instructions.nests import NestInstruction
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -135,17 +134,19 @@ def test_sums_of_integers_are_exact() -> None:
     assert relative(lk.add_dtypes(scaled, {"a": np.int8, "s": np.float32})) == (8 + 2)*F32
 
 
-class ShortSums(Instruction):
+class ShortSums(NestInstruction):
     """A matrix unit whose sums have fewer bits than their dtype."""
 
-    fraction_of_sums: ClassVar[int | None] = 13
+    @property
+    def fraction_of_sums(self) -> int | None:
+        return 13
 
 
 def test_an_instruction_adds_up_with_its_own_bits() -> None:
     knl = infer_types(lk.set_accumulator_dtype(sums("a[i,k]*x[k]", a=ml_dtypes.float8_e4m3fn,
                                                     x=ml_dtypes.float8_e4m3fn), np.float32))
     short = rewritten(knl, statements=tuple(
-        replace(s, instructions=(ShortSums(),)) if s.combine else s for s in knl.statements))
+        replace(s, instructions=(ShortSums("short"),)) if s.combine else s for s in knl.statements))
     bound = error_bound(short, MANY)
     assert bound.relative == 10*F32 + 2*300*2.0**-13
     assert "sums with 13 bits of fraction" in bound.text(1.0)

@@ -181,8 +181,9 @@ def test_refused_orders(name: str, tags: Any, text: str) -> None:
 
 def test_an_axis_more_behind_it() -> None:
     knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
+    assert lk.privatize(knl, "b_inner", "t").temporaries["t"].layout.order == (0, 2, 1)
     with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, but it now has 3"):
-        lk.lower(lk.privatize(knl, "b_inner", "t"))
+        lk.lower(lk.expand(knl, "t", "b_inner", trailing=True))
 
 
 def test_copies_between_layouts() -> None:

@@ -67,6 +67,11 @@ def summed() -> lk.LoopKernel:
     return lk.make_kernel("{[ii,jj,kk]: 0<=ii,jj,kk<4}", "yy[0] = sum([ii, jj, kk], xx[ii,jj])")
 
 
+def multiplied() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[ii,jj,kk]: 0<=ii,jj<8 and 0<=kk<4}", "cc[ii,jj] = sum(kk, aa[ii,kk]*bb[kk,jj])")
+    return lk.add_dtypes(knl, {"aa,bb": "float64"})
+
+
 def tagged() -> lk.LoopKernel:
     return lk.tag_inames(plain(), {"ii": "g.0", "jj": "l.0"})
 
@@ -114,6 +119,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
     ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
+    ("tensorize", "inames"): (multiplied, {"statement": "insn", "instruction": "mma.m8n8k4.f64"}, ["ii", "jj", "kk"]),
     ("to_batched", "batch_varying_args"): (plain, {"nbatches": 3}, ["xx", "yy"]),
     ("unroll", "inames"): (plain, {}, ["ii", "jj"]),
     ("untag_inames", "inames"): (tagged, {}, ["ii", "jj"])}

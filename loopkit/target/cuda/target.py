@@ -246,11 +246,11 @@ class _CudaFunction(FunctionText):
         launch, function = self.launch, self.function
         number = launch.kernel.fresh_name("block")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
-        places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
+        arrays_at = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         shuffled = comments_of_shuffles(function)
         emitter = Emitter(
             self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
-            Addresses({**self.places, **places}), self.layout.index,
+            Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
@@ -259,14 +259,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
-        coordinates = dict[str, str]()
+        places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            coordinates[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
+            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
-        # an instruction for a nest of loops may need no lane
-        used = set(re.findall(r"\w+", "\n".join(inner)))
-        body += [line for x, line in coordinates.items() if x in used]
+        # an instruction finds the lanes of its statement without their inames
+        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in places.items() if x in mentioned]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]

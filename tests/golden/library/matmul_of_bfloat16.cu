@@ -1,0 +1,308 @@
+// proven: order (10 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+// vector accesses: a, b at multiples of 16 bytes, row by row; c at multiples of 4 bytes, row by row; other
+//   calls run a text without them
+
+#include <cuda_bf16.h>
+// cp.async: BYTES bytes go to shared memory while the thread goes on; 16 pass by the first cache
+template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, const void *global)
+{
+    const unsigned int to = __cvta_generic_to_shared(shared);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(global) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(BYTES) : "memory");
+}
+// cp.async of the first SIZE of BYTES bytes, with zeros after them; if all are zeros, the index is not used
+template <int BYTES, typename T, typename I>
+__device__ __forceinline__ void copy_async_or_zeros(void *shared, const T *array, I index, int size)
+{
+    const unsigned int to = __cvta_generic_to_shared(shared);
+    const T *global = array + (size ? index : 0);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(global), "r"(size) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :: "r"(to), "l"(global), "n"(BYTES), "r"(size) : "memory");
+}
+// the copies that the thread began since the last group are one
+__device__ __forceinline__ void end_copy_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// until all groups of the thread but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
+}
+// the 32 bits that begin at x: one register with elements that follow each other
+template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
+{
+    return reinterpret_cast<unsigned int &>(x);
+}
+// all lanes of a warp: c += a*b, 16x8 by 16x16 and 16x8; each lane has the elements that the instruction
+// defines in its registers
+__device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, float &c2, float &c3,
+    unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3, unsigned int b0, unsigned int b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
+// 4 bytes of a row of each matrix
+__device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+        "{%0, %1, %2, %3}, [%4];"
+        : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
+        : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
+}
+// all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
+// 4 bytes of a column of each matrix
+__device__ __forceinline__ void ldmatrix_x4_trans(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+        "{%0, %1, %2, %3}, [%4];"
+        : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
+        : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
+    __nv_bfloat16 *__restrict__ c, const int l, const int m, const int n)
+{
+    const int i_group = blockIdx.y;
+    const int j_block = (int)blockIdx.x / 8;
+    const int i_block = (int)blockIdx.x % 8;
+    const int i_warp = (int)threadIdx.x / 128;
+    const int j_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int j_box_lane = (int)threadIdx.x % 4;
+    float acc_k[4][2][8][2];
+    extern __shared__ __align__(16) unsigned char shared_memory_[];
+    __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
+    __nv_bfloat16 (&b_tile)[4][64][256] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][64][256]>(shared_memory_ + 65536);
+    alignas(4) __nv_bfloat16 a_fragment[4][2][2][2];
+    alignas(4) __nv_bfloat16 b_fragment[8][2][2];
+
+    if (1024*i_group + 128*i_block < n) {
+        #pragma unroll
+        for (int i_reg = 0; i_reg < 4; ++i_reg) {
+            #pragma unroll
+            for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                        // insn.k.init
+                        acc_k[i_reg][i_box_part][j_reg][j_box_item] = 0.0f;
+                    }
+                }
+            }
+        }
+        for (int k_outer_first = 0; k_outer_first < min(3, (l + 63) / 64); ++k_outer_first) {
+            if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer_first + 64 <= l) {  // a full tile
+                #pragma unroll
+                for (int a_tile_rule_first_round =
+                        0; a_tile_rule_first_round < 4; ++a_tile_rule_first_round) {
+                    const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
+                    const int a_i = a_tile_rule_first_point / 8;
+                    const int a_k_outer = a_tile_rule_first_point % 8;
+                    // a_tile_rule_first
+                    copy_async<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                            &a[(128*i_block + 1024*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer]);
+                }
+            } else {
+                #pragma unroll
+                for (int a_tile_rule_first_round =
+                        0; a_tile_rule_first_round < 4; ++a_tile_rule_first_round) {
+                    const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
+                    const int a_i = a_tile_rule_first_point / 8;
+                    const int a_k_outer = a_tile_rule_first_point % 8;
+                    // a_tile_rule_first
+                    copy_async_or_zeros<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                            (128*i_block + 1024*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer,
+                            1024*i_group + 128*i_block + a_i < n &&
+                            64*k_outer_first + 8*a_k_outer < l ?
+                            2*min(8, l - 64*k_outer_first - 8*a_k_outer) : 0);
+                }
+            }
+            if (256*j_block + 256 <= m && 64*k_outer_first + 64 <= l) {  // a full tile
+                #pragma unroll
+                for (int b_tile_rule_first_round =
+                        0; b_tile_rule_first_round < 8; ++b_tile_rule_first_round) {
+                    const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
+                    const int b_k = b_tile_rule_first_point / 32;
+                    const int b_j_outer = b_tile_rule_first_point % 32;
+                    // b_tile_rule_first
+                    copy_async<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                            &b[(64*k_outer_first + b_k)*m + 256*j_block + 8*b_j_outer]);
+                }
+            } else {
+                #pragma unroll
+                for (int b_tile_rule_first_round =
+                        0; b_tile_rule_first_round < 8; ++b_tile_rule_first_round) {
+                    const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
+                    const int b_k = b_tile_rule_first_point / 32;
+                    const int b_j_outer = b_tile_rule_first_point % 32;
+                    // b_tile_rule_first
+                    copy_async_or_zeros<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                            (64*k_outer_first + b_k)*m + 256*j_block + 8*b_j_outer,
+                            64*k_outer_first + b_k < l &&
+                            256*j_block + 8*b_j_outer < m ? 2*min(8, m - 256*j_block - 8*b_j_outer) : 0);
+                }
+            }
+            end_copy_group();
+        }
+        // a_tile: a_tile_rule_first writes, a_fragment_rule reads
+        // b_tile: b_tile_rule_first writes, b_fragment_rule reads
+        wait_for_copies<0>();
+        __syncthreads();
+        for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+            if (64*k_outer + 193 <= l) {
+                if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer + 256 <= l) {  // a full tile
+                    #pragma unroll
+                    for (int a_tile_rule_round = 0; a_tile_rule_round < 4; ++a_tile_rule_round) {
+                        const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
+                        const int a_i = a_tile_rule_point / 8;
+                        const int a_k_outer = a_tile_rule_point % 8;
+                        // a_tile_rule
+                        copy_async<16>(&a_tile[(k_outer + 3) % 4][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                                &a[(128*i_block + 1024*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 192]);
+                    }
+                } else {
+                    #pragma unroll
+                    for (int a_tile_rule_round = 0; a_tile_rule_round < 4; ++a_tile_rule_round) {
+                        const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
+                        const int a_i = a_tile_rule_point / 8;
+                        const int a_k_outer = a_tile_rule_point % 8;
+                        // a_tile_rule
+                        copy_async_or_zeros<16>(&a_tile[(k_outer +
+                                    3) % 4][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                                (128*i_block + 1024*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 192,
+                                1024*i_group + 128*i_block + a_i < n &&
+                                64*k_outer + 8*a_k_outer + 192 < l ?
+                                2*min(8, l - 64*k_outer - 8*a_k_outer - 192) : 0);
+                    }
+                }
+                if (256*j_block + 256 <= m && 64*k_outer + 256 <= l) {  // a full tile
+                    #pragma unroll
+                    for (int b_tile_rule_round = 0; b_tile_rule_round < 8; ++b_tile_rule_round) {
+                        const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
+                        const int b_k = b_tile_rule_point / 32;
+                        const int b_j_outer = b_tile_rule_point % 32;
+                        // b_tile_rule
+                        copy_async<16>(&b_tile[(k_outer + 3) % 4][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                                &b[(64*k_outer + b_k + 192)*m + 256*j_block + 8*b_j_outer]);
+                    }
+                } else {
+                    #pragma unroll
+                    for (int b_tile_rule_round = 0; b_tile_rule_round < 8; ++b_tile_rule_round) {
+                        const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
+                        const int b_k = b_tile_rule_point / 32;
+                        const int b_j_outer = b_tile_rule_point % 32;
+                        // b_tile_rule
+                        copy_async_or_zeros<16>(&b_tile[(k_outer +
+                                    3) % 4][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                                (64*k_outer + b_k + 192)*m + 256*j_block + 8*b_j_outer,
+                                64*k_outer + b_k + 192 < l &&
+                                256*j_block + 8*b_j_outer < m ? 2*min(8, m - 256*j_block - 8*b_j_outer) : 0);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                #pragma unroll
+                for (int a_tile_dim_0_box = 0; a_tile_dim_0_box < 4; ++a_tile_dim_0_box) {
+                    // a_fragment_rule
+                    ldmatrix_x4(word_at(a_fragment[a_tile_dim_0_box][0][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][0][1][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][1][0]),
+                            &a_tile[k_outer % 4][64*i_warp + 16*a_tile_dim_0_box +
+                                (int)threadIdx.x % 16][(16*k_step +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int b_tile_dim_1_box_outer = 0; b_tile_dim_1_box_outer < 4; ++b_tile_dim_1_box_outer) {
+                    // b_fragment_rule
+                    ldmatrix_x4_trans(word_at(b_fragment[2*b_tile_dim_1_box_outer][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer][1][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][1][0]),
+                            &b_tile[k_outer % 4][16*k_step +
+                                (int)threadIdx.x % 16][(64*j_warp + 16*b_tile_dim_1_box_outer +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int i_reg = 0; i_reg < 4; ++i_reg) {
+                    #pragma unroll
+                    for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                        // insn.k.update
+                        mma_m16n8k16_f32_bf16(acc_k[i_reg][0][j_reg][0], acc_k[i_reg][0][j_reg][1],
+                                acc_k[i_reg][1][j_reg][0], acc_k[i_reg][1][j_reg][1],
+                                word_at(a_fragment[i_reg][0][0][0]), word_at(a_fragment[i_reg][0][1][0]),
+                                word_at(a_fragment[i_reg][1][0][0]), word_at(a_fragment[i_reg][1][1][0]),
+                                word_at(b_fragment[j_reg][0][0]), word_at(b_fragment[j_reg][1][0]));
+                    }
+                }
+            }
+            // a_tile: a_tile_rule writes, a_fragment_rule reads
+            // b_tile: b_tile_rule writes, b_fragment_rule reads
+            // a_tile: a_fragment_rule reads, a_tile_rule overwrites
+            // b_tile: b_fragment_rule reads, b_tile_rule overwrites
+            end_copy_group();
+            wait_for_copies<2>();
+            __syncthreads();
+        }
+        if (256*j_block + 64*j_warp + 2*j_box_lane < m &&
+                1024*i_group + 128*i_block + 64*i_warp + i_box_lane < n) {
+            if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
+                #pragma unroll
+                for (int i_reg = 0; i_reg < 4; ++i_reg) {
+                    #pragma unroll
+                    for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                        #pragma unroll
+                        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                            alignas(4) __nv_bfloat16 c_vec[2];
+                            #pragma unroll
+                            for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                                // insn
+                                c_vec[j_box_item] =
+                                        (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
+                            }
+                            *reinterpret_cast<unsigned int *>(&c[(1024*i_group + 128*i_block + 64*i_warp +
+                                        16*i_reg + 8*i_box_part + i_box_lane)*m + 256*j_block + 64*j_warp +
+                                        8*j_reg + 2*j_box_lane]) =
+                                    *reinterpret_cast<const unsigned int *>(c_vec);
+                        }
+                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i_reg = 0; i_reg < 4; ++i_reg) {
+                    #pragma unroll
+                    for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                        #pragma unroll
+                        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                            #pragma unroll
+                            for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                                if (256*j_block + 64*j_warp + 8*j_reg + 2*j_box_lane + j_box_item < m &&
+                                        1024*i_group + 128*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
+                                        i_box_lane < n) {
+                                    // insn
+                                    c[(1024*i_group + 128*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
+                                                i_box_lane)*m + 256*j_block + 64*j_warp + 8*j_reg +
+                                                2*j_box_lane + j_box_item] =
+                                            (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
