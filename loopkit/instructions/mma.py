@@ -220,7 +220,7 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
         raise NoMatchError(f"its sums are {own.dtype}, and the instruction adds up {mma.sum.dtype}",
                            f"set_accumulator_dtype(knl, '{mma.sum.dtype}'), or an instruction for {own.dtype}")
     if own.space is not AddressSpace.PRIVATE:
-        raise NoMatchError(f"the sum '{assign.target.aggregate}' is in {own.space} memory, and not in the registers of a thread",
+        raise NoMatchError(f"its sums are in {own.space} memory, and not in the registers of a thread",
                            "let the lanes of one warp compute all terms of a sum")
     for e in found:
         memory = nest.memory_of(e)
