@@ -21,6 +21,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digit, Digits, digit_of
 from loopkit.instructions.nests import (
+    AS_SPLIT,
     LANE,
     REGISTERS,
     WORD,
@@ -145,19 +146,19 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
         raise NoMatchError(f"{nest.assign.value} is not an element of an array", "let the statement copy elements")
     here, there = nest.memory_of(source), nest.memory_of(target)
     if here.space is not AddressSpace.SHARED:
-        raise NoMatchError(f"{source} is in {here.space} memory, and not in shared memory",
+        raise NoMatchError(f"'{source.aggregate}' is in {here.space} memory, and not in shared memory",
                            f"add_prefetch(knl, '{source.aggregate}', ...) before that of the fragment")
     if there.space is not AddressSpace.WARP:
-        raise NoMatchError(f"{target} is in {there.space} memory, and not in a fragment",
+        raise NoMatchError(f"'{target.aggregate}' is in {there.space} memory, and not in a fragment",
                            "add_prefetch(..., temporary_address_space='warp')")
     if here.dtype != there.dtype:
-        raise NoMatchError(f"{source} is {here.dtype}, and the fragment is {there.dtype}",
+        raise NoMatchError(f"'{source.aggregate}' is {here.dtype}, and the fragment is {there.dtype}",
                            f"give '{source.aggregate}' the dtype of the fragment")
     size = here.dtype.itemsize
     if size > WORD:
         raise NoMatchError(f"an element has {size} bytes, and a register 4", "leave the copy to plain loads")
     if load.transposed and size != 2:
-        raise NoMatchError(f"{source} is {here.dtype}, and .trans loads elements of 2 bytes",
+        raise NoMatchError(f"'{source.aggregate}' is {here.dtype}, and .trans loads elements of 2 bytes",
                            "let the matrix lie transposed in memory, and load it without .trans")
     extents = [d.extent for d in _LANES]
     lanes = nest.lane_inames(extents, "8 rows by 4 words of the matrices")
@@ -167,7 +168,7 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     if prod(matrix.extents) != load.count or prod(item.extents) != WORD // size:
         found = ", ".join(f"{x.iname} of {len(range_of(x))}" for x in nest.loops)
         raise NoMatchError(f"its loops are {found or 'none'}, but they must be {load.count} matrices"
-                           + (f" of {WORD // size} elements in each register" if size < WORD else ""))
+                           + (f" of {WORD // size} elements in each register" if size < WORD else ""), AS_SPLIT)
     t1, t0 = (Axis((x,), (d.extent,), (0,), (d.place,)) for x, d in zip(lanes, _LANES, strict=True))
     words = Axis((*t0.inames, *item.inames), (*t0.extents, *item.extents), (*t0.starts, *item.starts),
                  (*t0.lanes, *item.lanes))

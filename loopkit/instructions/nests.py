@@ -31,6 +31,10 @@ class NoMatchError(Exception):
         self.hint = hint
 
 
+#: A way out where inames are not those that tensorize makes.
+AS_SPLIT = "leave the inames of a box as tensorize splits and tags them"
+
+
 @dataclass(frozen=True)
 class ElementMemory:
     """The memory of an array.

@@ -9,13 +9,14 @@ from math import gcd, prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, declared, expanded_expression
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_other_axes
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
+from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
@@ -303,11 +304,22 @@ def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -
 
 # Loads of matrices
 
+def _type_of_copy(kernel: LoopKernel, name: str) -> Type | None:
+    """The type of *name*: the declared one, or that of the values that are copied to it; ``None``: not known."""
+    known = declared(kernel, name)
+    writer = next((s for s in kernel.statements if s.written == name), None)
+    if known is not None or writer is None:
+        return known
+    return type_of(expanded_expression(kernel, writer),
+                   lambda other: None if other == name else _type_of_copy(kernel, other))
+
+
 def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKernel, Tags]:
     copy = kernel.statement_by_id[statement]
     temporary = kernel.temporaries.get(copy.written)
     loops = [x for x in loops_of(kernel.paths[statement]) if isinstance(kernel.tags.get(x), UnrollTag)]
-    size = 0 if temporary is None or temporary.dtype is None else temporary.dtype.itemsize
+    given = _type_of_copy(kernel, copy.written)
+    size = 0 if given is None else resolve(given).itemsize
     if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
         raise PreconditionError(f"'{statement}' does not write a fragment with elements of at most 4 bytes.",
                                 subject=statement, hint="tensorize a product first, with a factor in a temporary of "

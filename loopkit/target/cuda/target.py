@@ -14,7 +14,6 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
@@ -205,13 +204,14 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        together = ((bound.statement, i) for bound in self.launch.statements.values()
-                    for i in bound.statement.instructions if i.scope is not Scope.THREAD)
-        for s, i in (*self.memory_instructions(), *together):
-            if self.limits.capability < i.capability:
-                way_out = i.alternative if isinstance(i, MemoryInstruction) else ""
-                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{i.capability} or later{way_out}")
+        nests = ((s, i) for s in (bound.statement for bound in self.launch.statements.values())
+                 if (i := nest_instruction(s)) is not None)
+        for s, what, first, otherwise in (*((s, i.noun, i.capability, i.alternative)
+                                            for s, i in self.memory_instructions()),
+                                          *((s, i.name, i.capability, "") for s, i in nests)):
+            if self.limits.capability < first:
+                raise PreconditionError(f"'{s.id}' needs {what}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{first} or later{otherwise}")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
@@ -258,14 +258,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
-        coordinates = dict[str, str]()
+        places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            coordinates[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
+            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         inner = list(emitter.lines(function.body, bounds))
-        # an instruction for a nest of loops may need no lane
-        used = set(re.findall(r"\w+", "\n".join(inner)))
-        body += [line for x, line in coordinates.items() if x in used]
+        # an instruction finds the lanes of its statement without their inames
+        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
+        body += [line for x, line in places.items() if x in mentioned]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
