@@ -53,7 +53,6 @@ class LdMatrix(NestInstruction):
     count: int
     transposed: bool
 
-    noun: ClassVar[str] = "a load of matrices"
     capability: ClassVar[int] = 75
 
     def issue(self, nest: Nest) -> LdMatrixIssue:
@@ -80,7 +79,7 @@ class LdMatrixIssue(Issue):
     row: p.Subscript
     targets: tuple[p.Subscript, ...]
 
-    noun: ClassVar[str] = LdMatrix.noun
+    noun: ClassVar[str] = "a load of matrices"
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -181,11 +180,15 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
     memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
     last, extent = row.index_tuple[-1], memory.shape[-1]
-    terms = last.children if isinstance(last, p.Sum) else (last,)
-    if not isinstance(extent, int) or extent % length or any(
-            (t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
-        raise NoMatchError(f"the row from {row} on may not begin at a multiple of 16 bytes",
-                           "add_padding to rows of 16 bytes; columns that lie one after another need .trans")
+    terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
+    if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
+        raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
+                           f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
+                           if memory.dtype.itemsize == 2 else
+                           f"store '{array}' with the elements of a register in a row, or leave the copy to plain loads")
+    if not isinstance(extent, int) or extent % length:
+        raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
+                           f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
     if memory.swizzle is not None and memory.swizzle.chunk % length:
         raise NoMatchError(f"the swizzle of the array takes the 16 bytes from {row} on apart",
                            f"swizzle(knl, '{row.aggregate}', chunk={length})")

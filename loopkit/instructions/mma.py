@@ -69,10 +69,8 @@ class Mma(NestInstruction):
     sum: Numbers
     since: int
 
-    noun: ClassVar[str] = "a product of matrices"
-
     @property
-    def capability(self) -> int:
+    def capability(self) -> int:                    # type: ignore[override]
         return self.since
 
     @property
@@ -115,7 +113,7 @@ class MmaIssue(Issue):
     right: tuple[p.Subscript, ...]
     sums: tuple[p.Subscript, ...]
 
-    noun: ClassVar[str] = Mma.noun
+    noun: ClassVar[str] = "a product of matrices"
 
     @property
     def titles(self) -> tuple[str, ...]:
