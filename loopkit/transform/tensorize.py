@@ -162,10 +162,12 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
     else:
         plain = [x for x in update.inames if x not in kernel.tags]
-        where = ({x for x in left - right if x not in node.inames}, {x for x in right - left if x not in node.inames},
-                 {*node.inames})
-        names = tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
-                      for own, extent in zip(where, mma.shape, strict=True))
+        one, other = ({x for x in own if x not in node.inames} for own in (left - right, right - left))
+        # the rows may be those of either factor
+        found = [tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
+                       for own, extent in zip(where, mma.shape, strict=True))
+                 for where in ((one, other, {*node.inames}), (other, one, {*node.inames}))]
+        names = max(found, key=all)
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
             kind = "of its sum" if name == "steps" else "in one factor only"

@@ -164,7 +164,8 @@ PLAIN = "c[i, j] = sum(k, a[i, k]*b[k, j])"
      "give l.0 a multiple of 32 threads in all statements"),
     (columns_first, "the last inames on l.0 must be 8 by 4 lanes of the sums: there are j_lane of 4, i of 8",
      "prioritize_loops before tensorize: rows first, then columns, then steps"),
-    (sums_in_shared_memory, "its sums are in shared memory, and not in the registers of a thread", "let the lanes of one warp compute all terms of a sum")])
+    (sums_in_shared_memory, "its sums are in shared memory, and not in the registers of a thread",
+     "let the lanes of one warp compute all terms of a sum")])
 def test_what_an_instruction_cannot_execute(make: Callable[[], None], reason: str, hint: str) -> None:
     with pytest.raises(lk.PreconditionError) as err:
         make()
