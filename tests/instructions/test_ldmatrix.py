@@ -117,14 +117,15 @@ def swizzled_too_finely() -> None:
     lk.lower(lk.swizzle(product(BF16, "ldmatrix"), "a_tile", chunk=4))
 
 
-NOT_ALIGNED = "add_padding to rows of 16 bytes; columns that lie one after another need .trans"
-
-
 @pytest.mark.parametrize(("make", "reason", "hint"), [
     (lambda: lower_load("x2", "b"),
-     "the row from b_tile[8*((l.0 // 8) % 2), l.0 % 8] on may not begin at a multiple of 16 bytes", NOT_ALIGNED),
+     "b_tile[8*(l.0 // 8 % 2), l.0 % 8] may not begin at a multiple of 16 bytes",
+     "'.trans' loads registers from columns of 'b_tile', and the other loads those from rows"),
+    (lambda: lower_load("x2", "b", name="mma.m16n8k32.s32.s8"),
+     "b_tile[16*(l.0 // 8 % 2), l.0 % 8] may not begin at a multiple of 16 bytes",
+     "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads"),
     (lambda: lower_load("x4", change=padded),
-     "the row from a_tile[l.0 % 16, 8*((l.0 // 16) % 2)] on may not begin at a multiple of 16 bytes", NOT_ALIGNED),
+     "a row of 'a_tile' has 20 elements, which are not a multiple of 16 bytes", "add_padding(knl, 'a_tile', 0, by=8)"),
     (lambda: lower_load("x4", staged=False),
      "'a' is in global memory, and not in shared memory", "add_prefetch(knl, 'a', ...) before that of the fragment"),
     (lambda: lower_load("x4.trans", text=SWAPPED, name="mma.m16n8k32.s32.s8"),
