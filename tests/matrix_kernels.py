@@ -1,7 +1,7 @@
 """A small product for each matrix instruction: with factors in shared memory, in fragments, and loaded by ldmatrix."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -59,10 +59,9 @@ def product(name: str, way: str) -> lk.LoopKernel:
     return knl
 
 
-def products() -> Iterator[tuple[str, str]]:
-    """The instruction and the way of each product."""
-    for name in MMA:
-        yield from ((name, way) for way in ("shared", "fragments", *(["ldmatrix"] if name in LOADS else [])))
+#: The instruction and the way of each product.
+PRODUCTS = [(name, way) for name in MMA for way in ("shared", "fragments", "ldmatrix")
+            if way != "ldmatrix" or name in LOADS]
 
 
 def data(name: str, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:

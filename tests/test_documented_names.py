@@ -8,12 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 import loopkit as lk
 from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.instructions.mma import MMA
+from loopkit.instructions.table import NEST_INSTRUCTIONS
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.loopy_names import LOOPY_ARGUMENTS, LOOPY_NAMES
 from loopkit.kernel.tags import TAGS
@@ -97,7 +98,7 @@ def exists(name: str) -> bool:
 def test_iname_tags() -> None:
     assert codes(section("semantics", "Mapping to a GPU")) == list(TAGS)
     knl = lk.make_kernel("{[i]: 0<=i<4}", "y[i] = 1")
-    for tag in set(TAGS) - {"mma"}:
+    for tag in set(TAGS) - {"instr"}:
         assert lk.tag_inames(knl, {"i": tag}).tags["i"] == TAGS[tag]
 
 
@@ -131,6 +132,18 @@ def ranges(text: str) -> list[str]:
 
 def test_checks() -> None:
     assert codes(PAGES["verification"]) == list(CHECKS)
+
+
+def test_matrix_instructions() -> None:
+    found = dict[str, tuple[str, ...]]()
+    for row in re.findall(r"^``(?:mma|ldmatrix)\..*$", section("transformations", "Matrix instructions"), re.MULTILINE):
+        name, *others = re.findall(r"``([\w.]+)``", row)
+        kind, _, *types = name.split(".")
+        numbers = tuple(re.split(r"  +", row)[1:3])
+        found |= {name: numbers, **{".".join([kind, x, *types]): numbers for x in others if x.startswith("m")},
+                  **{f"{kind}.{x}": numbers for x in others if x.startswith("x")}}
+    assert {*found} == {*NEST_INSTRUCTIONS}
+    assert {x: found[x] for x in MMA} == {x: (mma.factor.dtype, mma.sum.dtype) for x, mma in MMA.items()}
 
 
 def test_cache_policies() -> None:
@@ -213,10 +226,10 @@ TERMS = (
     "clobbered value", "commit group", "contraction", "copy-in", "copy-out", "cross-block dependence",
     "decoupled look-back", "dependence", "domain", "expansion", "flow dependence", "fragment", "fragment layout",
     "full tile", "full-tile condition", "guard folding", "index type", "index widening", "input", "inter-block flag",
-    "lane", "launch plan", "matrix multiply-accumulate", "may-write", "mbarrier", "mma", "must-write", "obligation",
-    "output", "output dependence", "padding the iteration domain", "partial tile", "phase", "staging buffer",
-    "statement instance set", "storage allocation", "thread distribution", "ticketed block order", "TMA load",
-    "translation validation", "value range", "value-based flow", "wait group", "warp shuffle", "wgmma")
+    "lane", "launch plan", "ldmatrix", "matrix multiply-accumulate", "may-write", "mbarrier", "mma", "must-write",
+    "nest", "obligation", "output", "output dependence", "padding the iteration domain", "partial tile", "phase",
+    "staging buffer", "statement instance set", "storage allocation", "thread distribution", "ticketed block order",
+    "TMA load", "translation validation", "value range", "value-based flow", "wait group", "warp shuffle", "wgmma")
 ENTRIES = [(terms.split("\n"), " ".join(meaning.split())) for terms, meaning in re.findall(
     r"^   ((?:\w.*\n   )*\w.*)\n((?:      .*\n)+)", PAGES["glossary"], re.MULTILINE)]
 
@@ -251,10 +264,8 @@ def test_the_features_in_the_readme() -> None:
 
 def test_what_the_readme_calls_missing_is_missing() -> None:
     missing = re.findall(r"^- (.*)\.$", README.partition("## Missing features")[2].partition("## ")[0], re.MULTILINE)
-    assert missing == ["Tensor cores for dtypes other than float64, `wgmma` among their instructions",
+    assert missing == ["The matrix instructions of four warps, `wgmma`",
                        "TMA loads, and the phases of an `mbarrier`", "Automatic tuning"]
     assert not [name for name in dir(lk) if "tun" in name or "tma" in name]
     files = [path.read_text(encoding="utf-8") for path in Path(lk.__file__).parent.rglob("*.py")]
     assert not [word for word in ("wgmma.", "mbarrier.", "cp.async.bulk") if any(word in text for text in files)]
-    with pytest.raises(lk.PreconditionError, match="mma"):
-        lk.library.matmul(np.float16, mma=True)

@@ -59,6 +59,7 @@ class Instruction:
     :cvar completion: the event at which its accesses are performed.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
+    :cvar capability: the first architecture that has it: 80 for sm_80.
     """
 
     noun: ClassVar[str] = "an instruction"
@@ -66,6 +67,7 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
+    capability: ClassVar[int] = 0
 
     @property
     def titles(self) -> tuple[str, ...]:

@@ -24,13 +24,11 @@ class MemoryInstruction(Instruction):
         stores.
     :cvar sizes: the bytes of one access, of an element or a vector; elements of other sizes that are in no such vector
         use plain loads and stores. Empty: any.
-    :cvar capability: the first architecture that has it: 80 for sm_80.
-    :cvar alternative: a way out on earlier architectures, as a part of a hint.
+    :cvar alternative: a way out on architectures without it, as a part of a hint.
     """
 
     memories: ClassVar[frozenset[AddressSpace]] = frozenset()
     sizes: ClassVar[frozenset[int]] = frozenset()
-    capability: ClassVar[int] = 0
     alternative: ClassVar[str] = ""
 
     def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:

@@ -21,6 +21,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digit, Digits, digit_of
 from loopkit.instructions.nests import (
+    AS_SPLIT,
     LANE,
     REGISTERS,
     WORD,
@@ -53,7 +54,6 @@ class LdMatrix(NestInstruction):
     count: int
     transposed: bool
 
-    noun: ClassVar[str] = "a load of matrices"
     capability: ClassVar[int] = 75
 
     def issue(self, nest: Nest) -> LdMatrixIssue:
@@ -82,7 +82,7 @@ class LdMatrixIssue(Issue):
     row: p.Subscript
     targets: tuple[p.Subscript, ...]
 
-    noun: ClassVar[str] = LdMatrix.noun
+    noun: ClassVar[str] = "a load of matrices"
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -149,19 +149,19 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
         raise NoMatchError(f"{nest.assign.value} is not an element of an array", "let the statement copy elements")
     here, there = nest.memory_of(source), nest.memory_of(target)
     if here.space is not AddressSpace.SHARED:
-        raise NoMatchError(f"{source} is in {here.space} memory, and not in shared memory",
+        raise NoMatchError(f"'{source.aggregate}' is in {here.space} memory, and not in shared memory",
                            f"add_prefetch(knl, '{source.aggregate}', ...) before that of the fragment")
     if there.space is not AddressSpace.WARP:
-        raise NoMatchError(f"{target} is in {there.space} memory, and not in a fragment",
+        raise NoMatchError(f"'{target.aggregate}' is in {there.space} memory, and not in a fragment",
                            "add_prefetch(..., temporary_address_space='warp')")
     if here.dtype != there.dtype:
-        raise NoMatchError(f"{source} is {here.dtype}, and the fragment is {there.dtype}",
+        raise NoMatchError(f"'{source.aggregate}' is {here.dtype}, and the fragment is {there.dtype}",
                            f"give '{source.aggregate}' the dtype of the fragment")
     size = here.dtype.itemsize
     if size > WORD:
         raise NoMatchError(f"an element has {size} bytes, and a register 4", "leave the copy to plain loads")
     if load.transposed and size != 2:
-        raise NoMatchError(f"{source} is {here.dtype}, and .trans loads elements of 2 bytes",
+        raise NoMatchError(f"'{source.aggregate}' is {here.dtype}, and .trans loads elements of 2 bytes",
                            "let the matrix lie transposed in memory, and load it without .trans")
     extents = [d.extent for d in _LANES]
     lanes = nest.lane_inames(extents, "8 rows by 4 words of the matrices")
@@ -171,7 +171,7 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     if prod(matrix.extents) != load.count or prod(item.extents) != WORD // size:
         found = ", ".join(f"{x.iname} of {len(range_of(x))}" for x in nest.loops)
         raise NoMatchError(f"its loops are {found or 'none'}, but they must be {load.count} matrices"
-                           + (f" of {WORD // size} elements in each register" if size < WORD else ""))
+                           + (f" of {WORD // size} elements in each register" if size < WORD else ""), AS_SPLIT)
     t1, t0 = (Axis((x,), (d.extent,), (0,), (d.place,)) for x, d in zip(lanes, _LANES, strict=True))
     words = Axis((*t0.inames, *item.inames), (*t0.extents, *item.extents), (*t0.starts, *item.starts),
                  (*t0.lanes, *item.lanes))
@@ -192,11 +192,16 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
     memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
     last, extent = row.index_tuple[-1], memory.shape[-1]
-    terms = last.children if isinstance(last, p.Sum) else (last,)
-    if not isinstance(extent, int) or extent % length or any(
-            (t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
-        raise NoMatchError(f"the row from {row} on may not begin at a multiple of 16 bytes",
-                           "add_padding to rows of 16 bytes; columns that lie one after another need .trans")
+    terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
+    if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
+        raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
+                           f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
+                           if memory.dtype.itemsize == 2 else
+                           f"store '{array}' with the elements of a register in a row, or leave the copy to "
+                           "plain loads")
+    if not isinstance(extent, int) or extent % length:
+        raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
+                           f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
     if memory.swizzle is not None and memory.swizzle.chunk % length:
         raise NoMatchError(f"the swizzle of the array takes the 16 bytes from {row} on apart",
                            f"swizzle(knl, '{row.aggregate}', chunk={length})")
@@ -221,7 +226,8 @@ def _ldmatrix_text(load: LdMatrix) -> str:
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of {what} {each}
-__device__ __forceinline__ void {function_name(load)}({targets}, const void *row)
+__device__ __forceinline__ void {function_name(load)}({targets},
+    const void *row)
 {{
     asm volatile("ldmatrix.sync.aligned.m8n8.x{load.count}{'.trans' if load.transposed else ''}.shared.b16 "
         "{{{registers}}}, [%{load.count}];"

@@ -21,6 +21,7 @@ from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Digits, Fragment
 from loopkit.instructions.nests import (
+    AS_SPLIT,
     REGISTERS,
     WORD,
     Axis,
@@ -69,10 +70,8 @@ class Mma(NestInstruction):
     sum: Numbers
     since: int
 
-    noun: ClassVar[str] = "a product of matrices"
-
     @property
-    def capability(self) -> int:
+    def capability(self) -> int:                    # type: ignore[override]
         return self.since
 
     @property
@@ -115,7 +114,7 @@ class MmaIssue(Issue):
     right: tuple[p.Subscript, ...]
     sums: tuple[p.Subscript, ...]
 
-    noun: ClassVar[str] = Mma.noun
+    noun: ClassVar[str] = "a product of matrices"
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -170,7 +169,7 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
     columns = {*lanes} - rows
     if not (rows <= seen[0] and columns <= seen[1]) or rows & seen[1] or columns & seen[0]:
         raise NoMatchError(f"one of {one} and {other} must depend on {_quoted(rows)} and not on {_quoted(columns)}, "
-                           f"and the other on {_quoted(columns)} and not on {_quoted(rows)}")
+                           f"and the other on {_quoted(columns)} and not on {_quoted(rows)}", AS_SPLIT)
     loops = {x.iname: range_of(x) for x in nest.loops}
     free = [x for x in loops if x not in nest.reduced]
     if unclear := [x for x in free if (x in seen[0]) == (x in seen[1])]:
@@ -186,12 +185,12 @@ def _product_parts(mma: Mma, nest: Nest) -> _ProductParts:
                 break
             names.append(x)
         if len(names) < len(digits) or next(at, None) is not None:
-            raise NoMatchError(_wrong_loops(mma, nest))
+            raise NoMatchError(_wrong_loops(mma, nest), AS_SPLIT)
         return Axis(tuple(names), tuple(d.extent for d in digits),
                      tuple(0 if x in place else loops[x].start for x in names), tuple(place.get(x) for x in names))
     depth = nest.loops_along([*nest.reduced])
     if prod(depth.extents) != mma.shape[2]:
-        raise NoMatchError(_wrong_loops(mma, nest))
+        raise NoMatchError(_wrong_loops(mma, nest), AS_SPLIT)
     return _ProductParts(one, other, target, axis([x for x in free if x in seen[0]], mma.sums.rows),
                   axis([x for x in free if x in seen[1]], mma.sums.columns), depth, lanes)
 
@@ -220,17 +219,17 @@ def _two_factors(mma: Mma, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
         raise NoMatchError(f"its sums are {own.dtype}, and the instruction adds up {mma.sum.dtype}",
                            f"set_accumulator_dtype(knl, '{mma.sum.dtype}'), or an instruction for {own.dtype}")
     if own.space is not AddressSpace.PRIVATE:
-        raise NoMatchError(f"the sum {assign.target} is in {own.space} memory, and not in the registers of a thread",
+        raise NoMatchError(f"its sums are in {own.space} memory, and not in the registers of a thread",
                            "let the lanes of one warp compute all terms of a sum")
     for e in found:
         memory = nest.memory_of(e)
         if any(i.claims(e, assign.target) for i in assign.instructions):
             raise NoMatchError(f"threads wait for {e} at each element", "copy the elements to shared memory first")
         if memory.dtype.name != mma.factor.dtype:
-            raise NoMatchError(f"{e} is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
+            raise NoMatchError(f"'{e.aggregate}' is {memory.dtype}, and the instruction multiplies {mma.factor.dtype}",
                                "choose an instruction for both factors; its name ends with their type")
         if memory.space is AddressSpace.PRIVATE:
-            raise NoMatchError(f"{e} is in the registers of one thread, where others cannot load it",
+            raise NoMatchError(f"'{e.aggregate}' is in the registers of one thread, where others cannot load it",
                                f"set_temporary_address_space(knl, '{e.aggregate}', 'local')")
         if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
             raise NoMatchError(f"a subscript of {e} depends on data", "copy the elements to shared memory first")

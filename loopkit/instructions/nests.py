@@ -1,7 +1,7 @@
 """Instructions that execute a nest of loops around one assignment, and the values that their lanes pass to each other.
 
-A statement names such an instruction. Lowering puts the nest of its loops into a region of its own. Where the nest
-matches the instruction, the region gets the instruction with its operands.
+A statement names such an instruction. Lowering puts the nest of its loops into a region of its own. If the nest matches
+the instruction, the region gets the instruction with its operands.
 """
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class NoMatchError(Exception):
     def __init__(self, reason: str, hint: str = "see the conditions of tensorize") -> None:
         super().__init__(reason)
         self.hint = hint
+
+
+#: A way out where inames are not those that tensorize makes.
+AS_SPLIT = "leave the inames of a box as tensorize splits and tags them"
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class Nest:
 def range_of(loop: For) -> range:
     """The values of the variable of *loop*; :raises NoMatchError: they are not constant, or not consecutive."""
     if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range")
+        raise NoMatchError(f"the loop over '{loop.iname}' has no constant range",
+                           "pad_domain(knl, ...) before the splits gives partial tiles all iterations")
     return range(loop.start, loop.stop)
 
 
@@ -127,13 +132,16 @@ class NestInstruction(Instruction):
     loads_for_others: ClassVar[bool] = True
 
     @property
-    def titles(self) -> tuple[str, ...]:
-        return (f"by={self.name}",)
+    def noun(self) -> str:                          # type: ignore[override]
+        return self.name
 
     @property
-    def capability(self) -> int:
-        """The first architecture that has it: 80 for sm_80."""
+    def capability(self) -> int:                    # type: ignore[override]
         raise NotImplementedError
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"by={self.name}",)
 
     @property
     def fraction_of_sums(self) -> int | None:

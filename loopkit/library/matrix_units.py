@@ -74,10 +74,10 @@ def product_by_matrix_units(dtype: np.dtype, result: npt.DTypeLike | None, tile:
     if b_transposed or dtype.itemsize == 2:
         knl = lk.tensorize(knl, "b_fragment_rule", "ldmatrix.x4" if b_transposed else "ldmatrix.x4.trans")
     # neighbouring rows of a column lie in different banks
-    for x in strips:
-        knl = lk.swizzle(knl, f"{x}_tile", chunk=items)
-    # copies of later strips run while the warps multiply
-    return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
+    knl = lk.swizzle(knl, "a_tile, b_tile", chunk=items)
+    # copies of later strips run while the warps multiply; the last iterations start none, or one of a partial strip
+    knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
+    return lk.peel(knl, "k_outer", last=stages)
 
 
 def _in_boxes(knl: lk.LoopKernel, tile: tuple[int, int, int], warp: tuple[int, int], group: int, unit: MatrixUnit

@@ -178,9 +178,12 @@ def _conditional(knl: LoopKernel, bound: BoundStatement) -> Iterator[tuple[Insta
 def edges_are_small(launch: Launch) -> bool:
     """Is a thread's text long, and most of it the same for full and partial tiles?
 
-    A second version of all of it only saves the guards of a few loads and stores.
+    A second version of all of it only saves the guards of a few loads and stores. Matrix instructions make a text
+    short, and a branch between them would hold them up.
     """
     knl = launch.kernel
+    if any(bound.statement.is_collective for bound in launch.statements.values()):
+        return False
     # the number of copies of each statement in the text of a thread
     lengths = {s: prod(high - low + 1 for x in bound.domain.inames if _is_in_tile(knl, x)
                        for low, high in [constant_range(knl, bound.statement.domain, x)]

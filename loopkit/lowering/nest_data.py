@@ -26,7 +26,7 @@ def nest_instruction(s: Statement) -> NestInstruction | None:
 def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, names: Mapping[str, Expression]) -> Nest:
     """The nest of loops in *region*; *names*: the constants in scope.
 
-    :raises NoMatchError: it is no nest around one assignment, or a warp of its blocks may lack threads.
+    :raises NoMatchError: it is not a nest around one assignment, or a warp of its blocks may lack threads.
     """
     loops, assign = loops_and_assignment(region.body)
     length = launch.mapping.extents.get("l.0", 1)

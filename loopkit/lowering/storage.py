@@ -43,7 +43,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.axes import require_axes
+from loopkit.lowering.axes import axes_of_lanes, require_axes
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
@@ -137,8 +137,9 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             refused = refused or err
             continue
         require_axes(t, own, space)
+        lanes = axes_of_lanes(knl, v.accesses, lead, len(own)) if space is AddressSpace.WARP else ()
         return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed,
-                       _lanes(v, lead, len(own)) if space is AddressSpace.WARP else ())
+                       lanes)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -188,28 +189,6 @@ def _own_shape(v: Values, shape: Extents) -> tuple[Expression, ...]:
                          f"'{to_text(cause.subscripts[axis])}' in '{cause.statement}' has no bound.",
                          subject=name, hint=f"declare it: TemporaryVariable('{name}', shape=...)")
     return known
-
-
-def _lanes(v: Values, lead: Sequence[str], own: int) -> tuple[int, ...]:
-    """The axes, of *lead* and then the temporary's *own*, that belong to threads: their inames are on the block's axes.
-
-    There are none before :func:`tensorize` distributes a fragment: a thread then has all elements.
-
-    :raises StorageError: an axis of another kind depends on the thread.
-    """
-    def of_threads(names: Iterable[str]) -> list[bool]:
-        return [isinstance(v.kernel.tags.get(x), LocalTag) for x in names]
-    found = [k for k, x in enumerate(lead) if any(of_threads([x]))]
-    writers = [a for a in v.accesses if a.is_write]
-    for k in range(own):
-        kinds = [of_threads(variables(a.subscripts[k]).intersection(a.domain.inames)) for a in writers]
-        if all(any(kind) for kind in kinds):
-            found.append(len(lead) + k)
-        if any(any(kind) != all(kind) for kind in kinds if kind):
-            raise StorageError(f"'{v.temporary.name}' is in the registers of warps, but its axis {k} has elements of "
-                               "several threads in one register.", subject=v.temporary.name,
-                               hint="tensorize distributes the axes of fragments over lanes and registers")
-    return tuple(found)
 
 
 # Address space

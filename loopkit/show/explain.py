@@ -13,7 +13,7 @@ from loopkit.ast.nodes import Assign, Block, For, Function, Region, Scope, Sync
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.nests import Issue, loops_and_assignment, statement_of
+from loopkit.instructions.nests import statement_of
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -112,12 +112,12 @@ def _block_sentences(block: Block) -> Iterator[str]:
     executed: set[int] = set()                              # loops that an instruction executes
     for node in nodes_in(block):
         match node:
-            case Region(instruction=Issue() as issue):
-                own, _ = loops_and_assignment(node.body)
+            case Region(instruction=instruction) if instruction is not None and instruction.scope is Scope.WARP:
+                own = [x for x in nodes_in(node) if isinstance(x, For)]
                 executed |= set(map(id, own))
-                over = f" over {name_list_text([x.iname for x in own])}" if own else ""
-                yield (f"The lanes of a warp execute the iterations of {statement_of(node)}{over} together, by "
-                       f"{issue.instruction.name}.")
+                if own:
+                    yield (f"The lanes of a warp execute the iterations of {statement_of(node)} over "
+                           f"{name_list_text([x.iname for x in own])} together, by {instruction.noun}.")
             case For() if id(node) not in executed:
                 inside = dict.fromkeys(x.statement for x in nodes_in(node.body) if isinstance(x, Assign))
                 unrolled = ", unrolled," if node.unroll else ""

@@ -22,7 +22,6 @@ from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
-from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.pipeline import cost_of, lowered_in_one_version, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
@@ -303,7 +302,7 @@ def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
 def is_fragment(knl: LoopKernel, storage: Storage) -> bool:
     """Does it hold fragments, which an instruction reads in the registers of a warp?"""
     readers = (a.statement for a in accesses_by_array(knl).get(storage.name, ()) if not a.is_write)
-    return storage.space is AddressSpace.WARP and any(nest_instruction(knl.statement_by_id[s]) for s in readers)
+    return storage.space is AddressSpace.WARP and any(knl.statement_by_id[s].loads_for_others for s in readers)
 
 
 def _totals(lowered: Lowered) -> Iterator[Line]:

@@ -16,8 +16,6 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.nests import NestInstruction
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
@@ -168,7 +166,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None, 
 def build_line(low: Lowered, name: str) -> str:
     """The command that builds and runs the program in the file ``NAME.cu``."""
     instructions = [i for launch in low.launches for bound in launch.statements.values()
-                    for i in bound.statement.instructions if isinstance(i, MemoryInstruction | NestInstruction)]
+                    for i in bound.statement.instructions]
     with_maps = any(f.tensor_maps for f in low.program.functions)
     capability = max([*(i.capability for i in instructions), CAPABILITY*with_maps])
     options = [*([f"-arch=sm_{capability}"] if capability else []), f"-o {name} {name}.cu", *["-lcuda"]*with_maps]

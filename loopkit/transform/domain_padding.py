@@ -42,7 +42,7 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
 from loopkit.expr.mappers import alike, called, children, element, map_children, subexpressions, variables
-from loopkit.expr.nodes import NumberOperation, to_text
+from loopkit.expr.nodes import NumberOperation, TypeCast, to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
@@ -358,6 +358,9 @@ def _constant_value(expr: Expression, points: InstanceSet, names: frozenset[str]
         case p.Sum(children=terms) | p.Product(children=terms):
             whole = [n for c in terms if (n := _constant_value(c, points, names)) is not None]
             value = None if len(whole) < len(terms) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
+        case TypeCast(child=child) | p.Call(function=p.Variable(name="tf32"), parameters=(child,)):
+            value = _constant_value(child, points, names)
+            value = value if value in (0, 1) else None              # these two are in each dtype
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None

@@ -1,11 +1,12 @@
 """Memory layout of arrays: the order of the axes, swizzled columns, and padded strides."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.match import matching_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Swizzle
 from loopkit.errors import PreconditionError, StorageError
@@ -108,15 +109,15 @@ def _axis_order(kernel: LoopKernel, name: str, dim_tags: str) -> tuple[int, ...]
 
 
 @transform
-def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk: int = 1, period: int | None = None
-            ) -> LoopKernel:
+def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None = None, *, chunk: int = 1,
+            period: int | None = None) -> LoopKernel:
     """Permute the columns of a shared array differently in each row, so that a column is spread over many banks.
 
     The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
     then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk* elements stay
     contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is needed.
 
-    :arg variable: a temporary in shared memory, with constant extents.
+    :arg variable: a temporary in shared memory, with constant extents; or several.
     :arg axis: the number of the axis of rows; negative numbers count from the end. The default is the axis before the
         columns, which are the fastest axis in memory.
     :arg chunk: how many neighbouring elements stay contiguous; a power of two.
@@ -134,6 +135,12 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     >>> print(lk.lower(knl, stop="storage"))
     shared float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
     """
+    for name in matching_names(variable, kernel.temporaries):
+        kernel = _swizzled_one(kernel, name, axis, chunk, period)
+    return kernel
+
+
+def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: int, period: int | None) -> LoopKernel:
     temporary = _temporary(kernel, variable)
     shape, axes = _shape(kernel, temporary, "swizzled")
     if len(shape) < 2:

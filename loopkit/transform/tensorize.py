@@ -9,13 +9,14 @@ from math import gcd, prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, declared, expanded_expression
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_other_axes
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
+from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
@@ -36,33 +37,31 @@ from loopkit.transform.tags import tagged
 @transform
 def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let the threads of a warp execute a nest of loops around *statement* together, by one *instruction*.
+    """Let the lanes of a warp execute the loops around *statement* together, by one *instruction*.
 
-    **Products.** ``"mma.m16n8k16.f32.bf16"`` adds products of 16 by 16 and 16 by 8 elements of bfloat16 to sums in
-    float32: ``sum(k, a[i, k]*b[k, j])``. The name has the rows, the columns and the steps, then the types of the sums
-    and of the factors in PTX. There are shapes for float64 (``f64``), tf32, float16 (``f16``), bfloat16 (``bf16``),
-    8-bit floats (``e4m3``, ``e5m2``) and 8-bit integers (``s8``, ``u8``). The layout of the instruction distributes the
-    sums over the lanes: the tag ``l.0`` for the digits of the lane, and ``instr`` or ``vec`` for those of the register.
+    **Products.** ``"mma.m16n8k16.f32.bf16"`` computes a box of ``sum(k, a[i, k]*b[k, j])``: 16 rows, 8 columns and 16
+    steps, with sums in float32 and factors in bfloat16. Other names have other shapes, and other types of PTX:
+    ``f64``, ``tf32``, ``f16``, ``e4m3``, ``e5m2``, ``s8``, ``u8``. The fragment layout of the instruction splits the
+    three inames of the box. Those of lanes get the tag ``l.0``, and those of registers ``instr`` or ``vec``.
 
-    The factors are elements of arrays that all threads can read; each lane then loads the elements of its fragments. Or
-    a factor is an element of a temporary in the registers of the warp
-    (``add_prefetch(..., temporary_address_space="warp")``), which one statement copies. The layout then distributes the
-    axes of the temporary and the loops of the copy, too.
+    Each lane loads the factors that it provides from any array. A factor may also be in a temporary of the address
+    space ``"warp"``, the registers of a warp. One statement copies it (``add_prefetch(...,
+    temporary_address_space="warp", default_tag=None)``). The layout then also splits the axes of the temporary and the
+    loops of its copy.
 
-    **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory, four matrices of 8 rows of 16 bytes at a time;
-    ``.x1`` and ``.x2`` load fewer, and ``.trans`` loads the columns of matrices of two-byte elements.
+    **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory. It loads four matrices of 8 rows of 16 bytes,
+    ``.x2`` two and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
 
-    The instructions compute the values that the loops define, with two differences: a product adds the terms of a box
-    in another order, and does not round each term. The C target runs the loops. Where a partial tile has no element for
-    some threads, all run the loops, too, unless a factor is in registers; :func:`pad_domain` gives partial tiles the
-    code of full tiles.
+    The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
+    terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
+    the loops, too, or is refused if a factor is in registers. :func:`pad_domain` gives its lanes all elements.
 
     :arg statement: the id of a statement with a sum, or of a copy.
     :arg inames: the inames of the rows, the columns and the steps of a product, for example ``"i_box, j_box, k_box"``.
         They start at 0 and have the extents of the shape. Default: the innermost inames that have them.
     :raises UnknownNameError: there is no such statement, instruction or iname.
-    :raises PreconditionError: an iname has a tag or another number of values, or *statement* is no sum of products or
-        no such copy.
+    :raises PreconditionError: an iname has a tag or another number of values, or *statement* is neither a sum of
+        products nor such a copy.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j, k]: 0<=i<8 and 0<=j<8 and 0<=k<4}", "c[i, j] = sum(k, a[i, k]*b[k, j])")
@@ -137,7 +136,7 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Iter
 
 
 def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode, tuple[Expression, Expression]]:
-    """The sum in *statement*, and its two factors; :raises PreconditionError: it is no sum of products."""
+    """The sum in *statement*, and its two factors; :raises PreconditionError: it is not a sum of products."""
     node = next((n for n in kernel.reductions.values() if n.final == statement and n.operation == "sum"), None)
     if node is None:
         raise PreconditionError(f"'{statement}' has no sum.", subject=statement,
@@ -163,11 +162,12 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
     else:
         plain = [x for x in update.inames if x not in kernel.tags]
-        free = [own - {*node.inames} for own in (left - right, right - left)]
+        one, other = ({x for x in own if x not in node.inames} for own in (left - right, right - left))
+        # the rows may be those of either factor
         found = [tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
-                       for own, extent in zip((*where, {*node.inames}), mma.shape, strict=True))
-                 for where in (free, free[::-1])]
-        names = max(found, key=all)                 # the rows are those of the first factor, if they may be
+                       for own, extent in zip(where, mma.shape, strict=True))
+                 for where in ((one, other, {*node.inames}), (other, one, {*node.inames}))]
+        names = max(found, key=all)
     for x, extent, name in zip(names, mma.shape, what, strict=True):
         if not x:
             kind = "of its sum" if name == "steps" else "in one factor only"
@@ -313,11 +313,22 @@ def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -
 
 # Loads of matrices
 
+def _type_of_copy(kernel: LoopKernel, name: str) -> Type | None:
+    """The type of *name*: the declared one, or that of the values that are copied to it; ``None``: not known."""
+    known = declared(kernel, name)
+    writer = next((s for s in kernel.statements if s.written == name), None)
+    if known is not None or writer is None:
+        return known
+    return type_of(expanded_expression(kernel, writer),
+                   lambda other: None if other == name else _type_of_copy(kernel, other))
+
+
 def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKernel, Tags]:
     copy = kernel.statement_by_id[statement]
     temporary = kernel.temporaries.get(copy.written)
     loops = [x for x in loops_of(kernel.paths[statement]) if isinstance(kernel.tags.get(x), UnrollTag)]
-    size = 0 if temporary is None or temporary.dtype is None else temporary.dtype.itemsize
+    given = _type_of_copy(kernel, copy.written)
+    size = 0 if given is None else resolve(given).itemsize
     if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
         raise PreconditionError(f"'{statement}' does not write a fragment with elements of at most 4 bytes.",
                                 subject=statement, hint="tensorize a product first, with a factor in a temporary of "

@@ -1,7 +1,9 @@
 // proven: order (10 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
 
-// all lanes of a warp: c += a*b, 8x8 by 8x4 and 4x8; each lane has the elements that the instruction
-// defines in its registers
+// all lanes of a warp: c += a*b, 8x8 by 8x4 and 4x8. Elements number e of lane t:
+// a[t / 4][t % 4]
+// b[t % 4][t / 4]
+// c[t / 4][2*(t % 4) + e]
 __device__ __forceinline__ void mma_m8n8k4_f64(double &c0, double &c1,
     double a, double b)
 {

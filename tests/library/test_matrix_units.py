@@ -63,7 +63,7 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
 @pytest.mark.parametrize(("given", "message"), [
     ({"tile": (100, 128, 64)}, "100 rows are not a multiple of 64."),
     ({"tile": (128, 128, 32)}, "64 bytes of a strip are not a multiple of 128."),
-    ({"warp": (64, 24)}, "256 columns are not a multiple of 24."),
+    ({"warp": (64, 24)}, "128 columns are not a multiple of 24."),
     ({"depth": 64}, "The argument 'depth' does not apply to matrix instructions."),
     ({"mma": False, "result": np.float32}, "The argument 'result' does not apply to products without matrix")])
 def test_parts_that_do_not_divide_a_product(given: dict[str, object], message: str) -> None:

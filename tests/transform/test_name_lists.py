@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -67,6 +68,12 @@ def summed() -> lk.LoopKernel:
     return lk.make_kernel("{[ii,jj,kk]: 0<=ii,jj,kk<4}", "yy[0] = sum([ii, jj, kk], xx[ii,jj])")
 
 
+def tables() -> lk.LoopKernel:
+    shared = [lk.TemporaryVariable(x, np.float32, (8, 4)) for x in ("ss", "tt")]
+    text = "for ii, jj\n ss[ii,jj] = xx[ii,jj]\n tt[ii,jj] = ss[ii,jj]\n yy[ii,jj] = tt[ii,jj]\nend"
+    return lk.make_kernel(BOX, text, [*shared, "..."])
+
+
 def multiplied() -> lk.LoopKernel:
     knl = lk.make_kernel("{[ii,jj,kk]: 0<=ii,jj<8 and 0<=kk<4}", "cc[ii,jj] = sum(kk, aa[ii,kk]*bb[kk,jj])")
     return lk.add_dtypes(knl, {"aa,bb": "float64"})
@@ -119,6 +126,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
     ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
+    ("swizzle", "variable"): (tables, {"period": 2}, ["ss", "tt"]),
     ("tensorize", "inames"): (multiplied, {"statement": "insn", "instruction": "mma.m8n8k4.f64"}, ["ii", "jj", "kk"]),
     ("to_batched", "batch_varying_args"): (plain, {"nbatches": 3}, ["xx", "yy"]),
     ("unroll", "inames"): (plain, {}, ["ii", "jj"]),

@@ -11,6 +11,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pymbolic.primitives as p
@@ -31,10 +32,16 @@ from loopkit.verification.validation_walk import executions
 from tests.cases import CASES
 from tests.deep import DEEP, some
 from tests.lowering.waiting import WAITING
+from tests.matrix_kernels import product
 from tests.verification.faults import Fault, faults
 from tests.verification.packed import PACKED
 
-KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
+#: Small products whose factors ldmatrix loads into fragments.
+MATRIX_UNITS = {f"{name} from fragments": partial(product, name, "ldmatrix") for name in (
+    "mma.m16n8k16.f32.bf16", "mma.m16n8k4.f32.tf32")}
+
+KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()} \
+    | MATRIX_UNITS
 #: How many faults of one kind are tried in one case by default.
 MOST = 1
 

@@ -11,15 +11,14 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Instruction, Region, Scope
+from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
-from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
-from loopkit.instructions.nests import Issue, NestInstruction, statement_of
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
@@ -207,21 +206,13 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        needed: list[tuple[Statement, Instruction, int, str]] = [
-            (s, i, i.capability, i.alternative) for s, i in self.memory_instructions()]
-        for bound in self.launch.statements.values():
-            needed += [(bound.statement, i, i.capability, "") for i in bound.statement.instructions
-                       if isinstance(i, NestInstruction)]
-        for s, i, capability, way_out in needed:
-            if self.limits.capability < capability:
+        together = ((bound.statement, i) for bound in self.launch.statements.values()
+                    for i in bound.statement.instructions if i.scope is not Scope.THREAD)
+        for s, i in (*self.memory_instructions(), *together):
+            if self.limits.capability < i.capability:
+                way_out = i.alternative if isinstance(i, MemoryInstruction) else ""
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{capability} or later{way_out}")
-        for node in nodes_in(self.function.body):
-            if isinstance(node, Region) and isinstance(node.instruction, Issue):
-                own, statement = node.instruction.instruction, statement_of(node)
-                if self.limits.capability < own.capability:
-                    raise PreconditionError(f"'{statement}' needs {own.name}, which {self.limits.arch} does not have.",
-                                            subject=statement, hint=f"target sm_{own.capability} or later")
+                                        subject=s.id, hint=f"target sm_{i.capability} or later{way_out}")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
@@ -323,6 +314,7 @@ class _SharedMemory:
             else:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 # instructions take words from fragments
-                start = f"__shared__ {align}" if array.shared else "alignas(4) " if array.thread_axes else ""
+                start = f"__shared__ {align}" if array.shared else "alignas(4) " \
+                    if array.thread_axes and array.dtype.itemsize < 4 else ""
                 registers = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=registers), CUDA)

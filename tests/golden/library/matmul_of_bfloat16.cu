@@ -1,4 +1,4 @@
-// proven: order (10 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+// proven: order (23 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
 // vector accesses: a, b at multiples of 16 bytes, row by row; c at multiples of 4 bytes, row by row; other
 //   calls run a text without them
 
@@ -39,8 +39,10 @@ template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
 {
     return reinterpret_cast<unsigned int &>(x);
 }
-// all lanes of a warp: c += a*b, 16x8 by 16x16 and 16x8; each lane has the elements that the instruction
-// defines in its registers
+// all lanes of a warp: c += a*b, 16x8 by 16x16 and 16x8. Elements number e of lane t:
+// a[8*(e / 2 % 2) + t / 4][8*(e / 4) + 2*(t % 4) + e % 2]
+// b[8*(e / 2) + 2*(t % 4) + e % 2][t / 4]
+// c[8*(e / 2) + t / 4][2*(t % 4) + e % 2]
 __device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, float &c2, float &c3,
     unsigned int a0, unsigned int a1, unsigned int a2, unsigned int a3, unsigned int b0, unsigned int b1)
 {
@@ -51,7 +53,8 @@ __device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, floa
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of a row of each matrix
-__device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3, const void *row)
+__device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3,
+    const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
         "{%0, %1, %2, %3}, [%4];"
@@ -60,12 +63,18 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, 
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
 // 4 bytes of a column of each matrix
-__device__ __forceinline__ void ldmatrix_x4_trans(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3, const void *row)
+__device__ __forceinline__ void ldmatrix_x4_trans(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3,
+    const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
         "{%0, %1, %2, %3}, [%4];"
         : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
         : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
+}
+__device__ __forceinline__ int floor_div_i32(int a, int b)
+{
+    const int q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -75,19 +84,19 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int i_group = blockIdx.y;
     const int j_block = (int)blockIdx.x / 8;
     const int i_block = (int)blockIdx.x % 8;
-    const int i_warp = (int)threadIdx.x / 128;
-    const int j_warp = (int)threadIdx.x / 32 % 4;
+    const int i_warp = (int)threadIdx.x / 64;
+    const int j_warp = (int)threadIdx.x / 32 % 2;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[4][2][8][2];
     extern __shared__ __align__(16) unsigned char shared_memory_[];
-    __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
-    __nv_bfloat16 (&b_tile)[4][64][256] =
-            *reinterpret_cast<__nv_bfloat16 (*)[4][64][256]>(shared_memory_ + 65536);
+    __nv_bfloat16 (&a_tile)[3][256][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][256][64]>(shared_memory_);
+    __nv_bfloat16 (&b_tile)[3][64][128] =
+            *reinterpret_cast<__nv_bfloat16 (*)[3][64][128]>(shared_memory_ + 98304);
     alignas(4) __nv_bfloat16 a_fragment[4][2][2][2];
     alignas(4) __nv_bfloat16 b_fragment[8][2][2];
 
-    if (1024*i_group + 128*i_block < n) {
+    if (128*j_block + 128 <= m && 2048*i_group + 256*i_block + 256 <= n) {  // a full tile
         #pragma unroll
         for (int i_reg = 0; i_reg < 4; ++i_reg) {
             #pragma unroll
@@ -102,115 +111,54 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 }
             }
         }
-        for (int k_outer_first = 0; k_outer_first < min(3, (l + 63) / 64); ++k_outer_first) {
-            if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer_first + 64 <= l) {  // a full tile
-                #pragma unroll
-                for (int a_tile_rule_first_round =
-                        0; a_tile_rule_first_round < 4; ++a_tile_rule_first_round) {
-                    const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
-                    const int a_i = a_tile_rule_first_point / 8;
-                    const int a_k_outer = a_tile_rule_first_point % 8;
-                    // a_tile_rule_first
-                    copy_async<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
-                            &a[(128*i_block + 1024*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer]);
-                }
-            } else {
-                #pragma unroll
-                for (int a_tile_rule_first_round =
-                        0; a_tile_rule_first_round < 4; ++a_tile_rule_first_round) {
-                    const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
-                    const int a_i = a_tile_rule_first_point / 8;
-                    const int a_k_outer = a_tile_rule_first_point % 8;
-                    // a_tile_rule_first
-                    copy_async_or_zeros<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
-                            (128*i_block + 1024*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer,
-                            1024*i_group + 128*i_block + a_i < n &&
-                            64*k_outer_first + 8*a_k_outer < l ?
-                            2*min(8, l - 64*k_outer_first - 8*a_k_outer) : 0);
-                }
+        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
+            #pragma unroll
+            for (int a_tile_rule_first_round = 0; a_tile_rule_first_round < 8; ++a_tile_rule_first_round) {
+                const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
+                const int a_i = a_tile_rule_first_point / 8;
+                const int a_k_outer = a_tile_rule_first_point % 8;
+                // a_tile_rule_first
+                copy_async_or_zeros<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                        (256*i_block + 2048*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer,
+                        64*k_outer_first + 8*a_k_outer < l ? 2*min(8, l - 64*k_outer_first - 8*a_k_outer) :
+                        0);
             }
-            if (256*j_block + 256 <= m && 64*k_outer_first + 64 <= l) {  // a full tile
-                #pragma unroll
-                for (int b_tile_rule_first_round =
-                        0; b_tile_rule_first_round < 8; ++b_tile_rule_first_round) {
-                    const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
-                    const int b_k = b_tile_rule_first_point / 32;
-                    const int b_j_outer = b_tile_rule_first_point % 32;
-                    // b_tile_rule_first
-                    copy_async<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
-                            &b[(64*k_outer_first + b_k)*m + 256*j_block + 8*b_j_outer]);
-                }
-            } else {
-                #pragma unroll
-                for (int b_tile_rule_first_round =
-                        0; b_tile_rule_first_round < 8; ++b_tile_rule_first_round) {
-                    const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
-                    const int b_k = b_tile_rule_first_point / 32;
-                    const int b_j_outer = b_tile_rule_first_point % 32;
-                    // b_tile_rule_first
-                    copy_async_or_zeros<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
-                            (64*k_outer_first + b_k)*m + 256*j_block + 8*b_j_outer,
-                            64*k_outer_first + b_k < l &&
-                            256*j_block + 8*b_j_outer < m ? 2*min(8, m - 256*j_block - 8*b_j_outer) : 0);
-                }
+            #pragma unroll
+            for (int b_tile_rule_first_round = 0; b_tile_rule_first_round < 4; ++b_tile_rule_first_round) {
+                const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
+                const int b_k = b_tile_rule_first_point / 16;
+                const int b_j_outer = b_tile_rule_first_point % 16;
+                // b_tile_rule_first
+                copy_async_or_zeros<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                        (64*k_outer_first + b_k)*m + 128*j_block + 8*b_j_outer,
+                        64*k_outer_first + b_k < l ? 16 : 0);
             }
             end_copy_group();
         }
         // a_tile: a_tile_rule_first writes, a_fragment_rule reads
+        // a_tile: a_tile_rule_first writes, a_fragment_rule_last reads
         // b_tile: b_tile_rule_first writes, b_fragment_rule reads
+        // b_tile: b_tile_rule_first writes, b_fragment_rule_last reads
         wait_for_copies<0>();
         __syncthreads();
-        for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-            if (64*k_outer + 193 <= l) {
-                if (1024*i_group + 128*i_block + 128 <= n && 64*k_outer + 256 <= l) {  // a full tile
-                    #pragma unroll
-                    for (int a_tile_rule_round = 0; a_tile_rule_round < 4; ++a_tile_rule_round) {
-                        const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
-                        const int a_i = a_tile_rule_point / 8;
-                        const int a_k_outer = a_tile_rule_point % 8;
-                        // a_tile_rule
-                        copy_async<16>(&a_tile[(k_outer + 3) % 4][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
-                                &a[(128*i_block + 1024*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 192]);
-                    }
-                } else {
-                    #pragma unroll
-                    for (int a_tile_rule_round = 0; a_tile_rule_round < 4; ++a_tile_rule_round) {
-                        const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
-                        const int a_i = a_tile_rule_point / 8;
-                        const int a_k_outer = a_tile_rule_point % 8;
-                        // a_tile_rule
-                        copy_async_or_zeros<16>(&a_tile[(k_outer +
-                                    3) % 4][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
-                                (128*i_block + 1024*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 192,
-                                1024*i_group + 128*i_block + a_i < n &&
-                                64*k_outer + 8*a_k_outer + 192 < l ?
-                                2*min(8, l - 64*k_outer - 8*a_k_outer - 192) : 0);
-                    }
-                }
-                if (256*j_block + 256 <= m && 64*k_outer + 256 <= l) {  // a full tile
-                    #pragma unroll
-                    for (int b_tile_rule_round = 0; b_tile_rule_round < 8; ++b_tile_rule_round) {
-                        const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
-                        const int b_k = b_tile_rule_point / 32;
-                        const int b_j_outer = b_tile_rule_point % 32;
-                        // b_tile_rule
-                        copy_async<16>(&b_tile[(k_outer + 3) % 4][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
-                                &b[(64*k_outer + b_k + 192)*m + 256*j_block + 8*b_j_outer]);
-                    }
-                } else {
-                    #pragma unroll
-                    for (int b_tile_rule_round = 0; b_tile_rule_round < 8; ++b_tile_rule_round) {
-                        const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
-                        const int b_k = b_tile_rule_point / 32;
-                        const int b_j_outer = b_tile_rule_point % 32;
-                        // b_tile_rule
-                        copy_async_or_zeros<16>(&b_tile[(k_outer +
-                                    3) % 4][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
-                                (64*k_outer + b_k + 192)*m + 256*j_block + 8*b_j_outer,
-                                64*k_outer + b_k + 192 < l &&
-                                256*j_block + 8*b_j_outer < m ? 2*min(8, m - 256*j_block - 8*b_j_outer) : 0);
-                    }
-                }
+        for (int k_outer = 0; k_outer < floor_div_i32(l - 1, 64) - 2; ++k_outer) {
+            #pragma unroll
+            for (int a_tile_rule_round = 0; a_tile_rule_round < 8; ++a_tile_rule_round) {
+                const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
+                const int a_i = a_tile_rule_point / 8;
+                const int a_k_outer = a_tile_rule_point % 8;
+                // a_tile_rule
+                copy_async<16>(&a_tile[(k_outer + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                        &a[(256*i_block + 2048*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 128]);
+            }
+            #pragma unroll
+            for (int b_tile_rule_round = 0; b_tile_rule_round < 4; ++b_tile_rule_round) {
+                const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
+                const int b_k = b_tile_rule_point / 16;
+                const int b_j_outer = b_tile_rule_point % 16;
+                // b_tile_rule
+                copy_async<16>(&b_tile[(k_outer + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                        &b[(64*k_outer + b_k + 128)*m + 128*j_block + 8*b_j_outer]);
             }
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
@@ -221,7 +169,7 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                             word_at(a_fragment[a_tile_dim_0_box][0][1][0]),
                             word_at(a_fragment[a_tile_dim_0_box][1][0][0]),
                             word_at(a_fragment[a_tile_dim_0_box][1][1][0]),
-                            &a_tile[k_outer % 4][64*i_warp + 16*a_tile_dim_0_box +
+                            &a_tile[k_outer % 3][64*i_warp + 16*a_tile_dim_0_box +
                                 (int)threadIdx.x % 16][(16*k_step +
                                 8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
                 }
@@ -232,7 +180,7 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                             word_at(b_fragment[2*b_tile_dim_1_box_outer][1][0]),
                             word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][0][0]),
                             word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][1][0]),
-                            &b_tile[k_outer % 4][16*k_step +
+                            &b_tile[k_outer % 3][16*k_step +
                                 (int)threadIdx.x % 16][(64*j_warp + 16*b_tile_dim_1_box_outer +
                                 8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
                 }
@@ -256,48 +204,298 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             end_copy_group();
             wait_for_copies<2>();
             __syncthreads();
+            end_copy_group();
         }
-        if (256*j_block + 64*j_warp + 2*j_box_lane < m &&
-                1024*i_group + 128*i_block + 64*i_warp + i_box_lane < n) {
-            if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
+        if (129 <= l) {
+            const int k_outer_last = (l - 1) / 64 - 2;
+            #pragma unroll
+            for (int a_tile_rule_last_round = 0; a_tile_rule_last_round < 8; ++a_tile_rule_last_round) {
+                const int a_tile_rule_last_point = 256*a_tile_rule_last_round + threadIdx.x;
+                const int a_i = a_tile_rule_last_point / 8;
+                const int a_k_outer = a_tile_rule_last_point % 8;
+                // a_tile_rule_last
+                copy_async_or_zeros<16>(&a_tile[(k_outer_last + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                        a, (256*i_block + 2048*i_group + a_i)*l + 64*k_outer_last + 8*a_k_outer + 128,
+                        64*k_outer_last + 8*a_k_outer + 128 < l ?
+                        2*min(8, l - 64*k_outer_last - 8*a_k_outer - 128) : 0);
+            }
+            #pragma unroll
+            for (int b_tile_rule_last_round = 0; b_tile_rule_last_round < 4; ++b_tile_rule_last_round) {
+                const int b_tile_rule_last_point = 256*b_tile_rule_last_round + threadIdx.x;
+                const int b_k = b_tile_rule_last_point / 16;
+                const int b_j_outer = b_tile_rule_last_point % 16;
+                // b_tile_rule_last
+                copy_async_or_zeros<16>(&b_tile[(k_outer_last + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                        b, (64*k_outer_last + b_k + 128)*m + 128*j_block + 8*b_j_outer,
+                        64*k_outer_last + b_k + 128 < l ? 16 : 0);
+            }
+        }
+        for (int k_outer_last =
+                max(0, floor_div_i32(l - 1, 64) - 2); k_outer_last < (l + 63) / 64; ++k_outer_last) {
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                #pragma unroll
+                for (int a_tile_dim_0_box = 0; a_tile_dim_0_box < 4; ++a_tile_dim_0_box) {
+                    // a_fragment_rule_last
+                    ldmatrix_x4(word_at(a_fragment[a_tile_dim_0_box][0][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][0][1][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][1][0]),
+                            &a_tile[k_outer_last % 3][64*i_warp + 16*a_tile_dim_0_box +
+                                (int)threadIdx.x % 16][(16*k_step +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int b_tile_dim_1_box_outer = 0; b_tile_dim_1_box_outer < 4; ++b_tile_dim_1_box_outer) {
+                    // b_fragment_rule_last
+                    ldmatrix_x4_trans(word_at(b_fragment[2*b_tile_dim_1_box_outer][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer][1][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][1][0]),
+                            &b_tile[k_outer_last % 3][16*k_step +
+                                (int)threadIdx.x % 16][(64*j_warp + 16*b_tile_dim_1_box_outer +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
                 #pragma unroll
                 for (int i_reg = 0; i_reg < 4; ++i_reg) {
                     #pragma unroll
                     for (int j_reg = 0; j_reg < 8; ++j_reg) {
-                        #pragma unroll
-                        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                            alignas(4) __nv_bfloat16 c_vec[2];
-                            #pragma unroll
-                            for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                                // insn
-                                c_vec[j_box_item] =
-                                        (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
-                            }
-                            *reinterpret_cast<unsigned int *>(&c[(1024*i_group + 128*i_block + 64*i_warp +
-                                        16*i_reg + 8*i_box_part + i_box_lane)*m + 256*j_block + 64*j_warp +
-                                        8*j_reg + 2*j_box_lane]) =
-                                    *reinterpret_cast<const unsigned int *>(c_vec);
-                        }
+                        // insn.k.update_last
+                        mma_m16n8k16_f32_bf16(acc_k[i_reg][0][j_reg][0], acc_k[i_reg][0][j_reg][1],
+                                acc_k[i_reg][1][j_reg][0], acc_k[i_reg][1][j_reg][1],
+                                word_at(a_fragment[i_reg][0][0][0]), word_at(a_fragment[i_reg][0][1][0]),
+                                word_at(a_fragment[i_reg][1][0][0]), word_at(a_fragment[i_reg][1][1][0]),
+                                word_at(b_fragment[j_reg][0][0]), word_at(b_fragment[j_reg][1][0]));
                     }
                 }
-            } else {
+            }
+            // a_tile: a_tile_rule_last writes, a_fragment_rule_last reads
+            // b_tile: b_tile_rule_last writes, b_fragment_rule_last reads
+            end_copy_group();
+            wait_for_copies<1>();
+            __syncthreads();
+        }
+        #pragma unroll
+        for (int i_reg = 0; i_reg < 4; ++i_reg) {
+            #pragma unroll
+            for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    alignas(4) __nv_bfloat16 c_vec[2];
+                    #pragma unroll
+                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                        // insn
+                        c_vec[j_box_item] = (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
+                    }
+                    *reinterpret_cast<unsigned int *>(&c[(2048*i_group + 256*i_block + 64*i_warp +
+                                16*i_reg + 8*i_box_part + i_box_lane)*m + 128*j_block + 64*j_warp +
+                                8*j_reg + 2*j_box_lane]) = *reinterpret_cast<const unsigned int *>(c_vec);
+                }
+            }
+        }
+    } else if (2048*i_group + 256*i_block < n) {
+        #pragma unroll
+        for (int i_reg = 0; i_reg < 4; ++i_reg) {
+            #pragma unroll
+            for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                        // insn.k.init
+                        acc_k[i_reg][i_box_part][j_reg][j_box_item] = 0.0f;
+                    }
+                }
+            }
+        }
+        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
+            #pragma unroll
+            for (int a_tile_rule_first_round = 0; a_tile_rule_first_round < 8; ++a_tile_rule_first_round) {
+                const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
+                const int a_i = a_tile_rule_first_point / 8;
+                const int a_k_outer = a_tile_rule_first_point % 8;
+                // a_tile_rule_first
+                copy_async_or_zeros<16>(&a_tile[k_outer_first][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                        (256*i_block + 2048*i_group + a_i)*l + 64*k_outer_first + 8*a_k_outer,
+                        2048*i_group + 256*i_block + a_i < n &&
+                        64*k_outer_first + 8*a_k_outer < l ? 2*min(8, l - 64*k_outer_first - 8*a_k_outer) :
+                        0);
+            }
+            #pragma unroll
+            for (int b_tile_rule_first_round = 0; b_tile_rule_first_round < 4; ++b_tile_rule_first_round) {
+                const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
+                const int b_k = b_tile_rule_first_point / 16;
+                const int b_j_outer = b_tile_rule_first_point % 16;
+                // b_tile_rule_first
+                copy_async_or_zeros<16>(&b_tile[k_outer_first][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                        (64*k_outer_first + b_k)*m + 128*j_block + 8*b_j_outer,
+                        64*k_outer_first + b_k < l &&
+                        128*j_block + 8*b_j_outer < m ? 2*min(8, m - 128*j_block - 8*b_j_outer) : 0);
+            }
+            end_copy_group();
+        }
+        // a_tile: a_tile_rule_first writes, a_fragment_rule reads
+        // a_tile: a_tile_rule_first writes, a_fragment_rule_last reads
+        // b_tile: b_tile_rule_first writes, b_fragment_rule reads
+        // b_tile: b_tile_rule_first writes, b_fragment_rule_last reads
+        wait_for_copies<0>();
+        __syncthreads();
+        for (int k_outer = 0; k_outer < floor_div_i32(l - 1, 64) - 2; ++k_outer) {
+            #pragma unroll
+            for (int a_tile_rule_round = 0; a_tile_rule_round < 8; ++a_tile_rule_round) {
+                const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
+                const int a_i = a_tile_rule_point / 8;
+                const int a_k_outer = a_tile_rule_point % 8;
+                // a_tile_rule
+                copy_async_or_zeros<16>(&a_tile[(k_outer + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))], a,
+                        (256*i_block + 2048*i_group + a_i)*l + 64*k_outer + 8*a_k_outer + 128,
+                        2048*i_group + 256*i_block + a_i < n ? 16 : 0);
+            }
+            #pragma unroll
+            for (int b_tile_rule_round = 0; b_tile_rule_round < 4; ++b_tile_rule_round) {
+                const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
+                const int b_k = b_tile_rule_point / 16;
+                const int b_j_outer = b_tile_rule_point % 16;
+                // b_tile_rule
+                copy_async_or_zeros<16>(&b_tile[(k_outer + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))], b,
+                        (64*k_outer + b_k + 128)*m + 128*j_block + 8*b_j_outer,
+                        128*j_block + 8*b_j_outer < m ? 2*min(8, m - 128*j_block - 8*b_j_outer) : 0);
+            }
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                #pragma unroll
+                for (int a_tile_dim_0_box = 0; a_tile_dim_0_box < 4; ++a_tile_dim_0_box) {
+                    // a_fragment_rule
+                    ldmatrix_x4(word_at(a_fragment[a_tile_dim_0_box][0][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][0][1][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][1][0]),
+                            &a_tile[k_outer % 3][64*i_warp + 16*a_tile_dim_0_box +
+                                (int)threadIdx.x % 16][(16*k_step +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int b_tile_dim_1_box_outer = 0; b_tile_dim_1_box_outer < 4; ++b_tile_dim_1_box_outer) {
+                    // b_fragment_rule
+                    ldmatrix_x4_trans(word_at(b_fragment[2*b_tile_dim_1_box_outer][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer][1][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][1][0]),
+                            &b_tile[k_outer % 3][16*k_step +
+                                (int)threadIdx.x % 16][(64*j_warp + 16*b_tile_dim_1_box_outer +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
                 #pragma unroll
                 for (int i_reg = 0; i_reg < 4; ++i_reg) {
                     #pragma unroll
                     for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                        // insn.k.update
+                        mma_m16n8k16_f32_bf16(acc_k[i_reg][0][j_reg][0], acc_k[i_reg][0][j_reg][1],
+                                acc_k[i_reg][1][j_reg][0], acc_k[i_reg][1][j_reg][1],
+                                word_at(a_fragment[i_reg][0][0][0]), word_at(a_fragment[i_reg][0][1][0]),
+                                word_at(a_fragment[i_reg][1][0][0]), word_at(a_fragment[i_reg][1][1][0]),
+                                word_at(b_fragment[j_reg][0][0]), word_at(b_fragment[j_reg][1][0]));
+                    }
+                }
+            }
+            // a_tile: a_tile_rule writes, a_fragment_rule reads
+            // b_tile: b_tile_rule writes, b_fragment_rule reads
+            // a_tile: a_fragment_rule reads, a_tile_rule overwrites
+            // b_tile: b_fragment_rule reads, b_tile_rule overwrites
+            end_copy_group();
+            wait_for_copies<2>();
+            __syncthreads();
+            end_copy_group();
+        }
+        if (129 <= l) {
+            const int k_outer_last = (l - 1) / 64 - 2;
+            #pragma unroll
+            for (int a_tile_rule_last_round = 0; a_tile_rule_last_round < 8; ++a_tile_rule_last_round) {
+                const int a_tile_rule_last_point = 256*a_tile_rule_last_round + threadIdx.x;
+                const int a_i = a_tile_rule_last_point / 8;
+                const int a_k_outer = a_tile_rule_last_point % 8;
+                // a_tile_rule_last
+                copy_async_or_zeros<16>(&a_tile[(k_outer_last + 2) % 3][a_i][(8*a_k_outer) ^ (8*(a_i % 8))],
+                        a, (256*i_block + 2048*i_group + a_i)*l + 64*k_outer_last + 8*a_k_outer + 128,
+                        2048*i_group + 256*i_block + a_i < n &&
+                        64*k_outer_last + 8*a_k_outer + 128 < l ?
+                        2*min(8, l - 64*k_outer_last - 8*a_k_outer - 128) : 0);
+            }
+            #pragma unroll
+            for (int b_tile_rule_last_round = 0; b_tile_rule_last_round < 4; ++b_tile_rule_last_round) {
+                const int b_tile_rule_last_point = 256*b_tile_rule_last_round + threadIdx.x;
+                const int b_k = b_tile_rule_last_point / 16;
+                const int b_j_outer = b_tile_rule_last_point % 16;
+                // b_tile_rule_last
+                copy_async_or_zeros<16>(&b_tile[(k_outer_last + 2) % 3][b_k][(8*b_j_outer) ^ (8*(b_k % 8))],
+                        b, (64*k_outer_last + b_k + 128)*m + 128*j_block + 8*b_j_outer,
+                        64*k_outer_last + b_k + 128 < l &&
+                        128*j_block + 8*b_j_outer < m ? 2*min(8, m - 128*j_block - 8*b_j_outer) : 0);
+            }
+        }
+        for (int k_outer_last =
+                max(0, floor_div_i32(l - 1, 64) - 2); k_outer_last < (l + 63) / 64; ++k_outer_last) {
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                #pragma unroll
+                for (int a_tile_dim_0_box = 0; a_tile_dim_0_box < 4; ++a_tile_dim_0_box) {
+                    // a_fragment_rule_last
+                    ldmatrix_x4(word_at(a_fragment[a_tile_dim_0_box][0][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][0][1][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][0][0]),
+                            word_at(a_fragment[a_tile_dim_0_box][1][1][0]),
+                            &a_tile[k_outer_last % 3][64*i_warp + 16*a_tile_dim_0_box +
+                                (int)threadIdx.x % 16][(16*k_step +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int b_tile_dim_1_box_outer = 0; b_tile_dim_1_box_outer < 4; ++b_tile_dim_1_box_outer) {
+                    // b_fragment_rule_last
+                    ldmatrix_x4_trans(word_at(b_fragment[2*b_tile_dim_1_box_outer][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer][1][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][0][0]),
+                            word_at(b_fragment[2*b_tile_dim_1_box_outer + 1][1][0]),
+                            &b_tile[k_outer_last % 3][16*k_step +
+                                (int)threadIdx.x % 16][(64*j_warp + 16*b_tile_dim_1_box_outer +
+                                8*((int)threadIdx.x / 16 % 2)) ^ (8*((int)threadIdx.x % 8))]);
+                }
+                #pragma unroll
+                for (int i_reg = 0; i_reg < 4; ++i_reg) {
+                    #pragma unroll
+                    for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                        // insn.k.update_last
+                        mma_m16n8k16_f32_bf16(acc_k[i_reg][0][j_reg][0], acc_k[i_reg][0][j_reg][1],
+                                acc_k[i_reg][1][j_reg][0], acc_k[i_reg][1][j_reg][1],
+                                word_at(a_fragment[i_reg][0][0][0]), word_at(a_fragment[i_reg][0][1][0]),
+                                word_at(a_fragment[i_reg][1][0][0]), word_at(a_fragment[i_reg][1][1][0]),
+                                word_at(b_fragment[j_reg][0][0]), word_at(b_fragment[j_reg][1][0]));
+                    }
+                }
+            }
+            // a_tile: a_tile_rule_last writes, a_fragment_rule_last reads
+            // b_tile: b_tile_rule_last writes, b_fragment_rule_last reads
+            end_copy_group();
+            wait_for_copies<1>();
+            __syncthreads();
+        }
+        if (128*j_block + 64*j_warp + 2*j_box_lane < m &&
+                2048*i_group + 256*i_block + 64*i_warp + i_box_lane < n) {
+            #pragma unroll
+            for (int i_reg = 0; i_reg < 4; ++i_reg) {
+                #pragma unroll
+                for (int j_reg = 0; j_reg < 8; ++j_reg) {
+                    #pragma unroll
+                    for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                         #pragma unroll
-                        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                            #pragma unroll
-                            for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                                if (256*j_block + 64*j_warp + 8*j_reg + 2*j_box_lane + j_box_item < m &&
-                                        1024*i_group + 128*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
-                                        i_box_lane < n) {
-                                    // insn
-                                    c[(1024*i_group + 128*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
-                                                i_box_lane)*m + 256*j_block + 64*j_warp + 8*j_reg +
-                                                2*j_box_lane + j_box_item] =
-                                            (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
-                                }
+                        for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                            if (128*j_block + 64*j_warp + 8*j_reg + 2*j_box_lane + j_box_item < m &&
+                                    2048*i_group + 256*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
+                                    i_box_lane < n) {
+                                // insn
+                                c[(2048*i_group + 256*i_block + 64*i_warp + 16*i_reg + 8*i_box_part +
+                                            i_box_lane)*m + 128*j_block + 64*j_warp + 8*j_reg +
+                                            2*j_box_lane + j_box_item] =
+                                        (__nv_bfloat16)acc_k[i_reg][i_box_part][j_reg][j_box_item];
                             }
                         }
                     }
