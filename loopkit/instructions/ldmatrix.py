@@ -197,7 +197,8 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
         raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
                            f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
                            if memory.dtype.itemsize == 2 else
-                           f"store '{array}' with the elements of a register in a row, or use plain loads")
+                           f"store '{array}' with the elements of a register in a row, or leave the copy to "
+                           "plain loads")
     if not isinstance(extent, int) or extent % length:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
                            f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")

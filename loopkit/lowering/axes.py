@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
-from loopkit.analysis.legality import across_blocks
 from loopkit.errors import StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.cost import MEMORIES
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import LocalTag
-from loopkit.kernel.tree import Leaf, nodes_in
 
 
 def require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
@@ -60,16 +57,3 @@ def axes_of_lanes(knl: LoopKernel, accesses: Sequence[Access], lead: Sequence[st
                                "threads in one register.", subject=name,
                                hint="tensorize distributes the axes of fragments over lanes and registers")
     return tuple(found)
-
-
-def require_own_elements(knl: LoopKernel, flows: Iterable[Dependence]) -> None:
-    """:raises StorageError: without an instruction, a thread reads what another one wrote to its registers."""
-    placed = (node for node in nodes_in(knl.tree) if isinstance(node, Leaf))
-    together = {leaf.statement for leaf in placed if leaf.instruction is not None}
-    for d in flows:
-        if d.sink not in together and not knl.statement_by_id[d.sink].is_collective \
-                and across_blocks(knl, d, LocalTag) is not None:
-            raise StorageError(f"'{d.array}' is in the registers of warps, and '{d.sink}' reads those of other "
-                               "threads.", subject=d.array,
-                               hint=f"tensorize(knl, '{d.sink.partition('.')[0]}', ...), or "
-                                    f"set_temporary_address_space(knl, '{d.array}', 'shared')")

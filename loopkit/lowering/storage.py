@@ -43,7 +43,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.axes import axes_of_lanes, require_axes, require_own_elements
+from loopkit.lowering.axes import axes_of_lanes, require_axes
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
@@ -137,10 +137,7 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             refused = refused or err
             continue
         require_axes(t, own, space)
-        lanes: tuple[int, ...] = ()
-        if space is AddressSpace.WARP:
-            require_own_elements(knl, v.flows)
-            lanes = axes_of_lanes(knl, v.accesses, lead, len(own))
+        lanes = axes_of_lanes(knl, v.accesses, lead, len(own)) if space is AddressSpace.WARP else ()
         return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own), needed,
                        lanes)
     raise refused or StorageError(

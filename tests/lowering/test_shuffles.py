@@ -418,10 +418,13 @@ def test_a_loop_around_barriers_is_unrolled() -> None:
 
 
 @pytest.mark.parametrize("space", ["warp", AddressSpace.WARP])
-def test_users_do_not_choose_the_registers_of_warps(space: str | AddressSpace) -> None:
-    knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\ny[i] = t")
-    with pytest.raises(lk.PreconditionError, match=r"the address spaces are private, shared .* and global"):
-        lk.set_temporary_address_space(knl, "t", space)
+@pytest.mark.parametrize("tag", ["i: l.0", "i: g.0"])
+def test_values_of_one_thread_in_the_registers_of_warps_are_its_own(space: str | AddressSpace, tag: str) -> None:
+    """No shuffle moves them."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\ny[i] = t"), {"x": np.float64})
+    knl = lk.set_temporary_address_space(lk.tag_inames(knl, tag), "t", space)
+    assert validate(lk.lower(knl)) == ()
+    assert "shfl" not in lk.generate_code(knl, target="cuda").source
 
 
 def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:

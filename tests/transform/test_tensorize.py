@@ -259,15 +259,16 @@ def test_unknown_names(statement: str, instruction: str, message: str) -> None:
     assert str(err.value).split("\n")[0] == message
 
 
-@pytest.mark.parametrize(("text", "message", "hint"), [
-    ("t[i] = a[i]\ny[j] = t[31 - j]", "'t' is in the registers of warps, and 'insn_0' reads those of other threads.",
+@pytest.mark.parametrize(("text", "tags", "message", "hint"), [
+    ("t[i] = a[i]\ny[j] = t[31 - j]", "i: l.0, j: l.0",
+     "'t' is in the registers of warps, and 'insn_0' reads it without an instruction of a warp.",
      "set_temporary_address_space(knl, 't', 'shared')"),
-    ("t[2*i + k] = a[i]\ny[j] = t[2*j]",
-     "'t' is in the registers of warps, but its axis 0 has elements of several threads in one register.",
-     "set_temporary_address_space(knl, 't', 'shared')")])
-def test_registers_that_threads_cannot_have(text: str, message: str, hint: str) -> None:
-    knl = lk.make_kernel("{[i, j, k]: 0<=i,j<32 and 0<=k<2}", text,
+    ("t[i] = a[i]\ny[j] = t[j]", "i: l.auto, j: l.0",
+     "'t' is in the registers of warps, and the tag l.auto of 'i' distributes it over all threads; default_tag=None "
+     "leaves the loops of a copy to tensorize.", "set_temporary_address_space(knl, 't', 'shared')")])
+def test_registers_that_no_instruction_reads(text: str, tags: str, message: str, hint: str) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", text,
                          [lk.TemporaryVariable("t", np.float32, address_space="warp"), "..."])
     with pytest.raises(lk.StorageError) as err:
-        lk.lower(lk.add_dtypes(lk.tag_inames(knl, "i: l.0, j: l.0"), {"a": np.float32}))
+        lk.lower(lk.add_dtypes(lk.tag_inames(knl, tags), {"a": np.float32}))
     assert str(err.value).splitlines() == [message, f"  hint: {hint}"]
