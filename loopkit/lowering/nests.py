@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, own_instructions
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
-from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import array_of, elements_of, substitute
+from loopkit.errors import PreconditionError, StorageError
+from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.instructions.nests import (
     Issue,
     NestInstruction,
@@ -27,6 +28,7 @@ from loopkit.instructions.nests import (
 )
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, rewrite
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.nest_data import nest_instruction, nest_of
@@ -56,6 +58,29 @@ def with_collective_leaves(knl: LoopKernel, warp: int) -> LoopKernel:
         own = found.get(tree.statement) if isinstance(tree, Leaf) else None
         return tree if own is None or not isinstance(tree, Leaf) else Leaf(tree.statement, own)
     return with_dependences(knl, lambda dependences, _: dependences, tree=rewrite(knl.tree, placed))
+
+
+def with_fragments_of_instructions(knl: LoopKernel, warp: int) -> LoopKernel:
+    """*knl*, whose elements in the registers of other lanes are read by instructions.
+
+    :raises StorageError: another statement reads them.
+    """
+    for name in (x for x, t in knl.temporaries.items() if t.address_space is AddressSpace.WARP and warp > 1):
+        accesses = accesses_by_array(knl).get(name, ())
+        readers = [a.statement for a in accesses
+                   if not (a.is_write or knl.statement_by_id[a.statement].loads_for_others)]
+        written = {x: a.statement for a in accesses if a.is_write for e in a.subscripts for x in variables(e)}
+        if auto := [x for x in written if isinstance(knl.tags.get(x), AutoLocalTag)]:
+            raise StorageError(
+                f"'{name}' is in the registers of warps, and the tag l.auto of '{auto[0]}' distributes it over all "
+                "threads; default_tag=None leaves the loops of a copy to tensorize.", subject=name,
+                hint=f"untag_inames(knl, '{auto[0]}')")
+        if readers and any(isinstance(knl.tags.get(x), LocalTag) for x in written):
+            raise StorageError(
+                f"'{name}' is in the registers of warps, and '{readers[0]}' reads it without an instruction of a warp.",
+                subject=name, hint=f"set_temporary_address_space(knl, '{name}', 'shared'), or tensorize '{readers[0]}' "
+                                   "before loops of the copy get tags")
+    return knl
 
 
 def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
@@ -94,7 +119,7 @@ def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, St
                 for i in own_instructions(node) for e in i.operands}
     lanes = {x: len(s.lanes) for x, s in storages.items() if s.lanes and x in operands}
     found: dict[str, tuple[Expression, ...]] = {}
-    for statement, element in _accesses(body, launch.mapping.coordinates, lanes):
+    for statement, element in _own_accesses(body, launch.mapping.coordinates, lanes):
         name = array_of(element)
         index = element.index_tuple[-lanes[name]:]
         if found.setdefault(name, index) != index:
@@ -103,7 +128,7 @@ def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, St
                 subject=statement, hint="leave the order and the values of the inames of lanes as tensorize sets them")
 
 
-def _accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
+def _own_accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
     """The elements of *arrays* that each thread accesses itself, in terms of the axes, with the statements."""
     def of(statement: str, *given: Expression) -> Iterator[tuple[str, p.Subscript]]:
         return ((statement, element_at(e, names)) for part in given for e in elements_of(part, arrays))
@@ -116,11 +141,11 @@ def _accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tup
             for child in node.children:
                 if isinstance(child, Define):
                     names = {**names, child.name: substitute(child.value, names)}
-                yield from _accesses(child, names, arrays)
+                yield from _own_accesses(child, names, arrays)
         case _:
             inside = {x: value for x, value in names.items() if not isinstance(node, For) or x != node.iname}
             for child in child_nodes(node):
-                yield from _accesses(child, inside, arrays)
+                yield from _own_accesses(child, inside, arrays)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,11 @@ from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
-from loopkit.lowering.nests import with_collective_leaves, with_nest_instructions
+from loopkit.lowering.nests import (
+    with_collective_leaves,
+    with_fragments_of_instructions,
+    with_nest_instructions,
+)
 from loopkit.lowering.program import generate_loops, host_order, unrolled, with_old_values
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
@@ -208,7 +212,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("base_storages", "kernel", lambda low: replace(low, kernel=in_base_storages(low.kernel)), _check_types),
     Stage("auto", "kernel", lambda low: replace(low, kernel=without_needless_auto(low.kernel)), _check_types),
     Stage("reductions", "kernel", lambda low: replace(low, kernel=with_collective_leaves(
-        write_out_reductions(low.kernel, low.machine.warp), low.machine.warp)), _check_reductions),
+        write_out_reductions(with_fragments_of_instructions(low.kernel, low.machine.warp), low.machine.warp),
+        low.machine.warp)), _check_reductions),
     Stage("schedule", "schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel))),
           _check_schedule),
     Stage("memory", "schedule", _memory, _check_schedule),

@@ -119,10 +119,10 @@ def swizzled_too_finely() -> None:
 
 @pytest.mark.parametrize(("make", "reason", "hint"), [
     (lambda: lower_load("x2", "b"),
-     "b_tile[8*(l.0 // 8 % 2), l.0 % 8] may not begin at a multiple of 16 bytes",
+     "b_tile[8*(l.0 // 8 % 2), l.0 % 8] and b_tile[8*(l.0 // 8 % 2) + 1, l.0 % 8] do not lie in a row of 16 bytes",
      "'.trans' loads registers from columns of 'b_tile', and the other loads those from rows"),
     (lambda: lower_load("x2", "b", name="mma.m16n8k32.s32.s8"),
-     "b_tile[16*(l.0 // 8 % 2), l.0 % 8] may not begin at a multiple of 16 bytes",
+     "b_tile[16*(l.0 // 8 % 2), l.0 % 8] and b_tile[16*(l.0 // 8 % 2) + 1, l.0 % 8] do not lie in a row of 16 bytes",
      "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads"),
     (lambda: lower_load("x4", change=padded),
      "a row of 'a_tile' has 20 elements, which are not a multiple of 16 bytes", "add_padding(knl, 'a_tile', 0, by=8)"),
