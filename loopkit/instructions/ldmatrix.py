@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
@@ -62,10 +63,11 @@ class LdMatrix(NestInstruction):
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
         source, own_row = element_at(parts.source, own), ((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])
-        columns = [element_of_numbers(element_at(source, {**parts.column.digits(k), **parts.matrix.digits(lane, _ROWS)}),
-                                      (parts.row, *own_row)) for k in range(prod(parts.column.extents))]
+        matrix = parts.matrix.digits(lane, _ROWS)
+        columns = [element_of_numbers(element_at(source, {**parts.column.digits(k), **matrix}), (parts.row, *own_row))
+                   for k in range(prod(parts.column.extents))]
         row = with_joined_digits(columns[0])
-        _require_adjacent(columns)
+        _require_adjacent(self, nest, columns)
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)
         values = ({**parts.matrix.digits(number // items), **parts.item.digits(number % items)}
@@ -179,13 +181,16 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     return _LoadParts(source, target, matrix, row, column, item, lanes)
 
 
-def _require_adjacent(row: Sequence[p.Subscript]) -> None:
+def _require_adjacent(load: LdMatrix, nest: Nest, row: Sequence[p.Subscript]) -> None:
     """:raises NoMatchError: the elements of a *row* may not follow each other in memory."""
-    first, *others = (e.index_tuple for e in row)
-    for k, index in enumerate(others, 1):
-        if [affine_difference(i, j) for i, j in zip(index, first, strict=True)] != [*[0]*(len(first) - 1), k]:
-            raise NoMatchError(f"{to_text(row[0])} and {to_text(row[k])} are not {k} elements apart",
-                               "columns that lie one after another need .trans")
+    steps, memory = [*[0]*(len(row[0].index_tuple) - 1), 1], nest.memory_of(row[0])
+    other_form = load.name.removesuffix(".trans") if load.transposed else f"{load.name}.trans"
+    for one, other in pairwise(row):
+        if [affine_difference(i, j) for i, j in zip(other.index_tuple, one.index_tuple, strict=True)] != steps:
+            raise NoMatchError(f"{to_text(one)} and {to_text(other)} are not next to each other in memory",
+                               f"'{other_form}' loads them" if memory.dtype.itemsize == 2 else
+                               f"store '{array_of(one)}' with the elements of a register in a row, or leave the copy "
+                               "to plain loads")
 
 
 def _require_aligned(nest: Nest, row: p.Subscript) -> None:
@@ -195,9 +200,7 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
     if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
         raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
-                           f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
-                           if memory.dtype.itemsize == 2 else
-                           f"store '{array}' with the elements of a register in a row, or leave the copy to "
+                           f"begin the box of the fragment at a multiple of {length} elements, or leave the copy to "
                            "plain loads")
     if not isinstance(extent, int) or extent % length:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",

@@ -18,7 +18,6 @@ from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
