@@ -77,7 +77,7 @@ def test_lanes_count_from_0() -> None:
         lk.lower(knl)
 
 
-FRAGMENT = [lk.TemporaryVariable("f", np.float16, (16, 16), address_space="warp")]
+FRAGMENT = [lk.TemporaryVariable("f", np.dtype("float16"), (16, 16), address_space=lk.AddressSpace.WARP)]
 COPIED = "f[i0, k0] = a[i0, k0]  {id=copy}\n" + PLAIN.replace("a[i, k]", "f[i, k]")
 
 
