@@ -108,13 +108,30 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
             return node
         finder.reasons.setdefault(statement_of(node), _NO_PART)
         return finder.as_loops(node)
-    body = rewritten(body, checked)
+    body = rewritten(rewritten(body, checked), lambda node: _settled(node) if isinstance(node, _Apart) else node)
     done = {statement_of(node) for node in nodes_in(body)
             if isinstance(node, Region) and isinstance(node.instruction, Issue)}
     for s in sorted(meant.keys() - done):
         raise finder.refusal(s, meant[s])
     _require_own_elements(body, launch, storages)
     return body
+
+
+@dataclass(frozen=True)
+class _Apart(Block):
+    """What was one region, with its conditions and constants around a region for each nest."""
+
+
+def _settled(node: Node) -> Node:
+    """*node* of a region apart, where all that no instruction executes is in one region again.
+
+    The C target runs the threads inside of regions, and only there conditions may depend on them.
+    """
+    if isinstance(node, Define) or (isinstance(node, Region) and node.instruction is not None):
+        return node
+    if any(isinstance(inner, Region) and inner.instruction is not None for inner in nodes_in(as_block(node))):
+        return map_child_nodes(Block(node.children) if isinstance(node, Block) else node, _settled)
+    return Region(as_block(rewritten(Block((node,)), lambda x: x.body if isinstance(x, Region) else x)))
 
 
 def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> None:
@@ -182,7 +199,7 @@ class _Finder:
         """*node* with operands of its instructions, also where some threads do not execute them; *names*: constants."""
         match node:
             case Region(instruction=NestInstruction() as instruction):
-                return self._apart(node.body, instruction, names)
+                return _Apart((self._apart(node.body, instruction, names),))
             case For():
                 names = {x: value for x, value in names.items() if x != node.iname}
             case Block():

@@ -124,3 +124,16 @@ def test_fragments_that_lanes_cannot_share(text: str, message: str) -> None:
 def test_rows_that_ldmatrix_loads_are_adjacent(step: Step) -> None:
     with pytest.raises(lk.PreconditionError, match="are not next to each other in memory"):
         lk.lower(step(product(NAME, "ldmatrix")))
+
+
+def test_partial_tiles_on_the_host() -> None:
+    """Their conditions depend on the lanes, and are where the host runs these."""
+    knl = lk.make_kernel("{[i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < l}", PLAIN)
+    knl = lk.set_accumulator_dtype(lk.add_dtypes(knl, {"a, b": np.float16, "c": np.float32}), np.float32)
+    for iname, extent in (("i", 16), ("j", 8), ("k", 16)):
+        knl = lk.split_iname(knl, iname, extent)
+    knl = lk.prioritize_loops(knl, "i_outer, j_outer, k_outer, i_inner, j_inner")
+    knl = lk.tensorize(lk.tag_inames(knl, "i_outer: g.0, j_outer: g.1"), "insn", NAME)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((19, 21), (21, 9)))
+    np.testing.assert_array_equal(lk.compile(knl, "c")(a=a, b=b)["c"], a.astype(np.float32) @ b.astype(np.float32))
