@@ -200,7 +200,7 @@ INSTRUCTIONS = {
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.nests", "lowering.nest_data",
         "lowering.pipeline", "verification.validation", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "runtime.precision",
-        "target.cuda.target", "instructions.mma", "instructions.ldmatrix", "show.warp_access")),
+        "instructions.mma", "instructions.ldmatrix", "show.warp_access")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (

@@ -6,7 +6,7 @@ layouts are those of NVIDIA's "PTX ISA", section "Warp-level matrix load instruc
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -32,6 +32,7 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
+    element_of_numbers,
     function_name,
     range_of,
     require_registers,
@@ -39,7 +40,7 @@ from loopkit.instructions.nests import (
     with_joined_digits,
 )
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import add, integer_factor, multiply
+from loopkit.poly.affine import add, affine_difference, integer_factor, multiply
 
 #: Rows of a matrix, bytes of a row, and the digits of the lane's number: rows of the result, and words of a row.
 _ROWS, _BYTES = 8, 16
@@ -60,9 +61,12 @@ class LdMatrix(NestInstruction):
         own = {x: value for x, value in nest.names.items() if variables(value) & {*parts.lanes}}
         lane = p.Variable("l.0")                        # or a multiple of 32 more
         # lane t provides row t % 8 of matrix t // 8
-        own_row = parts.row.at((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])
-        at = {**dict.fromkeys(parts.column.inames, 0), **parts.matrix.digits(lane, _ROWS), **own_row}
-        row = with_joined_digits(element_at(element_at(parts.source, own), at))
+        source, own_row = element_at(parts.source, own), ((Digit(_ROWS, True, 0),), [digit_of(lane, 1, _ROWS)])
+        matrix = parts.matrix.digits(lane, _ROWS)
+        columns = [element_of_numbers(element_at(source, {**parts.column.digits(k), **matrix}), (parts.row, *own_row))
+                   for k in range(prod(parts.column.extents))]
+        row = with_joined_digits(columns[0])
+        _require_adjacent(columns)
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)
         values = ({**parts.matrix.digits(number // items), **parts.item.digits(number % items)}
@@ -176,6 +180,15 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     return _LoadParts(source, target, matrix, row, column, item, lanes)
 
 
+def _require_adjacent(row: Sequence[p.Subscript]) -> None:
+    """:raises NoMatchError: the elements of a *row* may not follow each other in memory."""
+    first, *others = (e.index_tuple for e in row)
+    for k, index in enumerate(others, 1):
+        if [affine_difference(i, j) for i, j in zip(index, first, strict=True)] != [*[0]*(len(first) - 1), k]:
+            raise NoMatchError(f"{to_text(row[0])} and {to_text(row[k])} are not {k} elements apart",
+                               "columns that lie one after another need .trans")
+
+
 def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     """:raises NoMatchError: the 16 bytes from the element *row* on may not follow each other from a multiple of 16."""
     memory, length = nest.memory_of(row), _BYTES // nest.memory_of(row).dtype.itemsize
@@ -185,8 +198,7 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
         raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
                            f"'.trans' loads registers from columns of '{array}', and the other loads those from rows"
                            if memory.dtype.itemsize == 2 else
-                           f"store '{array}' with the elements of a register in a row, or leave the copy to "
-                           "plain loads")
+                           f"store '{array}' with the elements of a register in a row, or leave the copy without it")
     if not isinstance(extent, int) or extent % length:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
                            f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")

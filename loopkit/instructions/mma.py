@@ -31,6 +31,7 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
+    element_of_numbers,
     function_name,
     range_of,
     require_registers,
@@ -91,9 +92,9 @@ class Mma(NestInstruction):
             elements = list[p.Subscript]()
             for number in range(layout.registers):
                 found = layout.values([*map(p.Variable, parts.lanes)], number)
-                at = {x: value for axis, digits in zip(axes, (layout.rows, layout.columns), strict=True)
-                      for x, value in axis.at(digits, [found[d] for d in digits]).items()}
-                elements.append(element_at(element, at))
+                elements.append(element_of_numbers(element, *(
+                    (axis, digits, [found[d] for d in digits])
+                    for axis, digits in zip(axes, (layout.rows, layout.columns), strict=True))))
             require_registers(nest, elements, moved)
             return tuple(elements)
         left, right, target = (element_at(e, own) for e in (parts.left, parts.right, parts.target))

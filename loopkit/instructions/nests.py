@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import permutations
 from math import prod
 from typing import ClassVar
@@ -62,8 +63,8 @@ class Nest:
     :ivar loops: with constant ranges, outermost first.
     :ivar names: the constants in scope.
     :ivar reduced: the loops along which the assignment adds up values.
-    :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent; lanes of a warp
-        differ in the last ones.
+    :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent if it runs from 0;
+        lanes of a warp differ in the last ones.
     :ivar memory: the memory of an array.
     """
 
@@ -90,7 +91,7 @@ class Nest:
         """
         found = self.lanes[-len(extents):]
         if tuple(extent for _, extent in found) != tuple(extents):
-            given = ", ".join(f"{x} of {extent}" for x, extent in self.lanes) or "no inames"
+            given = ", ".join(f"{x} of {extent or 'other values'}" for x, extent in self.lanes) or "no inames"
             raise NoMatchError(f"the last inames on l.0 must be {whole}: there are {given}",
                                "prioritize_loops before tensorize: rows first, then columns, then steps")
         return tuple(x for x, _ in found)
@@ -225,16 +226,21 @@ class Axis:
     starts: tuple[int, ...]
     lanes: tuple[int | None, ...]
 
-    def at(self, digits: Digits, values: Sequence[Expression]) -> dict[str, Expression]:
-        """The values of the inames at the number with these *values* of its *digits*."""
+    def at(self, digits: Digits, values: Sequence[Expression]) -> tuple[dict[str, Expression], dict[str, Expression]]:
+        """The values of the inames at the number with these *values* of its *digits*, in two forms.
+
+        The first has all of the number in the fastest iname. The others are unknown, and cancel out in a subscript that
+        depends on the number alone.
+        """
         if tuple(d.extent for d in digits) == self.extents:
-            return {x: add(start, value) for x, start, value in zip(self.inames, self.starts, values, strict=True)}
-        # all of the number in the fastest iname: the others cancel out
-        *others, _ = [subtract(p.Variable(x), start) for x, start in zip(self.inames, self.starts, strict=True)]
+            found = {x: add(start, value) for x, start, value in zip(self.inames, self.starts, values, strict=True)}
+            return found, found
+        unknown = {x: p.Variable(x + _UNKNOWN) for x in self.inames[:-1]}
         rest: Expression = 0
-        for value, extent in zip(others, self.extents[1:], strict=True):
-            rest = multiply(extent, add(rest, value))
-        return {self.inames[-1]: add(self.starts[-1], subtract(combined(digits, values), rest))}
+        for x, start, extent in zip(unknown, self.starts, self.extents[1:], strict=False):
+            rest = multiply(extent, add(rest, subtract(unknown[x], start)))
+        number = combined(digits, values)
+        return {**unknown, self.inames[-1]: add(self.starts[-1], subtract(number, rest))}, self.digits(number)
 
     def digits(self, number: Expression, weight: int = 1) -> dict[str, Expression]:
         """The values of the inames at ``number // weight``, each by itself, modulo the extents."""
@@ -265,6 +271,18 @@ WORD = 4
 def element_at(element: p.Subscript, values: Mapping[str, Expression]) -> p.Subscript:
     """*element* with *values* in its subscripts."""
     return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
+
+
+def element_of_numbers(element: p.Subscript, *numbers: tuple[Axis, Digits, Sequence[Expression]]) -> p.Subscript:
+    """*element* where each axis has the number with these values of its digits."""
+    found = [axis.at(digits, values) for axis, digits, values in numbers]
+    short, exact = (reduce(dict.__or__, forms) for forms in zip(*found, strict=True))
+    result = element_at(element, short)
+    return element_at(element, exact) if any(x.endswith(_UNKNOWN) for x in variables(result)) else result
+
+
+#: The end of the name of an unknown value; no iname ends with it.
+_UNKNOWN = "?"
 
 
 def with_joined_digits(element: p.Subscript) -> p.Subscript:

@@ -41,10 +41,10 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
 
 
 def _lane_inames(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:
-    """The inames of *statement* on ``l.0``, each with its extent, from the slowest on."""
+    """The inames of *statement* on ``l.0``, each with its extent if it runs from 0, from the slowest on."""
     inames = axis_inames(kernel, kernel.statement_by_id[statement].inames, LocalTag).get(0, ())
-    extents = (iname_range(kernel, x)[1] for x in inames)
-    return tuple((x, extent if isinstance(extent, int) else None) for x, extent in zip(inames, extents, strict=True))
+    ranges = ((x, *iname_range(kernel, x)) for x in inames)
+    return tuple((x, extent if low == 0 and isinstance(extent, int) else None) for x, low, extent in ranges)
 
 
 def _element_memory(kernel: LoopKernel, storages: Mapping[str, Storage], array: str) -> ElementMemory:

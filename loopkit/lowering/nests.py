@@ -5,19 +5,27 @@ not execute, as in a partial tile, stays a nest of loops if its values do not co
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Block, Define, For, If, Node, Region
-from loopkit.ast.walk import as_block, map_child_nodes, mentioned, nodes_in, rewritten
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, own_instructions
+from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError, StorageError
-from loopkit.expr.mappers import elements_of, substitute, variables
-from loopkit.instructions.nests import Issue, NestInstruction, NoMatchError, loops_and_assignment, statement_of
+from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.instructions.nests import (
+    Issue,
+    NestInstruction,
+    NoMatchError,
+    element_at,
+    loops_and_assignment,
+    statement_of,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
@@ -101,7 +109,43 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
             if isinstance(node, Region) and isinstance(node.instruction, Issue)}
     for s in sorted(meant.keys() - done):
         raise finder.refusal(s, meant[s])
+    _require_own_elements(body, launch, storages)
     return body
+
+
+def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> None:
+    """:raises PreconditionError: a thread accesses an element of a fragment that it does not hold."""
+    operands = {array_of(e) for node in nodes_in(body) if isinstance(node, Region)
+                for i in own_instructions(node) for e in i.operands}
+    lanes = {x: len(s.lanes) for x, s in storages.items() if s.lanes and x in operands}
+    found: dict[str, tuple[Expression, ...]] = {}
+    for statement, element in _accesses(body, launch.mapping.coordinates, lanes):
+        name = array_of(element)
+        index = element.index_tuple[-lanes[name]:]
+        if found.setdefault(name, index) != index:
+            raise PreconditionError(
+                f"'{statement}' accesses elements of the fragment '{name}' that other lanes may hold.",
+                subject=statement, hint="leave the order and the values of the inames of lanes as tensorize sets them")
+
+
+def _accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
+    """The elements of *arrays* that each thread accesses itself, in terms of the axes, with the statements."""
+    def of(statement: str, *given: Expression) -> Iterator[tuple[str, p.Subscript]]:
+        return ((statement, element_at(e, names)) for part in given for e in elements_of(part, arrays))
+    match node:
+        case Region(instruction=Issue() as issue):
+            yield from of(statement_of(node), *issue.operands)
+        case Assign():
+            yield from of(node.statement, node.target, node.value)
+        case Block():
+            for child in node.children:
+                if isinstance(child, Define):
+                    names = {**names, child.name: substitute(child.value, names)}
+                yield from _accesses(child, names, arrays)
+        case _:
+            inside = {x: value for x, value in names.items() if not isinstance(node, For) or x != node.iname}
+            for child in child_nodes(node):
+                yield from _accesses(child, inside, arrays)
 
 
 @dataclass(frozen=True)

@@ -272,10 +272,11 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
 @transform
 def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Iterable[str],
                                 address_space: str | AddressSpace) -> LoopKernel:
-    """Put temporaries into ``"private"``, ``"shared"`` (loopy's ``"local"``) or ``"global"`` memory.
+    """Put temporaries into ``"private"``, ``"warp"``, ``"shared"`` (loopy's ``"local"``) or ``"global"`` memory.
 
-    Private memory belongs to a thread, shared memory to a block, global memory to all blocks. Lowering checks the
-    choice, and refuses an address space that cannot hold all values that are alive at once.
+    Private memory belongs to a thread, shared memory to a block, global memory to all blocks. ``"warp"`` is for the
+    fragments of :func:`tensorize`: registers whose elements belong to the lanes of a warp. Lowering checks the choice,
+    and refuses an address space that cannot hold all values that are alive at once.
 
     :raises UnknownNameError: a name is not a temporary.
     :raises PreconditionError: there is no such address space; a temporary is constant.

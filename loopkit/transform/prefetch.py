@@ -60,7 +60,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
         one element.
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
-    :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block.
+    :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block, and
+        ``None`` leaves them to later steps.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
         which the read elements do not depend. Parallel inames of the grid always stay, and so do the inames of loops
         that write the array. All inames stay if a move would break a given order or enlarge storage.

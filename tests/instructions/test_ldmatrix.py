@@ -123,7 +123,7 @@ def swizzled_too_finely() -> None:
      "'.trans' loads registers from columns of 'b_tile', and the other loads those from rows"),
     (lambda: lower_load("x2", "b", name="mma.m16n8k32.s32.s8"),
      "b_tile[16*(l.0 // 8 % 2), l.0 % 8] may not begin at a multiple of 16 bytes",
-     "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads"),
+     "store 'b_tile' with the elements of a register in a row, or leave the copy without it"),
     (lambda: lower_load("x4", change=padded),
      "a row of 'a_tile' has 20 elements, which are not a multiple of 16 bytes", "add_padding(knl, 'a_tile', 0, by=8)"),
     (lambda: lower_load("x4", staged=False),

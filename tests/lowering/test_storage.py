@@ -360,3 +360,13 @@ def test_the_subscript_without_a_bound_is_named() -> None:
         end""", [lk.GlobalArg("lengths, y", np.int32), "..."])
     with pytest.raises(lk.ShapeError, match="its subscript 'i' in 'all' has no bound"):
         lk.lower(knl)
+
+
+def test_registers_of_a_warp_are_read_by_an_instruction() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i, j<32}", "<> t[i] = x[i] {id=copy}\ny[j] = t[31 - j] {id=use}")
+    knl = lk.set_temporary_address_space(lk.add_dtypes(knl, {"x": F32}), "t", "warp")
+    assert storages(knl) == {"t": "warp float32 t[32]"}, "all of it in one thread"
+    with pytest.raises(lk.StorageError, match="'t' is in the registers of warps, and 'use' reads it without an instr"):
+        lk.generate_code(lk.tag_inames(knl, "i: l.0, j: l.0"))
+    with pytest.raises(lk.StorageError, match="auto of 'i' distributes it over all threads"):
+        lk.generate_code(lk.tag_inames(knl, "i: l.auto, j: l.0"))

@@ -9,6 +9,7 @@ import pytest
 
 import loopkit as lk
 from tests.cases import CASES
+from tests.matrix_kernels import product
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -124,6 +125,28 @@ def test_bank_conflicts_have_calls_that_lower_them(knl: lk.LoopKernel, ways: int
         left = [int(number) for x in remarks_with(other, "bank conflicts")
                 for number in re.findall(r"up to (\d+)", x.text)]
         assert max(left, default=1) < ways
+
+
+def test_rows_that_ldmatrix_loads_at_once_have_conflicts() -> None:
+    """32 bytes from row to row: 8 rows of 16 bytes lie in 64 of the 128 bytes of all banks."""
+    knl = product("mma.m16n8k16.f32.bf16", "ldmatrix")
+    (remark,) = remarks_with(knl, "Accesses of a_tile")
+    assert "(a_fragment_rule reads): up to 2 threads of a warp" in remark.text
+    (changed,) = after_each(remark, knl)
+    assert remark.way_out == "lk.add_padding(knl, 'a_tile', 0, by=8)"
+    assert not remarks_with(changed, "Accesses of a_tile")
+
+
+def test_fragments_and_the_loops_of_an_instruction() -> None:
+    knl = product("mma.m16n8k16.f32.bf16", "ldmatrix")
+    text = " ".join(str(lk.explain(knl)).split())
+    assert "a_fragment holds fragments in the registers of warps, from a_fragment_rule for insn.k.update." in text
+    assert "The lanes of a warp execute the iterations of insn.k.update over i_box_part, k_box_part, " in text
+    assert "k_box_item and j_box_item together, by a product of matrices." in text
+    assert "The loop over 0 <= k_box_lane" not in text
+    (row,) = re.findall(r"^ *bfloat16 a_fragment.*$", str(knl), re.MULTILINE)
+    assert "fragments of matrix instructions" in row
+    assert row.split()[-1] == "16", "bytes of a lane"
 
 
 def test_data_dependent_and_equal_addresses_are_no_conflict() -> None:

@@ -14,10 +14,10 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.lowering.nest_data import nest_instruction
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
@@ -205,14 +205,13 @@ class _CudaFunction(FunctionText):
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-        nests = ((s, i) for s in (bound.statement for bound in self.launch.statements.values())
-                 if (i := nest_instruction(s)) is not None)
-        for s, what, first, otherwise in (*((s, i.noun, i.capability, i.alternative)
-                                            for s, i in self.memory_instructions()),
-                                          *((s, i.name, i.capability, "") for s, i in nests)):
-            if self.limits.capability < first:
-                raise PreconditionError(f"'{s.id}' needs {what}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{first} or later{otherwise}")
+        together = ((bound.statement, i) for bound in self.launch.statements.values()
+                    for i in bound.statement.instructions if i.scope is not Scope.THREAD)
+        for s, i in (*self.memory_instructions(), *together):
+            if self.limits.capability < i.capability:
+                way_out = i.alternative if isinstance(i, MemoryInstruction) else ""
+                raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
+                                        subject=s.id, hint=f"target sm_{i.capability} or later{way_out}")
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""
