@@ -119,7 +119,7 @@ def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, St
                 for i in own_instructions(node) for e in i.operands}
     lanes = {x: len(s.lanes) for x, s in storages.items() if s.lanes and x in operands}
     found: dict[str, tuple[Expression, ...]] = {}
-    for statement, element in _accesses(body, launch.mapping.coordinates, lanes):
+    for statement, element in _accesses_of_threads(body, launch.mapping.coordinates, lanes):
         name = array_of(element)
         index = element.index_tuple[-lanes[name]:]
         if found.setdefault(name, index) != index:
@@ -128,7 +128,7 @@ def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, St
                 subject=statement, hint="leave the order and the values of the inames of lanes as tensorize sets them")
 
 
-def _accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
+def _accesses_of_threads(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
     """The elements of *arrays* that each thread accesses itself, in terms of the axes, with the statements."""
     def of(statement: str, *given: Expression) -> Iterator[tuple[str, p.Subscript]]:
         return ((statement, element_at(e, names)) for part in given for e in elements_of(part, arrays))
@@ -141,11 +141,11 @@ def _accesses(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tup
             for child in node.children:
                 if isinstance(child, Define):
                     names = {**names, child.name: substitute(child.value, names)}
-                yield from _accesses(child, names, arrays)
+                yield from _accesses_of_threads(child, names, arrays)
         case _:
             inside = {x: value for x, value in names.items() if not isinstance(node, For) or x != node.iname}
             for child in child_nodes(node):
-                yield from _accesses(child, inside, arrays)
+                yield from _accesses_of_threads(child, inside, arrays)
 
 
 @dataclass(frozen=True)
