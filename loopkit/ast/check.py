@@ -24,7 +24,8 @@ from loopkit.ast.nodes import (
 )
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import array_of, elements_of, variables
+from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.poly.affine import add
 
 
 def require_well_formed(function: Function, outside: Collection[str], divergent: Collection[str]) -> None:
@@ -38,7 +39,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
         array from outside; or a thread accesses another thread's element of an array in warp registers without an
         instruction for it.
     """
-    checker = _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
+    checker = _Checker(function, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
     for node, _ in divergent_nodes(function.body, divergent_names(function, divergent)):
         raise checker.fault(f"{noun_of(node)} is where not all threads of a block come")
     for name, array in _map_uses(function):
@@ -171,7 +172,7 @@ class _Checker:
     :ivar own: for each array in warp registers, these subscripts in the first access to a thread's own element.
     """
 
-    function: str
+    function: Function
     thread_axes: Mapping[str, int]
     own: dict[str, tuple[Expression, ...]]
 
@@ -214,9 +215,10 @@ class _Checker:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
         for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.thread_axes)):
             name = array_of(e)
-            index = e.index_tuple[-self.thread_axes[name]:]
+            # the same lanes may have several inames
+            index = tuple(add(substitute(i, self.function.coordinates)) for i in e.index_tuple[-self.thread_axes[name]:])
             if e not in foreign and self.own.setdefault(name, index) != index:
                 raise self.fault(f"'{e}' is read from another lane without an instruction that does so")
 
     def fault(self, what: str) -> InternalError:
-        return InternalError(f"In the loop program of '{self.function}' {what}.")
+        return InternalError(f"In the loop program of '{self.function.name}' {what}.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import ClassVar
 
@@ -66,7 +67,7 @@ class LdMatrix(NestInstruction):
         columns = [element_of_numbers(element_at(source, {**parts.column.digits(k), **matrix}), (parts.row, *own_row))
                    for k in range(prod(parts.column.extents))]
         row = with_joined_digits(columns[0])
-        _require_adjacent(columns, nest.memory_of(row).dtype.itemsize)
+        _require_adjacent(self, nest, columns)
         _require_aligned(nest, row)
         target, items = element_at(parts.target, own), prod(parts.item.extents)
         values = ({**parts.matrix.digits(number // items), **parts.item.digits(number % items)}
@@ -180,15 +181,16 @@ def _load_parts(load: LdMatrix, nest: Nest) -> _LoadParts:
     return _LoadParts(source, target, matrix, row, column, item, lanes)
 
 
-def _require_adjacent(row: Sequence[p.Subscript], size: int) -> None:
-    """:raises NoMatchError: the elements of a *row*, of *size* bytes, may not follow each other in memory."""
-    array, (first, *others) = array_of(row[0]), (e.index_tuple for e in row)
-    for k, index in enumerate(others, 1):
-        if [affine_difference(i, j) for i, j in zip(index, first, strict=True)] != [*[0]*(len(first) - 1), k]:
-            hint = f"'.trans' loads registers from columns of '{array}', and the other loads those from rows" \
-                if size == 2 else \
-                f"store '{array}' with the elements of a register in a row, or leave the copy without it"
-            raise NoMatchError(f"{to_text(row[k - 1])} and {to_text(row[k])} do not follow each other in memory", hint)
+def _require_adjacent(load: LdMatrix, nest: Nest, row: Sequence[p.Subscript]) -> None:
+    """:raises NoMatchError: the elements of a *row* may not follow each other in memory."""
+    steps, memory = [*[0]*(len(row[0].index_tuple) - 1), 1], nest.memory_of(row[0])
+    other_form = load.name.removesuffix(".trans") if load.transposed else f"{load.name}.trans"
+    for one, other in pairwise(row):
+        if [affine_difference(i, j) for i, j in zip(other.index_tuple, one.index_tuple, strict=True)] != steps:
+            raise NoMatchError(f"{to_text(one)} and {to_text(other)} are not next to each other in memory",
+                               f"'{other_form}' loads them" if memory.dtype.itemsize == 2 else
+                               f"store '{array_of(one)}' with the elements of a register in a row, or leave the copy "
+                               "to plain loads")
 
 
 def _require_aligned(nest: Nest, row: p.Subscript) -> None:
@@ -198,8 +200,8 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
     terms, array = last.children if isinstance(last, p.Sum) else (last,), array_of(row)
     if any((t if isinstance(t, int) else integer_factor(t)) % length for t in terms):
         raise NoMatchError(f"{to_text(row)} may not begin at a multiple of 16 bytes",
-                           f"let the box begin at a multiple of {length} elements of a row of '{array}', or leave the "
-                           "copy without it")
+                           f"begin the box of the fragment at a multiple of {length} elements, or leave the copy to "
+                           "plain loads")
     if not isinstance(extent, int) or extent % length:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
                            f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")

@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, own_instructions
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Instruction, Node, Region
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError, StorageError
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
@@ -86,11 +86,15 @@ def with_fragments_of_instructions(knl: LoopKernel, warp: int) -> LoopKernel:
 def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where regions with a nest have its instruction with the operands.
 
-    :raises PreconditionError: a nest nowhere matches its instruction; the message has the reason.
+    :raises PreconditionError: a nest nowhere matches its instruction; the message has the reason. Or a thread accesses
+        an element in warp registers of another one.
     """
     knl = launch.kernel
     meant = {s: i for s, bound in launch.statements.items() if (i := nest_instruction(bound.statement)) is not None}
-    if not meant or launch.machine.warp == 1:
+    if launch.machine.warp == 1:
+        return body
+    if not meant:
+        _require_own_elements(body, launch, storages)
         return body
     finder = _Finder(launch, storages)
     body = as_block(finder.node(body, {}))
@@ -114,38 +118,44 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
 
 
 def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> None:
-    """:raises PreconditionError: a thread accesses an element of a fragment that it does not hold."""
-    operands = {array_of(e) for node in nodes_in(body) if isinstance(node, Region)
-                for i in own_instructions(node) for e in i.operands}
-    lanes = {x: len(s.lanes) for x, s in storages.items() if s.lanes and x in operands}
+    """:raises PreconditionError: a thread accesses an element in warp registers that it may not hold."""
+    lanes = {x: len(s.lanes) for x, s in storages.items() if s.lanes}
     found: dict[str, tuple[Expression, ...]] = {}
-    for statement, element in _accesses_of_threads(body, launch.mapping.coordinates, lanes):
+    for statement, element in _own_accesses(body, launch.mapping.coordinates, lanes) if lanes else ():
         name = array_of(element)
         index = element.index_tuple[-lanes[name]:]
         if found.setdefault(name, index) != index:
             raise PreconditionError(
-                f"'{statement}' accesses elements of the fragment '{name}' that other lanes may hold.",
-                subject=statement, hint="leave the order and the values of the inames of lanes as tensorize sets them")
+                f"'{statement}' accesses elements of '{name}', in warp registers, that other lanes may hold.",
+                subject=statement, hint="leave the inames of lanes as tensorize sets them, and let other statements "
+                                        f"read '{name}' by the same lanes; or declare it shared")
 
 
-def _accesses_of_threads(node: Node, names: Names, arrays: Collection[str]) -> Iterator[tuple[str, p.Subscript]]:
-    """The elements of *arrays* that each thread accesses itself, in terms of the axes, with the statements."""
+def _own_accesses(node: Node, names: Names, arrays: Collection[str], foreign: Collection[Expression] = ()
+                  ) -> Iterator[tuple[str, p.Subscript]]:
+    """The elements of *arrays* but the *foreign* ones that *node* accesses, in terms of the axes, and the statements.
+
+    A region with an instruction has those that a thread accesses itself.
+    """
     def of(statement: str, *given: Expression) -> Iterator[tuple[str, p.Subscript]]:
-        return ((statement, element_at(e, names)) for part in given for e in elements_of(part, arrays))
+        return ((statement, element_at(e, names)) for part in given for e in elements_of(part, arrays)
+                if e not in foreign)
     match node:
         case Region(instruction=Issue() as issue):
             yield from of(statement_of(node), *issue.operands)
+            return
         case Assign():
             yield from of(node.statement, node.target, node.value)
-        case Block():
-            for child in node.children:
-                if isinstance(child, Define):
-                    names = {**names, child.name: substitute(child.value, names)}
-                yield from _accesses_of_threads(child, names, arrays)
+        case For():
+            names = {x: value for x, value in names.items() if x != node.iname}
+        case Region(instruction=Instruction() as instruction):
+            foreign = {*instruction.foreign_elements(node, arrays)}
         case _:
-            inside = {x: value for x, value in names.items() if not isinstance(node, For) or x != node.iname}
-            for child in child_nodes(node):
-                yield from _accesses_of_threads(child, inside, arrays)
+            pass
+    for child in child_nodes(node):
+        if isinstance(child, Define):
+            names = {**names, child.name: substitute(child.value, names)}
+        yield from _own_accesses(child, names, arrays, foreign)
 
 
 @dataclass(frozen=True)

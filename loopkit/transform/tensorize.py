@@ -226,6 +226,11 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     row, column = axes
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
+    if len(copy.subscripts) != len(read.index_tuple) or any(
+            isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
+            if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k])):
+        raise PreconditionError(f"The lanes of a warp share the fragment '{name}' already, for another factor.",
+                                subject=name, hint="give each factor a fragment of its own")
     if row is None or column is None or row == column:
         raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
                                 subject=name, hint="prefetch a box with the inames of both")
@@ -235,11 +240,13 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     for k, digits in ((row, layout.rows), (column, layout.columns)):
         length, extent = prod(d.extent for d in digits), shape[k]
         iname = copy.subscripts[k]
-        if not isinstance(extent, int) or extent % length or not isinstance(iname, p.Variable) \
-                or iname.name not in copy.inames:
-            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements, "
-                                    f"which '{copy.id}' writes one after another; it has {extent}.", subject=name,
-                                    hint="prefetch whole boxes of the instruction")
+        if not isinstance(extent, int) or extent % length:
+            raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements; it "
+                                    f"has {extent}.", subject=name, hint="prefetch whole boxes of the instruction")
+        if not isinstance(iname, p.Variable) or _extent_from_zero(kernel, iname.name) != extent:
+            raise PreconditionError(f"'{copy.id}' must write axis {k} of the fragment '{name}' at an iname with the "
+                                    f"values 0 to {extent - 1}, and not at {iname}.", subject=name,
+                                    hint="add_prefetch makes such copies")
         require_untagged(kernel, iname.name, "distributed over the lanes of a warp")
         first = kernel.fresh_name(f"{iname.name}_box") if extent > length else ""
         kernel, parts = _split(kernel, iname.name, digits, first)

@@ -258,7 +258,8 @@ class WarpRegisterCheck(LaunchCheck):
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.thread_axes:]]
-                (own if e.instruction is None or element == node.target else others).append((e, e.relation(index)))
+                is_own = not isinstance(e.instruction, Shuffle) or element == node.target
+                (own if is_own else others).append((e, e.relation(index)))
         yield from self._overwritten(array, others)
         number = self.thread_number
         for e, cells in own:

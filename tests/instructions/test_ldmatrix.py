@@ -105,6 +105,19 @@ def lower_load(load: str, fragment: str = "a", **options: Any) -> None:
     lk.lower(lk.tensorize(fragments(**options), f"{fragment}_fragment_rule", f"ldmatrix.{load}"))
 
 
+def box_within_a_row() -> None:
+    """The columns of the box begin at the fourth of the array."""
+    knl = lk.make_kernel(["{[u, v]: 0<=u<16 and 0<=v<24}", "{[i, j, k]: 0<=i<16 and 0<=j<8 and 0<=k<16}"],
+                         "<> a_tile[u, v] = a[u, v]\nc[i, j] = sum(k, a_tile[i, k + 4]*b[k, j]) {id=insn}")
+    knl = lk.add_dtypes(knl, {"a,a_tile,b": named_dtype("bfloat16"), "c": np.float32})
+    knl = lk.prioritize_loops(lk.set_accumulator_dtype(knl, np.float32), "i, j")
+    knl = lk.split_iname(lk.set_temporary_address_space(knl, "a_tile", "local"), "v", 8)
+    for x, box in {"a_tile": ["i", "k"], "b": ["j", "k"]}.items():
+        knl = lk.add_prefetch(knl, x, box, temporary_name=f"{x[0]}_fragment", default_tag=None,
+                              temporary_address_space="warp")
+    lk.lower(lk.tensorize(lk.tensorize(knl, "insn", BF16), "a_fragment_rule", "ldmatrix.x4"))
+
+
 def fragment_in_shared_memory() -> None:
     lk.lower(lk.set_temporary_address_space(product(BF16, "ldmatrix"), "a_fragment", "local"))
 
@@ -113,32 +126,22 @@ def unrolled_again() -> None:
     lk.lower(lk.tag_inames(product(BF16, "ldmatrix"), "a_tile_dim_1_part: unr", force=True))
 
 
-def rows_from_the_fifth_element() -> None:
-    knl = lk.make_kernel("{[i, j, k, p, q]: 0<=i,p<16 and 0<=j<8 and 0<=k<16 and 0<=q<24}",
-                         "<> s[p, q] = a[p, q]\nc[i, j] = sum(k, s[i, k + 4]*b[k, j]) {id=insn}")
-    knl = lk.add_dtypes(knl, {"a,b,s": named_dtype("bfloat16"), "c": np.float32})
-    knl = lk.tag_inames(lk.set_accumulator_dtype(knl, np.float32), "p: l.auto, q: l.auto")
-    knl = lk.set_temporary_address_space(knl, "s", "shared")
-    knl = lk.add_prefetch(knl, "s", "i, k", temporary_name="a_fragment", default_tag=None,
-                          temporary_address_space="warp")
-    lk.lower(lk.tensorize(lk.tensorize(knl, "insn", BF16), "a_fragment_rule", "ldmatrix.x4"))
-
-
 def swizzled_too_finely() -> None:
     lk.lower(lk.swizzle(product(BF16, "ldmatrix"), "a_tile", chunk=4))
 
 
 @pytest.mark.parametrize(("make", "reason", "hint"), [
     (lambda: lower_load("x2", "b"),
-     "b_tile[8*(l.0 // 8 % 2), l.0 % 8] and b_tile[8*(l.0 // 8 % 2) + 1, l.0 % 8] do not follow each other in memory",
-     "'.trans' loads registers from columns of 'b_tile', and the other loads those from rows"),
+     "b_tile[8*(l.0 // 8 % 2), l.0 % 8] and b_tile[8*(l.0 // 8 % 2) + 1, l.0 % 8] are not next to each other in memory",
+     "'ldmatrix.x2.trans' loads them"),
     (lambda: lower_load("x2", "b", name="mma.m16n8k32.s32.s8"),
-     "b_tile[16*(l.0 // 8 % 2), l.0 % 8] and b_tile[16*(l.0 // 8 % 2) + 1, l.0 % 8] do not follow each other in memory",
-     "store 'b_tile' with the elements of a register in a row, or leave the copy without it"),
+     "b_tile[16*(l.0 // 8 % 2), l.0 % 8] and b_tile[16*(l.0 // 8 % 2) + 1, l.0 % 8] are not next to each other in "
+     "memory",
+     "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads"),
+    (box_within_a_row, "a_tile[l.0 % 16, 8*(l.0 // 16 % 2) + 4] may not begin at a multiple of 16 bytes",
+     "begin the box of the fragment at a multiple of 8 elements, or leave the copy to plain loads"),
     (lambda: lower_load("x4", change=padded),
      "a row of 'a_tile' has 20 elements, which are not a multiple of 16 bytes", "add_padding(knl, 'a_tile', 0, by=8)"),
-    (rows_from_the_fifth_element, "s[l.0 % 16, 8*(l.0 // 16 % 2) + 4] may not begin at a multiple of 16 bytes",
-     "let the box begin at a multiple of 8 elements of a row of 's', or leave the copy without it"),
     (lambda: lower_load("x4", staged=False),
      "'a' is in global memory, and not in shared memory", "add_prefetch(knl, 'a', ...) before that of the fragment"),
     (lambda: lower_load("x4.trans", text=SWAPPED, name="mma.m16n8k32.s32.s8"),

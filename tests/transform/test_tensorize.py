@@ -238,8 +238,7 @@ def two_writers() -> lk.LoopKernel:
     (one_axis, "The fragment 'f' must have an axis for rows and another one for columns.",
      "prefetch a box with the inames of both"),
     (lambda: fragment("i, k", "c[i, j] = sum(k, a[i, 2*k]*b[k, j])"),
-     "Axis 1 of the fragment 'f' must have a multiple of 8 elements, which 'f_rule' writes one after another; it has "
-     "15.",
+     "Axis 1 of the fragment 'f' must have a multiple of 8 elements; it has 15.",
      "prefetch whole boxes of the instruction"),
     (two_writers, "2 statements write the fragment 'f'.", "let one statement copy all of its elements"),
     (lambda: lk.tag_inames(made(), "k: instr"), "No instruction executes the iterations along 'k'.",
