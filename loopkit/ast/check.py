@@ -216,7 +216,8 @@ class _Checker:
         for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.thread_axes)):
             name = array_of(e)
             # the same lanes may have several inames
-            index = tuple(add(substitute(i, self.function.coordinates)) for i in e.index_tuple[-self.thread_axes[name]:])
+            index = tuple(add(substitute(i, self.function.coordinates))
+                          for i in e.index_tuple[-self.thread_axes[name]:])
             if e not in foreign and self.own.setdefault(name, index) != index:
                 raise self.fault(f"'{e}' is read from another lane without an instruction that does so")
 

@@ -67,8 +67,8 @@ def with_fragments_of_instructions(knl: LoopKernel, warp: int) -> LoopKernel:
     """
     for name in (x for x, t in knl.temporaries.items() if t.address_space is AddressSpace.WARP and warp > 1):
         accesses = accesses_by_array(knl).get(name, ())
-        readers = [a.statement for a in accesses
-                   if not (a.is_write or knl.statement_by_id[a.statement].loads_for_others)]
+        readers = [] if any(knl.statement_by_id[a.statement].loads_for_others for a in accesses if not a.is_write) \
+            else [a.statement for a in accesses if not a.is_write]          # others may read those of their own lanes
         written = {x: a.statement for a in accesses if a.is_write for e in a.subscripts for x in variables(e)}
         if auto := [x for x in written if isinstance(knl.tags.get(x), AutoLocalTag)]:
             raise StorageError(
