@@ -65,7 +65,7 @@ def test_a_pipeline_that_exists_is_measured_with_its_stages(bench: SimpleNamespa
     assert ours["stages"]["calls"] == 2
     assert min(ours["stages"][x] for x in ("transform", "code", "proof")) > 0
     assert any("2 calls; seconds:" in line for line in bench.gpu.shown(bench.gpu.Case(row, "small"), result))
-    for wrong in (library("tiny", "float32", width=3), library("none"), library("matmul", "float32", mma=True)):
+    for wrong in (library("tiny", "float32", width=3), library("none")):
         with pytest.raises(bench.gpu_row.NotThereYetError):
             wrong((9, 6, 8))
     with pytest.raises(TypeError):                       # a fault is no open goal

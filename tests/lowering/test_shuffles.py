@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import loopkit as lk
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, flow_of_values
-from loopkit.errors import InternalError
+from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.target import Machine
@@ -429,5 +429,5 @@ def test_values_of_one_thread_in_the_registers_of_warps_are_its_own(space: str |
 
 def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:
     with mock.patch("loopkit.lowering.shuffles.Shuffle", return_value=None), \
-            pytest.raises(InternalError, match="is read from another lane without an instruction"):
+            pytest.raises(PreconditionError, match="in warp registers, that other lanes may hold"):
         lk.lower(mapped(64))

@@ -1,6 +1,7 @@
 """pad_domain: what comes out is what came out, and what would not is refused."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
+from loopkit.expr.kinds import named_dtype
 from loopkit.expr.nodes import to_text
 from loopkit.transform.domain_padding import require_extended
 from tests.transform.same import assert_domain, assert_same, step
@@ -193,3 +195,13 @@ def test_hints_name_what_was_asked_for() -> None:
     with pytest.raises(lk.IllegalTransformError) as both:
         lk.pad_domain(knl, {"i": 4, "k": 4})
     assert [str(h) for h in both.value.hints] == ["leave 'k' out"]
+
+
+@pytest.mark.parametrize(("dtype", "change"), [
+    ("bfloat16", lambda knl: lk.set_accumulator_dtype(knl, np.float32)),
+    ("int8", lambda knl: lk.set_accumulator_dtype(knl, np.int32)),
+    ("float32", lambda knl: lk.set_operand_precision(knl, "tf32"))])
+def test_zeros_stay_zeros_in_converted_factors(dtype: str, change: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None:
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "y[i] = sum(k, a[i, k]*b[k])", assumptions="n>=1 and l>=1")
+    plain = change(lk.add_dtypes(knl, {"a,b": named_dtype(dtype), "y": np.float32}))
+    assert_same(plain, lk.pad_domain(plain, {"i": 4, "k": 8}), n=5, l=11)
