@@ -119,7 +119,7 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
 
 @dataclass(frozen=True)
 class _Apart(Block):
-    """What was one region, with its conditions and constants around a region for each nest."""
+    """A region that was taken apart: its conditions and constants, around a region for each nest."""
 
 
 def _settled(node: Node) -> Node:
