@@ -108,7 +108,8 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
             return node
         finder.reasons.setdefault(statement_of(node), _NO_PART)
         return finder.as_loops(node)
-    body = rewritten(rewritten(body, checked), lambda node: _settled(node) if isinstance(node, _Apart) else node)
+    body = rewritten(rewritten(body, checked), lambda node: node if not isinstance(node, Block) else map_child_nodes(
+        node, lambda child: _settled(child) if isinstance(child, _Apart) else child))
     done = {statement_of(node) for node in nodes_in(body)
             if isinstance(node, Region) and isinstance(node.instruction, Issue)}
     for s in sorted(meant.keys() - done):
@@ -130,7 +131,10 @@ def _settled(node: Node) -> Node:
     if isinstance(node, Define) or (isinstance(node, Region) and node.instruction is not None):
         return node
     if any(isinstance(inner, Region) and inner.instruction is not None for inner in nodes_in(as_block(node))):
-        return map_child_nodes(Block(node.children) if isinstance(node, Block) else node, _settled)
+        if not isinstance(node, Block):
+            return map_child_nodes(node, _settled)
+        children = tuple(map(_settled, node.children))
+        return children[0] if len(children) == 1 else Block(children)
     return Region(as_block(rewritten(Block((node,)), lambda x: x.body if isinstance(x, Region) else x)))
 
 
