@@ -49,7 +49,9 @@ def test_conversions_from_float32(dtype: np.dtype) -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]"), {"x": np.float32, "y": dtype})
     every = np.arange(1 << 8*dtype.itemsize, dtype=f"u{dtype.itemsize}").view(dtype).astype(np.float32)
     every = np.unique(every[np.isfinite(every)])
-    near = np.concatenate([every, (every[:-1] + every[1:]) / 2, every[-1]*np.array([1.0002, 1.03, 1.07], np.float32)])
+    with np.errstate(over="ignore"):
+        beyond = every[-1]*np.array([1.0002, 1.03, 1.07], np.float32)
+    near = np.concatenate([every, every[:-1]/2 + every[1:]/2, beyond])
     anywhere = np.random.default_rng(4).integers(0, 1 << 32, 50_000, dtype=np.uint32).view(np.float32)
     x = np.concatenate([near, *(np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf)), anywhere])
     with np.errstate(all="ignore"):
