@@ -10,6 +10,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.phases import Phase
 from loopkit.ast.tensor_maps import MappedArray, TensorMap
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
@@ -33,17 +34,18 @@ class Scope(IntEnum):
 class Completion(Enum):
     """The event at which an access is performed; until then no other access may rely on it.
 
-    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. FLAG: a thread of another block has
-    read the inter-block flag that is stored with the value.
+    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. PHASE: a wait of any thread for the
+    end of its phase. FLAG: a thread of another block has read the inter-block flag that is stored with the value.
     """
 
     IMMEDIATE = "immediate"
     GROUP = "group"
+    PHASE = "phase"
     FLAG = "flag"
 
     @property
     def needs_wait(self) -> bool:
-        """Must the issuing thread wait for it?"""
+        """Must threads of the block wait for it?"""
         return self not in (Completion.IMMEDIATE, Completion.FLAG)
 
 
@@ -57,16 +59,19 @@ class Instruction:
     :cvar noun: its name in messages.
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
+    :cvar executes_loops: it executes an assignment with the loops around it.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
-    :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
+    :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar capability: the first architecture that has it: 80 for sm_80.
     """
 
     noun: ClassVar[str] = "an instruction"
     scope: ClassVar[Scope] = Scope.THREAD
     completion: ClassVar[Completion] = Completion.IMMEDIATE
+    executes_loops: ClassVar[bool] = False
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
+    completes_for: ClassVar[Scope] = Scope.THREAD
     capability: ClassVar[int] = 0
 
     @property
@@ -82,6 +87,11 @@ class Instruction:
     def operands(self) -> tuple[Expression, ...]:
         """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase of its accesses, or the one that it waits for; ``None``: it has none."""
+        return None
 
     def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
         """The access of ``target = value``, or of an update by *combine*, that it makes in any order among others."""
@@ -113,12 +123,13 @@ class Instruction:
         """
         return ()
 
-    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map]
-                  ) -> Map | None:
+    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
+                  in_phase: Callable[[E, E], Map | None]) -> Map | None:
         """The pairs of an *access* and a later execution of it by which the access is performed; ``None``: none.
 
         :arg own: its place, among the *places* of a launch with instructions.
         :arg first: the pairs of executions in one block, of an access or a place each, of which the former runs first.
+        :arg in_phase: those of an access and a place that have one phase.
         """
         return None
 

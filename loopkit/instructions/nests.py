@@ -17,6 +17,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, For, Instruction, Region, Scope, Swizzle
+from loopkit.ast.tensor_maps import TensorMap
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.fragments import Digits, combined, digit_of
@@ -40,13 +41,13 @@ AS_SPLIT = "leave the inames of a box as tensorize splits and tags them"
 class ElementMemory:
     """The memory of an array.
 
-    :ivar shape: its extents, if it is a temporary.
+    :ivar shape: its extents.
     :ivar thread_axes: the number of its last axes that name the thread, if it is in warp registers.
     """
 
     dtype: np.dtype
     space: AddressSpace
-    shape: tuple[Expression, ...] = ()
+    shape: tuple[Expression, ...]
     thread_axes: int = 0
     swizzle: Swizzle | None = None
 
@@ -129,6 +130,7 @@ class NestInstruction(Instruction):
     name: str
 
     scope: ClassVar[Scope] = Scope.WARP
+    executes_loops: ClassVar[bool] = True
     loads_for_others: ClassVar[bool] = True
 
     @property
@@ -170,6 +172,18 @@ class Passed:
 
 
 @dataclass(frozen=True)
+class MovedBox:
+    """Elements that an instruction copies by itself: those of a box with these *extents*, by the names of its axes.
+
+    :ivar target: the element at a place of the box; *source*: the one that is copied to it.
+    """
+
+    target: p.Subscript
+    source: p.Subscript
+    extents: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Issue(Instruction):
     """A nest instruction with its operands, at a place of a loop program."""
 
@@ -193,6 +207,18 @@ class Issue(Instruction):
         :raises NoMatchError: it cannot execute *nest*.
         """
         raise NotImplementedError
+
+    def moved(self, nest: Nest) -> MovedBox | None:
+        """The elements that it copies by itself; ``None``: all pass through registers.
+
+        :raises NoMatchError: it cannot execute *nest*.
+        """
+        return None
+
+    @property
+    def made_maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps of its copies."""
+        return ()
 
 
 #: The lane's own number in :class:`Passed`.

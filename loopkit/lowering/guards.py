@@ -182,7 +182,7 @@ def edges_are_small(launch: Launch) -> bool:
     short, and a branch between them would hold them up.
     """
     knl = launch.kernel
-    if any(bound.statement.is_collective for bound in launch.statements.values()):
+    if any(bound.statement.has_nest for bound in launch.statements.values()):
         return False
     # the number of copies of each statement in the text of a thread
     lengths = {s: prod(high - low + 1 for x in bound.domain.inames if _is_in_tile(knl, x)

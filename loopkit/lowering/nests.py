@@ -14,9 +14,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Instruction, Node, Region
+from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
-from loopkit.errors import PreconditionError, StorageError
+from loopkit.errors import NameConflictError, PreconditionError, StorageError
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.instructions.nests import (
     Issue,
@@ -116,6 +116,21 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         raise finder.refusal(s, meant[s])
     _require_own_elements(body, launch, storages)
     return body
+
+
+def with_tensor_maps(function: Function, launch: Launch) -> Function:
+    """*function* with the tensor maps of its instructions.
+
+    :raises NameConflictError: a name of the kernel is that of a tensor map.
+    """
+    found = dict.fromkeys(made for node in nodes_in(function.body)
+                          if isinstance(node, Region) and isinstance(node.instruction, Issue)
+                          for made in node.instruction.made_maps)
+    for made in found:
+        if made.name in launch.kernel.all_names:
+            raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
+                                    subject=made.name, hint="give it another name")
+    return replace(function, tensor_maps=tuple(found)) if found else function
 
 
 @dataclass(frozen=True)
@@ -247,13 +262,14 @@ class _Finder:
             return self.as_loops(region)
 
     def as_loops(self, region: Region, statement: str | None = None) -> Region:
-        """*region* without its instruction; :raises PreconditionError: it reads registers of other lanes."""
+        """*region* without its instruction; :raises PreconditionError: loops cannot replace the instruction."""
         _, assign = loops_and_assignment(region.body)
         statement = statement or (assign.statement if assign is not None else "")
         fragments = {x for x, storage in self.storages.items() if storage.space is AddressSpace.WARP}
         s = self.kernel.statement_by_id[statement]
-        if any(True for _ in elements_of(s.expression, fragments)):
-            instruction = nest_instruction(s)
-            assert instruction is not None
+        instruction = nest_instruction(s)
+        assert instruction is not None
+        # threads wait for the phase of the instruction, which plain loops would not end
+        if instruction.completion is Completion.PHASE or any(True for _ in elements_of(s.expression, fragments)):
             raise self.refusal(statement, instruction)
         return replace(region, instruction=None)

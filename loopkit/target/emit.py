@@ -201,7 +201,7 @@ class Emitter:
                     bounds = bounds.defining(node.name, node.value)
                 case Sync():
                     own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
-                           for line in known.sync(i)]
+                           for line in known.sync(self, i, bounds)]
                     yield from self.hooks.sync(
                         node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():

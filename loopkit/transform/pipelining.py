@@ -13,6 +13,7 @@ from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
+from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -46,7 +47,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     step distributes ``l.auto`` inames over the ``l`` axes of the loop, so that a thread stores what it loaded.
 
     With *asynchronous*, ``cp.async`` (sm_80 and later) copies to shared memory *stages* - 1 tiles ahead. Waits leave
-    as many commit groups pending as possible. A barrier follows if threads read each other's copies.
+    as many commit groups pending as possible. A barrier follows if threads read each other's copies. Copies by TMA
+    (:func:`tensorize`) are asynchronous by themselves; threads wait for the phase of a tile before they read it.
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
@@ -84,15 +86,23 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
+    copies = _copies(kernel, iname, temporaries)
+    by_tma = {c for c in copies if kernel.statement_by_id[c].completion is Completion.PHASE}
+    if by_tma and not asynchronous and (other := next((c for c in copies if c not in by_tma), None)):
+        raise PreconditionError(f"TMA copies '{min(by_tma)}', which runs ahead by itself, and threads copy '{other}'.",
+                                subject=other, hint=f"pipeline(knl, '{iname}', {stages}, asynchronous=True), or "
+                                "tensorize all copies")
+    asynchronous = asynchronous or bool(by_tma)
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
-    step, copies = f"pipeline({iname}, stages={count})", _copies(kernel, iname, temporaries)
+    step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers, ahead = not asynchronous and registers is not False, max(count - 1, 1)
     if asynchronous:
         kernel = rewritten(kernel, statements=tuple(
-            replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
+            replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies and s.id not in by_tma else s
+            for s in kernel.statements))
         require_operands(kernel)
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
     result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, ahead, last=in_registers)

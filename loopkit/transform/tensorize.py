@@ -23,6 +23,8 @@ from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.nests import WORD, NestInstruction
 from loopkit.instructions.table import NEST_INSTRUCTIONS
+from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -83,7 +85,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     if found is None:
         raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="a warp")
     updates = [n.update for n in kernel.reductions.values() if n.final == statement]
-    if any(kernel.statement_by_id[s].is_collective for s in (statement, *updates)):
+    if any(kernel.statement_by_id[s].has_nest for s in (statement, *updates)):
         raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
                                 hint="tensorize a statement once")
     match found:
@@ -91,6 +93,8 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
             result, tags = _by_products(kernel, statement, found, inames)
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
+        case TmaLoad():
+            result, tags = _box(kernel, statement, found, inames)
         case _:
             raise AssertionError(found)
     result = tagged(result, tags, "tensorize", force=True, assume=assume, unsafe=unsafe)
@@ -309,6 +313,33 @@ def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -
     tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
                    and [*leaves(node)] == [statement] else node)
     return reordered(kernel, tree)
+
+
+# Boxes
+
+def _box(kernel: LoopKernel, statement: str, load: TmaLoad, given: str | Iterable[str] | None
+         ) -> tuple[LoopKernel, Tags]:
+    copy = kernel.statement_by_id[statement]
+    temporary = kernel.temporaries.get(copy.written)
+    if temporary is None or copied_element(expanded_expression(kernel, copy)) is None:
+        raise PreconditionError(f"'{statement}' does not copy an element of an array to a temporary.",
+                                subject=statement, hint="add_prefetch and precompute make such copies")
+    if temporary.address_space not in (None, AddressSpace.SHARED):
+        raise PreconditionError(f"'{statement}' copies to '{copy.written}' in {temporary.address_space} memory, and "
+                                "TMA to shared memory.", subject=statement,
+                                hint=f"set_temporary_address_space(knl, '{copy.written}', 'shared')")
+    moving = {x for i in copy.subscripts for x in variables(i)}
+    names = [x for x in copy.inames if x in moving and x not in kernel.tags] if given is None else \
+        iname_list(kernel, given)
+    for x in names:
+        require_untagged(kernel, x, "executed by an instruction")
+    if foreign := [x for x in names if x not in copy.inames]:
+        raise PreconditionError(f"'{foreign[0]}' is not an iname of '{statement}'.", subject=foreign[0],
+                                hint=f"its inames are {', '.join(copy.inames)}")
+    kernel = _executed_by(kernel, statement, load)
+    kernel = annotated(kernel, temporaries={**kernel.temporaries, copy.written: replace(
+        temporary, address_space=AddressSpace.SHARED)})
+    return kernel, dict.fromkeys(names, InstructionTag())
 
 
 # Loads of matrices

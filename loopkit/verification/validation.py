@@ -6,22 +6,26 @@ beside this one check the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Region, Scope, Sync, completion_of, wait_for
+from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
-from loopkit.expr.mappers import variables
-from loopkit.instructions.nests import Issue
+from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.nests import Issue, statement_of
+from loopkit.instructions.phases import StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
+from loopkit.lowering.hazards import Event
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.poly.affine import NotAffineError, floor_div
 from loopkit.poly.limits import bounded, kept_by_kernel
@@ -38,9 +42,10 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
+from loopkit.verification.phases import PhaseEvent, Rings
 from loopkit.verification.report import Mismatch
 from loopkit.verification.threads import TOGETHER
-from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_nests import NestCheck
@@ -115,8 +120,30 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
+    for fault in _rings(grid, every).faults():
+        yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from _OrderCheck(*subject).findings()
+
+
+def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
+    """The phases of a function, and the barriers of its blocks."""
+    blocks = frozenset(grid.along("g"))
+
+    def event(e: Execution) -> Event:
+        names = tuple(x for x in e.coordinates if x not in grid.along("l"))
+        points = InstanceSet(names, projected(e.condition, (), names))
+        return Event(e.path, names, as_points(points.without_params(grid.along("l")).set))
+
+    def placed(e: Execution, phase: Phase, statement: str = "") -> PhaseEvent:
+        return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement)
+    syncs = [e for e in every if isinstance(e.node, Sync)]
+    copies = [placed(e, i.phase, statement_of(e.region)) for e in every if isinstance(e.node, Region)
+              and (i := e.region.instruction) is not None and i.phase is not None]
+    return Rings(blocks, copies,
+                 [placed(e, i.phase) for e in syncs for i in e.sync.instructions if i.phase is not None],
+                 [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
+                 [(i, event(e)) for e in syncs for i in e.sync.instructions if isinstance(i, StartPhases)])
 
 
 # The host's part
@@ -243,12 +270,14 @@ class _OrderCheck(LaunchCheck):
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        if self.launch.threads != 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+        own = completion_of((*first.assign.instructions, *(() if first.instruction is None else (first.instruction,))))
+        # the wait for a phase orders the accesses of all threads
+        if self.launch.threads != 1 and own is not Completion.PHASE and (
+                storage is None or storage.space is not AddressSpace.PRIVATE):
             # warp instructions order arrays in warp registers only
             in_warp = storage is not None and storage.space is AddressSpace.WARP
             between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
                                              and (in_warp or b.node is not TOGETHER)]
-        own = completion_of(first.assign.instructions)
         if own.needs_wait:
             between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
@@ -285,7 +314,7 @@ class _OrderCheck(LaunchCheck):
             return
         if event.needs_wait:
             yield Scope.THREAD, pairs
-            if wide:
+            if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction
         foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
@@ -326,7 +355,9 @@ class _OrderCheck(LaunchCheck):
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
             # a thread's wait covers other threads only after a barrier with them
-            if place.sync.scope >= scope and not pairs.is_empty():
+            wait = None if event is None else wait_for(event, place.sync.instructions)
+            widest = place.sync.scope if wait is None else max(place.sync.scope, wait.completes_for)
+            if widest >= scope and not pairs.is_empty():
                 behind = self._behind(x, place, event)
                 pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
         return None if pairs.is_empty() else pairs
@@ -335,8 +366,14 @@ class _OrderCheck(LaunchCheck):
     def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
         loops = (meeting(execution.path, place.path).loops for place in self.places)
-        names = {*self.grid.along("g"), *also}.union(*loops)
+        names = {*self.grid.along("g"), *also}.union(*loops, variables(self._number_of_phase(execution)))
         return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
+
+    @staticmethod
+    def _number_of_phase(execution: Execution) -> Expression:
+        """The number of the phase of an access, or of a wait, in terms of the coordinates; 0: it has none."""
+        phase = _phase_of(execution)
+        return 0 if phase is None else substitute(phase.number, execution.names)
 
     @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
@@ -358,8 +395,20 @@ class _OrderCheck(LaunchCheck):
             return first(x, z)
         wait = wait_for(event, place.sync.instructions)
         assert wait is not None
-        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first)
+
+        def in_phase(a: _Coordinates, b: _Coordinates) -> Map | None:
+            one, other = _phase_of(a.execution), wait.phase
+            if one is None or other is None or one.ring != other.ring:
+                return None
+            return equal_coordinates(a.names, [self._number_of_phase(a.execution)],
+                                     b.names, [substitute(other.number, b.execution.names)])
+        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first, in_phase)
         return Map.empty(self._first(x, z).get_space()) if found is None else found
+
+
+def _phase_of(execution: Execution) -> Phase | None:
+    """The phase of an access by an instruction; ``None``: it has none."""
+    return None if execution.instruction is None else execution.instruction.phase
 
 
 def _required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],

@@ -7,11 +7,15 @@ from functools import reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Assign, Block, For
 from loopkit.expr.mappers import substitute
-from loopkit.instructions.nests import Issue, NoMatchError, Passed, loops_and_assignment
+from loopkit.instructions.nests import Issue, MovedBox, NoMatchError, Passed, loops_and_assignment
+from loopkit.instructions.vector_access import copied_element
 from loopkit.lowering.nest_data import nest_of
 from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import only_dims
+from loopkit.poly.sets import Map
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_walk import Execution, NodeCheck
 
@@ -29,7 +33,8 @@ class NestCheck(NodeCheck):
         issue, statement = region.instruction, "" if assign is None else assign.statement
         assert isinstance(issue, Issue)
         try:
-            passed = issue.passed(nest_of(self.launch, self.storages, region, {}))
+            nest = nest_of(self.launch, self.storages, region, {})
+            passed, moved = issue.passed(nest), issue.moved(nest)
         except NoMatchError as reason:
             yield from self.mismatch("instruction", statement,
                                      f"{issue.instruction.name} cannot execute '{statement}': {reason}")
@@ -41,6 +46,24 @@ class NestCheck(NodeCheck):
         inside = reduce(Execution.inside, loops, self.execution)
         for one in passed:
             yield from self._of(one, statement, inside)
+        if moved is not None:
+            yield from self._of_box(moved, assign, inside)
+
+    def _of_box(self, moved: MovedBox, assign: Assign, inside: Execution) -> Iterator[Mismatch]:
+        """Iterations that copy other elements than the box, or to other places."""
+        e, copied = self.execution, copied_element(assign.value)
+        box = reduce(Execution.inside, (For(x, 0, extent, 1, Block()) for x, extent in moved.extents.items()), e)
+
+        def pairs(place: Execution, target: Expression, source: Expression | None) -> Map:
+            """From the executions of the region to the subscripts of each pair of elements."""
+            ends = [i for x in (target, source) if isinstance(x, p.Subscript) for i in x.index_tuple]
+            found = place.relation(substitute(i, place.names) for i in ends)
+            return only_dims(found, [*range(len(e.coordinates))], [*range(len(ends))])
+        own = pairs(inside, assign.target, None if copied is None else copied[0])
+        given = pairs(box, moved.target, moved.source)
+        text = f"'{assign.statement}' copies other elements than its instruction, or to other places"
+        for wrong in (own.subtract(given), given.subtract(own)):
+            yield from self.mismatch("instruction", assign.statement, text, wrong.domain(), e.coordinates)
 
     def _of(self, passed: Passed, statement: str, inside: Execution) -> Iterator[Mismatch]:
         """Iterations at which the element of the statement is not that of the lane and the register for it."""
