@@ -19,7 +19,7 @@ from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import InstructionText, Printer
+from loopkit.instructions.base import WIDEST, InstructionText, Printer
 from loopkit.instructions.fragments import Digit, Digits, digit_of
 from loopkit.instructions.nests import (
     AS_SPLIT,
@@ -109,8 +109,8 @@ class LdMatrixIssue(Issue):
         return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
 
     @property
-    def aligned(self) -> frozenset[str]:
-        return frozenset({array_of(self.row)})
+    def alignments(self) -> Mapping[str, int]:
+        return {array_of(self.row): WIDEST}
 
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction

@@ -122,6 +122,10 @@ class TmaLoadIssue(Issue):
         return (self.tensor_map.name,)
 
     @property
+    def alignments(self) -> Mapping[str, int]:
+        return {array_of(self.target): self.tensor_map.alignment}
+
+    @property
     def made_maps(self) -> tuple[TensorMap, ...]:
         return (self.tensor_map,)
 

@@ -5,7 +5,7 @@ stores the elements of each :class:`Vector` before and after the loop, several e
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -18,12 +18,9 @@ from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import OPENCL_MEMORIES, InstructionText, Printer, if_else
+from loopkit.instructions.base import OPENCL_MEMORIES, WIDEST, InstructionText, Printer, if_else
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
-
-#: Bytes of the widest access of a thread.
-WIDEST = 16
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,8 @@ class VectorAccess(Instruction):
         return tuple(a for v in self.vectors for a in v.assumed)
 
     @property
-    def aligned(self) -> frozenset[str]:
-        return frozenset(v.array for v in self.vectors)
+    def alignments(self) -> Mapping[str, int]:
+        return dict.fromkeys((v.array for v in self.vectors), WIDEST)
 
 
 def vectors_of(loop: For) -> tuple[Vector, ...]:
