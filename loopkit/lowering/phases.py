@@ -153,8 +153,5 @@ def _with_waits(tree: Tree, here: Path, waits: Mapping[Path, Mapping[WaitPhase, 
             tree = seq(*(_with_waits(child, (*here, Step(i, None)), waits) for i, child in enumerate(children)))
         case _:
             pass
-    own = waits.get(here)
-    if own is None:
-        return tree
-    reasons = dict.fromkeys(reason for serves in own.values() for reason in serves)
-    return seq(Barrier(tuple(reasons), Scope.THREAD, tuple(own)), tree)
+    own = (Barrier(tuple(serves), Scope.THREAD, (wait,)) for wait, serves in waits.get(here, {}).items())
+    return seq(*own, tree)

@@ -125,7 +125,8 @@ class Conflicts:
         """The pairs that dep= orders, treated as conflicts without an array."""
         statements = self.launch.statements
         for i, d in enumerate(dependences(self.kernel)):
-            if d.kind == "explicit" and d.source in statements and d.sink in statements:
+            if d.kind == "explicit" and d.source in statements and d.sink in statements \
+                    and d.source not in self._in_phases:
                 a, b = (Access(s, "", (), is_first, statements[s].statement.domain, known=(), doubt=None)
                         for s, is_first in ((d.source, True), (d.sink, False)))
                 yield from self._levels(a, b, (-1 - i,), d.relation)
