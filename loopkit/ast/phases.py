@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import to_text
+from loopkit.poly.affine import digit_of
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Phase:
 
     @property
     def slot(self) -> Expression:
-        return p.Remainder(self.number, self.slots) if self.slots > 1 else 0
+        return digit_of(self.number, 1, self.slots)
 
     @property
     def parity(self) -> Expression:
         """The parity of the number of phases with its slot before it."""
-        return p.Remainder(p.FloorDiv(self.number, self.slots) if self.slots > 1 else self.number, 2)
+        return digit_of(self.number, self.slots, 2)
 
     def __str__(self) -> str:
         return f"phase {to_text(self.number)} of {self.ring}"

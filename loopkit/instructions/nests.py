@@ -20,9 +20,9 @@ from loopkit.ast.nodes import Assign, Block, For, Instruction, Region, Scope, Sw
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.fragments import Digits, combined, digit_of
+from loopkit.instructions.fragments import Digits, combined
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import add, affine_difference, integer_factor, multiply, subtract
+from loopkit.poly.affine import add, affine_difference, digit_of, integer_factor, multiply, subtract
 
 
 class NoMatchError(Exception):

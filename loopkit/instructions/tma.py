@@ -63,7 +63,7 @@ class TmaLoad(NestInstruction):
         return self.of
 
     def issue(self, nest: Nest) -> TmaLoadIssue:
-        target, source = _ends(nest)
+        target, source = _copied_ends(nest)
         own = {x: value for x, value in nest.names.items() if variables(value) & {x.iname for x in nest.loops}}
         target, source = (element_at(e, own) for e in (target, source))
         memory, array = nest.memory_of(target), nest.memory_of(source)
@@ -77,8 +77,10 @@ class TmaLoad(NestInstruction):
         axes = _axes_of_box(source, loops, f"'{source.aggregate}'")
         _require_whole_rows(target, memory, loops, [x for x in axes if x is not None])
         start = {x: r.start for x, r in loops.items()}
-        tensor_map = TensorMap(f"{array_of(source)}_map", array_of(source), tuple(
-            1 if x is None else len(loops[x]) for x in axes), _swizzle(memory, array_of(target)))
+        box = tuple(1 if x is None else len(loops[x]) for x in axes)
+        swizzle = _swizzle(memory, array_of(target))
+        name = f"{array_of(source)}_map_{'x'.join(map(str, box))}{'_swizzled' if swizzle else ''}"
+        tensor_map = TensorMap(name, array_of(source), box, swizzle)
         requirements(tensor_map, memory.dtype, len(axes))
         _require_zeros_outside(nest)
         assert self.of is not None
@@ -148,7 +150,7 @@ class TmaLoadIssue(Issue):
 
 # The parts of a nest
 
-def _ends(nest: Nest) -> tuple[p.Subscript, p.Subscript]:
+def _copied_ends(nest: Nest) -> tuple[p.Subscript, p.Subscript]:
     """The element that the nest writes, and the one that it copies."""
     copied, target = copied_element(nest.assign.value), nest.assign.target
     if copied is None or not isinstance(target, p.Subscript) or nest.assign.combine is not None:

@@ -8,6 +8,7 @@ from itertools import compress
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.events import Event
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
@@ -18,7 +19,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups
-from loopkit.lowering.hazards import Event, Hazard, at_once, hazards, steps_in_common, unfinished
+from loopkit.lowering.hazards import Hazard, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
@@ -35,7 +36,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     ways = paths(launch.tree)
     copies = list(unfinished(launch, storages))
     several = launch.threads != 1
-    # the wait for a phase orders the accesses of all threads: it is no barrier
+    # the wait for a phase orders the accesses of all threads, without a barrier
     phased = [h for h in copies if h.completion is Completion.PHASE]
     by_phases = {h.source for h in phased}
     wants = [want for h in (*copies, *(hazards(launch, storages) if several else ()))

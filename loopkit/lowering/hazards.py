@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
+from loopkit.analysis.events import Event
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
@@ -39,10 +40,9 @@ from loopkit.poly.relations import (
     only_dims,
     other_instance,
     same_element,
-    shared_dims,
     subscript_relation,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.poly.sets import InstanceSet, Map, as_points
 
 
 @dataclass(frozen=True)
@@ -230,31 +230,6 @@ def _own_inames_on(knl: LoopKernel, bound: BoundStatement, axis: str) -> tuple[s
 
 
 # Waits
-
-@dataclass(frozen=True)
-class Event:
-    """The executions of a statement or a barrier, each in a block and in an iteration of the loops on *way*.
-
-    :ivar names: the inames of the grid, and of those loops.
-    :ivar points: their values at which it runs.
-    """
-
-    way: Path
-    names: tuple[str, ...]
-    points: Set
-
-    @classmethod
-    def anywhere(cls, way: Path, names: tuple[str, ...]) -> Event:
-        """An event that may run at all values of *names*."""
-        return cls(way, names, as_points(InstanceSet.universe(names).set))
-
-    def in_order(self, other: Event, blocks: AbstractSet[str], before: bool) -> Map:
-        """The pairs in one block, identified by its inames *blocks*, of which this event is the first."""
-        pairs = in_one_iteration(Map.from_domain_and_range(self.points, other.points),
-                                 shared_dims(self.names, other.names, sorted(blocks)))
-        around = meeting(self.way, other.way).loops
-        return in_time_order(pairs, shared_dims(self.names, other.names, around), before)
-
 
 def steps_in_common(first: Path, second: Path) -> int:
     """The number of steps that two paths share."""

@@ -100,7 +100,7 @@ class _Ring:
         if len({*counts.values()}) != 1:
             raise PreconditionError(f"Phases of '{array}' have different numbers of copies: "
                                     f"{', '.join(f'{s} {n}' for s, n in counts.items())}.", subject=array,
-                                    hint="let one statement copy the whole tile")
+                                    hint="let one statement copy all of a tile")
         return replace(own, copies=next(iter(counts.values())))
 
     def numbers_at(self, statement: str) -> Iterator[Expression]:

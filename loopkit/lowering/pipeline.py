@@ -134,7 +134,7 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
     return run
 
 
-def _nests(low: Lowered) -> Lowered:
+def _with_nests(low: Lowered) -> Lowered:
     new = _bodies(with_nest_instructions)(low)
     functions = map(with_tensor_maps, new.program.functions, new.launches)
     return replace(new, program=replace(new.program, functions=tuple(functions)))
@@ -234,7 +234,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("loops", "program", _loops, _check_program),
     Stage("simplify", "program", _bodies(lambda body, *_: simplified(body)), _check_program),
     Stage("unroll", "program", _bodies(lambda body, launch, _: unrolled(body, launch.kernel)), _check_program),
-    Stage("nests", "program", _nests, _check_program),
+    Stage("nests", "program", _with_nests, _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
     Stage(FINISHED, "program", _bodies(lambda body, launch, _: rewritten(with_function_bodies(

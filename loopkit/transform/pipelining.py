@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 
@@ -87,23 +88,14 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     end
     """
     copies = _copies(kernel, iname, temporaries)
-    by_tma = {c for c in copies if kernel.statement_by_id[c].completion is Completion.PHASE}
-    if by_tma and not asynchronous and (other := next((c for c in copies if c not in by_tma), None)):
-        raise PreconditionError(f"TMA copies '{min(by_tma)}', which runs ahead by itself, and threads copy '{other}'.",
-                                subject=other, hint=f"pipeline(knl, '{iname}', {stages}, asynchronous=True), or "
-                                "tensorize all copies")
-    asynchronous = asynchronous or bool(by_tma)
+    asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers, ahead = not asynchronous and registers is not False, max(count - 1, 1)
-    if asynchronous:
-        kernel = rewritten(kernel, statements=tuple(
-            replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies and s.id not in by_tma else s
-            for s in kernel.statements))
-        require_operands(kernel)
+    kernel = _with_asynchronous_copies(kernel, copies.keys() - by_tma) if asynchronous else kernel
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
     result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, ahead, last=in_registers)
     result = _with_prologue(allowed.legal(result, step), iname, copies, ahead)
@@ -111,6 +103,13 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     if (effect := side_effect(before, result, step, allowed, names)) is not None:
         raise effect
     return result
+
+
+def _with_asynchronous_copies(kernel: LoopKernel, copies: AbstractSet[str]) -> LoopKernel:
+    kernel = rewritten(kernel, statements=tuple(
+        replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
+    require_operands(kernel)
+    return kernel
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
@@ -129,6 +128,17 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
 
 #: The temporary that each copy writes, by the id of the copy.
 _Copies = Mapping[str, str]
+
+
+def _copied_by_tma(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous: bool) -> set[str]:
+    """The copies that TMA makes; :raises PreconditionError: the others would go through registers."""
+    found = {c for c in copies if kernel.statement_by_id[c].completion is Completion.PHASE}
+    other = next((c for c in copies if c not in found), None)
+    if found and other is not None and not asynchronous:
+        raise PreconditionError(f"TMA makes the copy '{min(found)}', and threads make the copy '{other}'.",
+                                subject=other, hint=f"pipeline(knl, '{iname}', ..., asynchronous=True), or tensorize "
+                                                    f"'{other}' too")
+    return found
 
 
 def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:

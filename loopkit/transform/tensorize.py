@@ -39,7 +39,7 @@ from loopkit.transform.tags import tagged
 @transform
 def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let the lanes of a warp execute the loops around *statement* together, by one *instruction*.
+    """Let one *instruction* execute the loops around *statement*, by the lanes of a warp together or by one thread.
 
     **Products.** ``"mma.m16n8k16.f32.bf16"`` computes a box of ``sum(k, a[i, k]*b[k, j])``: 16 rows, 8 columns and 16
     steps, with sums in float32 and factors in bfloat16. Other names have other shapes, and other types of PTX:
@@ -54,13 +54,19 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory. It loads four matrices of 8 rows of 16 bytes,
     ``.x2`` two and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
 
+    **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
+    zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
+    tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
+    order of the array's axes. :func:`swizzle` may permute rows of 128 bytes, in pieces of 16 bytes.
+
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
     the loops, too, or is refused if a factor is in registers. :func:`pad_domain` gives its lanes all elements.
 
     :arg statement: the id of a statement with a sum, or of a copy.
     :arg inames: the inames of the rows, the columns and the steps of a product, for example ``"i_box, j_box, k_box"``.
-        They start at 0 and have the extents of the shape. Default: the innermost inames that have them.
+        They start at 0 and have the extents of the shape. Default: the innermost inames that have them. For a box its
+        inames; default: all without a tag that subscript the temporary.
     :raises UnknownNameError: there is no such statement, instruction or iname.
     :raises PreconditionError: an iname has a tag or another number of values, or *statement* is neither a sum of
         products nor such a copy.

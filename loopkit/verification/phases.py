@@ -7,20 +7,22 @@ comes after a barrier behind all waits for *n* - *slots*. Then the parity of a s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 
 import pymbolic.primitives as p
 
+from loopkit.analysis.events import Event
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
 from loopkit.ast.phases import Phase
 from loopkit.expr.mappers import variables
 from loopkit.instructions.phases import StartPhases
 from loopkit.kernel.tags import is_collective
-from loopkit.kernel.tree import Leaf, Path, leaves, meeting, placed_nodes
-from loopkit.lowering.hazards import Event, Waits
+from loopkit.kernel.tree import Leaf, Path, Tree, leaves, meeting, placed_nodes
+from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import DIM, add, subtract
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where
 from loopkit.poly.relations import apart_along, in_one_iteration
@@ -202,11 +204,8 @@ class Rings:
 
 # The events of a launch
 
-def rings_of(waits: Waits) -> Rings | None:
-    """The rings of the tree of *waits*; ``None``: it is not known when its statements run."""
-    launch, blocks = waits.launch, waits.blocks
-    if blocks is None or waits.places is None:
-        return None
+def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
+    """The rings of *tree*, whose statements have the inames *blocks* on the grid, and run at known times."""
     of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
 
     def event(way: Path, statements: Iterable[str], inner: Collection[str] = ()) -> Event:
@@ -215,7 +214,7 @@ def rings_of(waits: Waits) -> Rings | None:
         return Event(way, names, as_points(reduce(InstanceSet.union, domains).set))
     copies, awaited, barriers, starts = list[PhaseEvent](), list[PhaseEvent](), list[Event](), \
         list[tuple[StartPhases, Event]]()
-    for node, way, body in placed_nodes(waits.tree):
+    for node, way, body in placed_nodes(tree):
         if isinstance(node, Leaf):
             if node.instruction is not None and (phase := node.instruction.phase) is not None:
                 inner = {x for x in loops_of(way) if is_collective(launch.kernel.tags.get(x))}

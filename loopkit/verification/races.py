@@ -132,12 +132,12 @@ def _faults_of_phases(conflicts: Conflicts) -> Iterator[Finding]:
     """Waits that may take one phase of an mbarrier for another, or wait for one that does not end."""
     if not any(u.completion is Completion.PHASE for u in _unfinished(conflicts)):
         return
-    rings = rings_of(_waits(conflicts))
-    if rings is None:
+    waits = _waits(conflicts)
+    if waits.blocks is None or waits.places is None:
         yield undecided("whether threads wait for the right phases is not known: when some statements run depends on "
                         "data.")
         return
-    for fault in rings.faults():
+    for fault in rings_of(conflicts.launch, waits.tree, waits.blocks).faults():
         at = values_text({**fault.parameters, **fault.place}, " with {}")
         yield refuted(VerificationError(f"{fault.text[0].upper()}{fault.text[1:]}{at}.", check="races",
                                         hint="pipeline(knl, iname, stages) gives each tile a cell of its own"))

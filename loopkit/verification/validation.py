@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
+from loopkit.analysis.events import Event
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Region, Scope, Sync, completion_of, wait_for
 from loopkit.ast.phases import Phase
@@ -25,7 +26,6 @@ from loopkit.instructions.phases import StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
-from loopkit.lowering.hazards import Event
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.poly.affine import NotAffineError, floor_div
 from loopkit.poly.limits import bounded, kept_by_kernel

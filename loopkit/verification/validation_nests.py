@@ -46,7 +46,7 @@ class NestCheck(NodeCheck):
         inside = reduce(Execution.inside, loops, self.execution)
         for one in passed:
             yield from self._of(one, statement, inside)
-        if moved is not None:
+        if moved is not None and assign is not None:
             yield from self._of_box(moved, assign, inside)
 
     def _of_box(self, moved: MovedBox, assign: Assign, inside: Execution) -> Iterator[Mismatch]:

@@ -1,4 +1,4 @@
-"""Copies of boxes by TMA on the device: the numbers of numpy, in full and in partial tiles, in rings of 1 to 4 slots."""
+"""Copies of boxes by TMA on the device: the numbers of numpy, in partial tiles too, in rings of 1 to 4 slots."""
 from __future__ import annotations
 
 import numpy as np

@@ -307,8 +307,8 @@ class _SharedMemory:
             if array.shared and self.dynamic_bytes:
                 offset, type_name, extents = self.offsets[array.name], CUDA.type_name(array.dtype), extents_text(array)
                 if array is first:
-                    align = max((WIDEST, *self.alignments.values()))
-                    yield f"extern __shared__ __align__({align}) unsigned char {_DYNAMIC}[];"
+                    most = max(WIDEST, *self.alignments.values(), 0)
+                    yield f"extern __shared__ __align__({most}) unsigned char {_DYNAMIC}[];"
                 place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
                 own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
                 yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
