@@ -16,7 +16,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, For, Instruction, Region, Scope, Swizzle
+from loopkit.ast.nodes import Assign, Block, For, If, Instruction, Region, Scope, Swizzle
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -119,6 +119,21 @@ def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
             return tuple(loops), None
 
 
+def guard_of(region: Region) -> If | None:
+    """The condition under which a thread executes the instruction of *region*, if it is one of single threads."""
+    match region:
+        case Region(Block((If(otherwise=None) as guard,)), Instruction(scope=Scope.THREAD)):
+            return guard
+        case _:
+            return None
+
+
+def nest_in(region: Region) -> tuple[tuple[For, ...], Assign | None]:
+    """:func:`loops_and_assignment` of *region*, under its guard."""
+    guard = guard_of(region)
+    return loops_and_assignment(region.body if guard is None else guard.then)
+
+
 @dataclass(frozen=True)
 class NestInstruction(Instruction):
     """An instruction that executes all iterations of a nest.
@@ -194,7 +209,7 @@ class Issue(Instruction):
     instruction: NestInstruction
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
-        _, assign = loops_and_assignment(region.body)
+        _, assign = nest_in(region)
         return () if assign is None else elements_of(assign.value, warp_arrays)
 
     def loaded(self, array: str) -> tuple[p.Subscript, ...]:
@@ -232,7 +247,7 @@ def function_name(instruction: NestInstruction) -> str:
 
 def statement_of(region: Region) -> str:
     """The id of the statement of the nest in *region*."""
-    _, assign = loops_and_assignment(region.body)
+    _, assign = nest_in(region)
     assert assign is not None
     return assign.statement
 

@@ -11,7 +11,7 @@ from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Region, Scope
-from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoMatchError, loops_and_assignment
+from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoMatchError, nest_in
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -29,7 +29,7 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
 
     :raises NoMatchError: it is not a nest around one assignment, or a warp of its blocks may lack threads.
     """
-    loops, assign = loops_and_assignment(region.body)
+    loops, assign = nest_in(region)
     length = launch.mapping.extents.get("l.0", 1)
     if assign is None:
         raise NoMatchError("it is not one assignment in a nest of loops")

@@ -128,6 +128,8 @@ class Rings:
     def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
         """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring's slots expect."""
         numbers = [self._numbers(c) for c in copies]
+        if not numbers:
+            return
         every = reduce(Set.union, (n.range() for n in numbers))
         last = len(self.blocks)
         names = (*sorted(self.blocks), "number")
@@ -224,9 +226,9 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
         if node.left_out_last:
             here = _with_later_iteration(here)
         awaited += [PhaseEvent(here, i.phase) for i in node.instructions if i.phase is not None]
-        starts += [(i, here) for i in node.instructions if isinstance(i, StartPhases)]
-        if node.scope is Scope.BLOCK:
+        if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
             barriers.append(here)
+            starts += [(i, here) for i in node.instructions if isinstance(i, StartPhases)]
     return Rings(frozenset(blocks), copies, awaited, barriers, starts)
 
 

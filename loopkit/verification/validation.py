@@ -143,7 +143,8 @@ def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
     return Rings(blocks, copies,
                  [placed(e, i.phase) for e in syncs for i in e.sync.instructions if i.phase is not None],
                  [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
-                 [(i, event(e)) for e in syncs for i in e.sync.instructions if isinstance(i, StartPhases)])
+                 [(i, event(e)) for e in syncs for i in e.sync.instructions
+                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK])
 
 
 # The host's part

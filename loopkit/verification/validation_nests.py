@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, For
 from loopkit.expr.mappers import substitute
-from loopkit.instructions.nests import Issue, MovedBox, NoMatchError, Passed, loops_and_assignment
+from loopkit.instructions.nests import Issue, MovedBox, NoMatchError, Passed, nest_in
 from loopkit.instructions.vector_access import copied_element
 from loopkit.lowering.nest_data import nest_of
 from loopkit.poly.affine import add, floor_div, multiply, remainder
@@ -29,7 +29,7 @@ class NestCheck(NodeCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         region = self.execution.region
-        loops, assign = loops_and_assignment(region.body)
+        loops, assign = nest_in(region)
         issue, statement = region.instruction, "" if assign is None else assign.statement
         assert isinstance(issue, Issue)
         try:
