@@ -98,9 +98,9 @@ class Instruction:
         return ()
 
     @property
-    def aligned(self) -> frozenset[str]:
-        """The arrays that it needs to begin at a multiple of its widest access."""
-        return frozenset()
+    def alignments(self) -> Mapping[str, int]:
+        """For arrays that it accesses: each array begins at a multiple of this number of bytes."""
+        return {}
 
     def claims(self, element: Expression, target: Expression) -> bool:
         """Does the instruction access *element* in an assignment to *target*? No other instruction may then."""

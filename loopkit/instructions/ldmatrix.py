@@ -109,8 +109,8 @@ class LdMatrixIssue(Issue):
         return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
 
     @property
-    def aligned(self) -> frozenset[str]:
-        return frozenset({array_of(self.row)})
+    def alignments(self) -> Mapping[str, int]:
+        return {array_of(self.row): _BYTES}
 
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction

@@ -25,10 +25,8 @@ from loopkit.ast.nodes import (
     OneStep,
     Region,
     Sync,
-    own_instructions,
 )
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import nodes_in
 from loopkit.errors import InternalError, PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
@@ -166,11 +164,6 @@ class Emitter:
         yield f"for ({self.index} {name} = {self.text(start, bounds)}; {name} < {end}; {increment}) {{"
         yield from indented(body)
         yield "}"
-
-    def aligned(self, block: Block) -> frozenset[str]:
-        """The arrays whose alignment the text of *block* assumes."""
-        return frozenset[str]().union(*(
-            i.aligned for node in nodes_in(block) for i in own_instructions(node) if self.text_of(i)))
 
     # Statements
 
