@@ -139,9 +139,6 @@ class InstructionText:
     element: ElementText | None = None
 
 
-#: The bytes of the widest access of a thread.
-WIDEST = 16
-
 #: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.
 InstructionTexts = Mapping[type[Instruction], InstructionText]
 

@@ -14,9 +14,10 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import WIDEST, MemoryInstruction
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
+from loopkit.instructions.vector_access import WIDEST
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
@@ -307,7 +308,7 @@ class _SharedMemory:
             if array.shared and self.dynamic_bytes:
                 offset, type_name, extents = self.offsets[array.name], CUDA.type_name(array.dtype), extents_text(array)
                 if array is first:
-                    most = max(WIDEST, *self.alignments.values(), 0)
+                    most = max((WIDEST, *self.alignments.values()))
                     yield f"extern __shared__ __align__({most}) unsigned char {_DYNAMIC}[];"
                 place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
                 own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
