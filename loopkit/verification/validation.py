@@ -40,6 +40,7 @@ from loopkit.poly.relations import (
     same_element,
     shared_dims,
     smallest_pair,
+    with_same_dims,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.phases import PhaseEvent, Rings
@@ -223,26 +224,24 @@ Meet = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Some of the coordinates of an execution."""
+    """Some of the coordinates of an execution in its block. The coordinates of the block are parameters.
+
+    :ivar every: all coordinates in the block.
+    """
 
     execution: Execution
+    every: tuple[str, ...]
     names: tuple[str, ...]
 
     @cached_property
     def points(self) -> Set:
-        return projected(self.execution.points, self.execution.coordinates, self.names)
-
-    def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
-        """Pairs that agree in *names*."""
-        values = [p.Variable(x) for x in names]
-        return equal_coordinates(self.names, values, other.names, values)
+        return projected(projected(self.execution.condition, (), self.every), self.every, self.names)
 
     @cached_property
     def instances(self) -> tuple[Map, list[int]]:
         """The map to the inames that these coordinates determine, and the places of those inames."""
         own = tuple(self.execution.instance.values())
-        kept = [i for i, value in enumerate(own)
-                if not variables(value) & set(self.execution.coordinates).difference(self.names)]
+        kept = [i for i, value in enumerate(own) if not variables(value) & set(self.every).difference(self.names)]
         values = [own[i] for i in kept]
         return piecewise_relation(self.names, values).intersect_domain(self.points), kept
 
@@ -266,6 +265,11 @@ class _OrderCheck(LaunchCheck):
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
                 yield from self._pair(array, first, second, pairs)
 
+    @cached_property
+    def _in_lanes(self) -> frozenset[str]:
+        """The arrays whose elements are in the registers of lanes."""
+        return frozenset(a.name for a in self.function.arrays if a.thread_axes)
+
     # One pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
@@ -283,14 +287,16 @@ class _OrderCheck(LaunchCheck):
             between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
-        widest = Scope.WARP if self.launch.within_warp() else Scope.BLOCK
+        # by the checks of lanes and of nests, only threads of one warp access an element of warp registers
+        widest = Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
         for event, places in between.items():
             if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
                 wide = all(place.sync.scope >= widest for place in places)
-                for scope, some in self._by_scope(event, first, second, run, wide=wide):
+                for scope, some in self._by_scope(event, x, y, run, wide=wide):
                     left = self._left(x, y, some, event, places, scope)
                     if left is not None:
+                        left = with_same_dims(left, self.grid.along("g"))
                         yield from self._finding(event, array, first, second, left)
                         return
 
@@ -299,17 +305,16 @@ class _OrderCheck(LaunchCheck):
         """The *pairs* as executions of one block, by the coordinates that order them among barriers, and *names*."""
         x, y = (self._coordinates(e, names) for e in (first, second))
         (source, own), (sink, others) = x.instances, y.instances
-        run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
-        return x, y, run.intersect(x.equal(y, self.grid.along("g")))
+        return x, y, source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
 
-    def _by_scope(self, event: Completion | None, first: Execution, second: Execution, pairs: Map, *, wide: bool
+    def _by_scope(self, event: Completion | None, x: _Coordinates, y: _Coordinates, pairs: Map, *, wide: bool
                   ) -> Iterator[tuple[Scope, Map]]:
         """The *pairs* of one block with the scope of the places that order them: those of one thread, or of an *event*
         for which the first one's thread waits; those of two threads, and those of two warps.
 
         :arg wide: every place is one of all threads of the block.
         """
-        threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
+        threads = [*map(x.every.index, self.grid.along("l"))]
         if event is None:
             yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
             return
@@ -318,14 +323,15 @@ class _OrderCheck(LaunchCheck):
             if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction
-        foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
+        instructions = (z.execution.instruction for z in (x, y))
+        foreign = any(i is not None and i.loads_for_others for i in instructions)
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
                 continue
             if isinstance(self.launch.threads, int):
                 warp = [floor_div(self.thread_number, self.launch.machine.warp)]
-                others = others.subtract(equal_coordinates(first.coordinates, warp, second.coordinates, warp))
+                others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
             yield Scope.BLOCK, others
 
     def _finding(self, event: Completion | None, array: str, first: Execution, second: Execution, pairs: Map
@@ -365,10 +371,11 @@ class _OrderCheck(LaunchCheck):
 
     @kept_by_kernel
     def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
-        """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
+        """The coordinates that order it among barriers, those of the loops with barriers; and *also*."""
         loops = (meeting(execution.path, place.path).loops for place in self.places)
-        names = {*self.grid.along("g"), *also}.union(*loops, variables(self._number_of_phase(execution)))
-        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
+        names = set(also).union(*loops, variables(self._number_of_phase(execution)))
+        every = execution.coordinates[len(self.grid.along("g")):]
+        return _Coordinates(execution, every, tuple(x for x in every if x in names))
 
     @staticmethod
     def _number_of_phase(execution: Execution) -> Expression:
@@ -380,11 +387,12 @@ class _OrderCheck(LaunchCheck):
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         where = meeting(x.execution.path, y.execution.path)
-        return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops), where.before)
+        pairs = equal_coordinates(x.names, (), y.names, ())
+        return in_time_order(pairs, shared_dims(x.names, y.names, where.loops), where.before)
 
     @kept_by_kernel
     def _at(self, place: Execution) -> _Coordinates:
-        return _Coordinates(place, (*self.grid.along("g"), *place.loops))
+        return self._coordinates(place, place.loops)
 
     @kept_by_kernel
     def _behind(self, x: _Coordinates, place: Execution, event: Completion | None) -> Map:
