@@ -217,7 +217,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.tma", "verification.validation_nests",
+        "instructions.tma", "verification.validation_nests", "target.cuda.target",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),

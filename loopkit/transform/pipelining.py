@@ -89,7 +89,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     copies = _copies(kernel, iname, temporaries)
     asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
-    count = _require_stages(kernel, iname, stages, registers, asynchronous)
+    count = _require_stages(iname, stages, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
@@ -112,9 +112,8 @@ def _with_asynchronous_copies(kernel: LoopKernel, copies: AbstractSet[str]) -> L
     return kernel
 
 
-def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
+def _require_stages(iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
     """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
-    require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
     if registers and asynchronous:
         raise PreconditionError("pipeline: an asynchronous copy bypasses registers, so registers=True and "
@@ -143,6 +142,7 @@ def _copied_by_tma(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous
 
 def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
     """The copies of the loop over *iname*, those into *temporaries* or all."""
+    require_untagged(kernel, iname, "pipelined")
     names = () if temporaries is None else known_list("temporary", temporaries, kernel.temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from tests.tma_kernels import rowsum
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+from tests.tma_kernels import product, rowsum
 
 BOX = "0<=i<64 and 0<=k<32"
 
@@ -49,6 +51,13 @@ def test_the_swizzle_is_that_of_tma() -> None:
     with pytest.raises(lk.PreconditionError, match="TMA cannot store 't' with the swizzle") as caught:
         lk.lower(lk.swizzle(knl, "t", chunk=2))
     assert "swizzle(knl, 't', chunk=4)" in (caught.value.hint or "")
+
+
+def test_golden_product(golden: GoldenFiles) -> None:
+    """One version of the text for all tiles: TMA fills partial ones, and only the stores at the end have guards."""
+    code = lk.generate_code(product(3, b_transposed=True), target=lk.CudaTarget("sm_90"))
+    golden.check("product_by_tma.cu", code)
+    assert compile_cuda(str(code), "sm_90").spills == 0
 
 
 def test_older_gpus_have_no_tma() -> None:
