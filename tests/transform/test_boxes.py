@@ -71,6 +71,21 @@ def test_copies_through_registers_beside_tma() -> None:
         lk.pipeline(rowsum(1), "k_outer", 2, registers=True)
 
 
+@pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (4, 2)])
+def test_fewer_tiles_ahead(stages: int, ahead: int) -> None:
+    knl = lk.pipeline(rowsum(1), "k_outer", stages, ahead=ahead)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    a = np.random.default_rng(0).integers(-9, 9, (70, 420)).astype(np.float32)
+    np.testing.assert_array_equal(lk.compile(knl, target="c")(a=a).s, a.sum(axis=1))
+
+
+def test_more_tiles_ahead_than_there_are() -> None:
+    with pytest.raises(lk.PreconditionError, match="copies run at most 1 iterations ahead, and not 2") as caught:
+        lk.pipeline(rowsum(1), "k_outer", 2, ahead=2)
+    assert "pipeline(knl, 'k_outer', 3, ahead=2)" in (caught.value.hint or "")
+
+
 def test_the_host_runs_the_loops() -> None:
     a = np.random.default_rng(0).integers(-9, 9, (70, 36)).astype(np.float32)
     np.testing.assert_array_equal(lk.compile(rowsum(3), target="c")(a=a).s, a.sum(axis=1))
