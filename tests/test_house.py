@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 #: From the lowest layer up; packages in one tuple are in one layer.
 LAYERS = (("lazy",), ("shown",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",),
           ("analysis",), ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("library", "interpreter"), ("show",), ("command",), ("compat",))
+          ("library", "interpreter"), ("emulation",), ("show",), ("command",), ("compat",))
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 #: Import names, which for these packages are their names on the package index.
