@@ -8,13 +8,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Function, Program
 from loopkit.ast.walk import calls
 from loopkit.emulation.expressions import Compiler
 from loopkit.emulation.instructions import EMULATIONS
-from loopkit.emulation.memory import Cells, FlaggedCells, Lanes, of_function, poisoned
+from loopkit.emulation.memory import Cells, FlaggedCells, Lanes, of_argument, of_function, poisoned
 from loopkit.emulation.program import NodeCompiler
 from loopkit.emulation.strands import BlockState, Schedule, run_block
 from loopkit.errors import DeviceError, PreconditionError
@@ -37,7 +36,8 @@ def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, t
             **kwargs: Any) -> Outputs:
     """Run the loop program of *knl* for a GPU on the host, and return its outputs, as a call of *knl* does.
     """
-    for name, value, known in (("completion", completion, ("last", "first")), ("order", order, ("forward", "backward"))):
+    for name, value, known in (("completion", completion, ("last", "first")),
+                               ("order", order, ("forward", "backward"))):
         if value not in known:
             raise PreconditionError(f"{name}= is {' or '.join(map(repr, known))}, and not {value!r}.", subject=name)
     if lockstep < 1 or 32 % lockstep:
@@ -102,12 +102,12 @@ class _EmulatedPlan:
         made = [self._new(x) for x in found.outputs]
         memory = {x.name: x.kind.numpy(values[x.position]) for x in found.inputs}
         memory |= {x.name: x.kind.numpy(new) for x, new in zip(found.outputs, made, strict=True)}
-        cells = {name: Cells(name, array, array.shape) for name, array in memory.items()}
+        cells = {name: of_argument(name, array) for name, array in memory.items()}
         shapes = text.scratch_shapes(found.bound.values)
         for x in text.scratch:
             new = poisoned(shapes[x.name], x.dtype)
             cells[x.name] = FlaggedCells(x.name, new, new.shape, self.schedule.late) if x.cleared \
-                else Cells(x.name, new, new.shape)
+                else of_argument(x.name, new)
         numbers = {x: int(v) if isinstance(v, int | np.integer) and not isinstance(v, bool) else v
                    for x, v in found.bound.values.items()}
         with np.errstate(all="ignore"):

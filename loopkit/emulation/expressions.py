@@ -86,15 +86,16 @@ class Compiler:
     def dtype_of(self, element: Expression) -> np.dtype[Any]:
         return resolve(self._name_type(array_of(element)))
 
-    def element(self, expr: p.Variable | p.Subscript) -> Element:
-        """The place of an element of an array, or of a variable in memory."""
+    def element(self, expr: p.Variable | p.Subscript, *, vector: bool = False) -> Element:
+        """The place of an element of an array, or of a variable in memory; *vector*: a vector begins there."""
         name = array_of(expr)
         index = [self._subscript(i) for i in expr.index_tuple] if isinstance(expr, p.Subscript) else []
 
         def place(s: Strand) -> tuple[Cells, Place]:
             cells = s.block.memory[name]
             # the last subscripts of an array in warp registers name the thread itself
-            return cells, cells.place(s, [i(s) for i in index[:len(cells.extents)]])
+            at = [i(s) for i in index[:len(cells.extents)]]
+            return cells, cells.vector_place(s, at) if vector else cells.place(s, at)
         return place
 
     def read(self, expr: p.Variable | p.Subscript) -> Value:

@@ -1,7 +1,7 @@
 """The emulations of instructions: copies, commit groups, flags, atomic updates, vectors and shuffles."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +63,7 @@ def _restricted(s: Strand, place: Place, lanes: NumpyArray) -> tuple[Place, Stra
     return tuple(x[lanes] if isinstance(x, np.ndarray) else x for x in place), own
 
 
-def _copy(s: Strand, ends: tuple[Element, Element], length: int, number: Lanes) -> None:
+def _copy(s: Strand, ends: Sequence[Element], length: int, number: Lanes) -> None:
     """Start the copy of *length* elements from the second of *ends* on to the first: *number* of them, then zeros."""
     target, to = ends[0](s)
     counts, outer = s.lanes(number), s.mask
@@ -99,7 +99,7 @@ def _vector_copies(nodes: Nodes, loop: For) -> Step | None:
     (source,), (target,), compiler = loaded, stored, nodes.expressions
     copied, every = copied_by(loop), iterations(loop)
     starts = range(every.start, every.stop, source.length)
-    parts = [((compiler.element(target.at(loop.iname, at)), compiler.element(source.at(loop.iname, at))),
+    parts = [([compiler.element(v.at(loop.iname, at), vector=True) for v in (target, source)],
               compiler.value(source.length if copied is None else number_at(copied, loop.iname, at))) for at in starts]
 
     def copy(s: Strand) -> None:
@@ -135,7 +135,7 @@ def _flagged(nodes: Nodes, node: Assign, flag: BlockFlag) -> Step:
 def _moves(nodes: Nodes, loop: For, v: Vector, *, load: bool) -> Step:
     """The loads or stores of a vector between memory and its registers."""
     every = iterations(loop)
-    parts = [(nodes.expressions.element(v.at(loop.iname, at)), at - every.start)
+    parts = [(nodes.expressions.element(v.at(loop.iname, at), vector=True), at - every.start)
              for at in range(every.start, every.stop, v.length)]
 
     def move(s: Strand) -> None:

@@ -101,7 +101,8 @@ def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
     assert isinstance(loads, LdMatrix)
     row, size = nodes.expressions.element(issue.row), nodes.expressions.dtype_of(issue.row).itemsize
     targets = [nodes.expressions.element(e) for e in issue.targets[::max(WORD // size, 1)]]
-    lane = np.arange(_LANES)
+    if len(targets) != loads.count:
+        raise VerificationError(f"{loads.name} has {loads.count} registers, and not {len(targets)}.", check="emulation")
 
     def move(s: Strand) -> None:
         _require_warps(s, issue.noun)
@@ -119,6 +120,6 @@ def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
         for place, word in zip(targets, words, strict=True):
             registers, start = place(s)
             assert isinstance(registers, PrivateCells)
-            for k, value in enumerate(word[lane].view(cells.data.dtype).T):
+            for k, value in enumerate(word.view(cells.data.dtype).T):
                 registers.store(s, Cells.after(start, k), value)
     return move

@@ -1,7 +1,7 @@
 """The memory of an emulated launch: arrays in global memory, of a block and of its threads, in their real layouts."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
@@ -72,10 +72,19 @@ class Cells:
 
     def place(self, who: Reader, index: Sequence[Lanes]) -> Place:
         """The place of the element with the subscripts *index*; :raises BoundsError: an active thread's is outside."""
-        return tuple(self._inside(who, index, axis) for axis in range(len(self.extents)))
+        return tuple(self._inside(who, index, axis, extent) for axis, extent in enumerate(self.extents))
+
+    def vector_place(self, who: Reader, index: Sequence[Lanes]) -> Place:
+        """The place of the first element of a vector, which may begin in another row than *index* names."""
+        return self.place(who, index)
 
     def load(self, who: Reader, place: Place) -> Lanes:
         """The values at *place*; :raises BoundsError: it is outside."""
+        try:
+            return self.data[place]
+        except IndexError:                  # perhaps only for threads that are not active
+            place = tuple(np.where(who.mask, x, 0) if isinstance(x, np.ndarray) and x.shape == who.mask.shape else x
+                          for x in place)
         try:
             return self.data[place]
         except IndexError:
@@ -101,8 +110,8 @@ class Cells:
         """The place *by* elements further on in memory."""
         return (*place[:-1], place[-1] + by)
 
-    def _inside(self, who: Reader, index: Sequence[Lanes], axis: int) -> Lanes:
-        at, extent = index[axis], self.extents[axis]
+    def _inside(self, who: Reader, index: Sequence[Lanes], axis: int, extent: int) -> Lanes:
+        at = index[axis]
         if not isinstance(at, np.ndarray):
             if not 0 <= at < extent:
                 raise self._outside(who, index, at)
@@ -117,22 +126,38 @@ class Cells:
     def _outside(self, who: Reader, index: Sequence[Lanes], at: Lanes) -> BoundsError:
         thread = who.threads[who.mask][0]
         shown = tuple(int(x[who.mask][0]) if isinstance(x, np.ndarray) else int(x) for x in index)
-        where = cell_text(self.name, shown) if shown else f"element {np.ravel(at)[0]} in memory"
+        where = cell_text(self.name, shown) if len(shown) == len(self.extents) > 0 else \
+            f"element {np.max(at)} in memory"
         return BoundsError(f"'{self.name}' of shape {self.extents} is accessed outside: {where}, near thread {thread} "
                            f"of block {who.block_number}.", check="emulation")
 
 
 @dataclass(eq=False)
-class SharedCells(Cells):
-    """An array that the threads of a block share, in one piece of memory, perhaps with a swizzle."""
+class FlatCells(Cells):
+    """An array in one piece of memory: *data* has one axis."""
+
+    def place(self, who: Reader, index: Sequence[Lanes]) -> Place:
+        return (self.address(super().place(who, index)),)
+
+    def vector_place(self, who: Reader, index: Sequence[Lanes]) -> Place:
+        return (self._inside(who, (self.address(index),), 0, len(self.data)),)
+
+    def address(self, index: Sequence[Lanes]) -> Lanes:
+        """The number of the element in memory."""
+        return _offset(index, self.extents)
+
+
+@dataclass(eq=False)
+class SharedCells(FlatCells):
+    """An array that the threads of a block share, perhaps with a swizzle."""
 
     array: Array
 
-    def place(self, who: Reader, index: Sequence[Lanes]) -> Place:
-        own = list(super().place(who, index))
+    def address(self, index: Sequence[Lanes]) -> Lanes:
+        own = list(index)
         if (swizzle := self.array.swizzle) is not None:
             own[-1] = own[-1] ^ swizzle.chunk*(own[swizzle.axis] % swizzle.period)
-        return (_offset(own, self.extents),)
+        return _offset(own, self.extents)
 
 
 @dataclass(eq=False)
@@ -188,6 +213,12 @@ def _offset(index: Sequence[Lanes], extents: Sequence[int]) -> Lanes:
     return offset
 
 
+def of_argument(name: str, array: NumpyArray) -> Cells:
+    """The memory of an argument."""
+    return FlatCells(name, array.reshape(-1), array.shape) if array.flags.c_contiguous and array.ndim else \
+        Cells(name, array, array.shape)
+
+
 def of_function(array: Array, threads: int) -> Cells:
     """An array that a function declares, in a block with this number of *threads*, without values."""
     shape = array.shape[:len(array.shape) - array.thread_axes]
@@ -199,4 +230,4 @@ def of_function(array: Array, threads: int) -> Cells:
 
 
 #: The arrays that a block can access, by name.
-Memory = Mapping[str, Cells]
+Memory = dict[str, Cells]

@@ -26,7 +26,8 @@ class Schedule:
     backward: bool = False
     lockstep: int = 32
 
-    def ordered(self, items: Sequence[Any]) -> Sequence[Any]:
+    def ordered(self, items: Any) -> Any:
+        """A sequence of them in the order in which they run."""
         return items[::-1] if self.backward else items
 
 
