@@ -13,9 +13,9 @@ from loopkit.ast.nodes import Function, Program
 from loopkit.ast.walk import calls
 from loopkit.emulation.expressions import Compiler
 from loopkit.emulation.instructions import EMULATIONS
-from loopkit.emulation.memory import Cells, FlaggedCells, Lanes, of_argument, of_function, poisoned
+from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, of_argument, of_function, poisoned
 from loopkit.emulation.program import NodeCompiler
-from loopkit.emulation.strands import BlockState, Schedule, run_block
+from loopkit.emulation.strands import BlockState, Choices, run_block
 from loopkit.errors import DeviceError, PreconditionError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.annotations import checked
@@ -34,7 +34,30 @@ from loopkit.target.code import TextTarget, resolve_text_target
 def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, target: Target | str = "cuda",
             completion: str = "last", order: str = "forward", lockstep: int = 32, program: Program | None = None,
             **kwargs: Any) -> Outputs:
-    """Run the loop program of *knl* for a GPU on the host, and return its outputs, as a call of *knl* does.
+    """Run the loop program of *knl* for a GPU on the host, without a GPU and without generated code.
+
+    Each block runs by itself. Warp instructions work on the registers of the lanes by their real layouts, and
+    asynchronous copies write shared memory at a chosen moment. Memory without a value holds NaN, or an odd number. A
+    missing barrier or wait thus gives a wrong result for one of the choices here; :func:`loopkit.verify` proves that
+    none is missing.
+
+    :arg arguments: arguments whose names are taken by the options here.
+    :arg completion: ``"last"``: asynchronous accesses take effect at the wait that completes them, or never;
+        ``"first"``: where they are started.
+    :arg order: ``"forward"``: the first warp of a block runs up to a barrier before the next one starts;
+        ``"backward"``: the last warp is the first to run.
+    :arg lockstep: the number of threads that run together, at most a warp; with fewer, a missing warp barrier shows.
+    :arg program: another loop program than ``lk.lower(knl, target).program``, of the same arguments and temporaries.
+    :returns: the outputs, as of a call of *knl*.
+    :raises CallError: an argument does not fit.
+    :raises PreconditionError: an option has an illegal value, or the program has an instruction without an emulation.
+    :raises BoundsError: an access is outside its array.
+    :raises VerificationError: some threads do not reach a barrier, or wait for a value that no earlier block stores.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<64}", "<> t[i] = x[i]\\n y[j] = t[63 - j]")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
+    >>> lk.emulate(knl, x=np.arange(64, dtype=np.float32)).y[:4]
+    array([63., 62., 61., 60.], dtype=float32)
     """
     for name, value, known in (("completion", completion, ("last", "first")),
                                ("order", order, ("forward", "backward"))):
@@ -42,16 +65,16 @@ def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, t
             raise PreconditionError(f"{name}= is {' or '.join(map(repr, known))}, and not {value!r}.", subject=name)
     if lockstep < 1 or 32 % lockstep:
         raise PreconditionError(f"lockstep= is a divisor of 32, and not {lockstep}.", subject="lockstep")
-    schedule = Schedule(completion == "last", order == "backward", lockstep)
-    return _EmulatedRunner(knl, resolve_text_target(target), schedule, program).call({**(arguments or {}), **kwargs})
+    choices = Choices(completion == "last", order == "backward", lockstep)
+    return _EmulatedRunner(knl, resolve_text_target(target), choices, program).call({**(arguments or {}), **kwargs})
 
 
 class _EmulatedRunner(Runner):
     """Runs one kernel by emulation."""
 
-    def __init__(self, knl: LoopKernel, target: TextTarget, schedule: Schedule, program: Program | None) -> None:
+    def __init__(self, knl: LoopKernel, target: TextTarget, choices: Choices, program: Program | None) -> None:
         super().__init__(knl, target)
-        self._schedule, self._program = schedule, program
+        self._choices, self._program = choices, program
         self._kinds = ArrayKinds()
 
     @property
@@ -72,13 +95,13 @@ class _EmulatedRunner(Runner):
         types = index_types(lowered.kernel, layout.index)
         emulations = {i: e for i, e in EMULATIONS.items() if layout.vectors or not e.assumes_layout}
 
-        def launch(function: Function, memory: Mapping[str, Cells], numbers: Mapping[str, Any]) -> None:
+        def launch(function: Function, memory: Mapping[str, EmulatedArray], numbers: Mapping[str, Any]) -> None:
             names = {*memory, *(a.name for a in function.arrays)}
             nodes = NodeCompiler(Compiler(types, names, layout.index), emulations, frozenset(
                 a.name for a in function.arrays if a.thread_axes), frozenset(EMULATIONS.keys() - emulations.keys()))
-            _launch(function, nodes, memory, numbers, self._schedule)
+            _launch(function, nodes, memory, numbers, self._choices)
         functions = {f.name: partial(launch, f) for f in program.functions}
-        return _EmulatedPlan(found, program, functions, self._schedule)
+        return _EmulatedPlan(found, program, functions, self._choices)
 
 
 @dataclass(frozen=True)
@@ -88,7 +111,7 @@ class _EmulatedPlan:
     checked: CheckedCall
     program: Program
     functions: Mapping[str, Any]
-    schedule: Schedule
+    choices: Choices
 
     def allocated(self, values: Sequence[Any]) -> Mapping[str, Any]:
         return {}
@@ -106,7 +129,7 @@ class _EmulatedPlan:
         shapes = text.scratch_shapes(found.bound.values)
         for x in text.scratch:
             new = poisoned(shapes[x.name], x.dtype)
-            cells[x.name] = FlaggedCells(x.name, new, new.shape, self.schedule.late) if x.cleared \
+            cells[x.name] = FlaggedArray(x.name, new, new.shape, self.choices.late) if x.cleared \
                 else of_argument(x.name, new)
         numbers = {x: int(v) if isinstance(v, int | np.integer) and not isinstance(v, bool) else v
                    for x, v in found.bound.values.items()}
@@ -125,8 +148,8 @@ class _EmulatedPlan:
         return new
 
 
-def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Cells], numbers: Mapping[str, Any],
-            schedule: Schedule) -> None:
+def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, EmulatedArray], numbers: Mapping[str, Any],
+            choices: Choices) -> None:
     """Run all blocks of a launch, one after another."""
     run = nodes.run(function.body)
     coordinates = {x: nodes.expressions.value(value) for x, value in function.coordinates.items()}
@@ -136,11 +159,11 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Cells]
     inside = dict(zip(BLOCK, (own % block[0], own // block[0] % block[1], own // (block[0]*block[1])), strict=True))
     every = range(prod(grid))
     # tickets are in the order in which blocks start
-    for number in every if function.ticketed else schedule.ordered(every):
+    for number in every if function.ticketed else choices.ordered(every):
         names: dict[str, Lanes] = {**numbers, **inside, "g.0": number % grid[0], "g.1": number // grid[0] % grid[1],
                                    "g.2": number // (grid[0]*grid[1])}
         state = BlockState(number, threads, {**memory, **{
-            a.name: of_function(a, threads) for a in function.arrays}}, schedule)
+            a.name: of_function(a, threads) for a in function.arrays}}, choices)
         run_block(state, names, partial(_with_coordinates, run, coordinates))
 
 

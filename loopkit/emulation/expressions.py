@@ -11,7 +11,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.emulation.memory import Cells, FlaggedCells, Lanes, Place
+from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, Place
 from loopkit.emulation.strands import Strand
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import (
@@ -38,7 +38,7 @@ from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 Value = Callable[[Strand], Lanes]
 
 #: From a strand to the array of an element, and the element's place in it.
-Element = Callable[[Strand], tuple[Cells, Place]]
+Element = Callable[[Strand], tuple[EmulatedArray, Place]]
 
 
 def by_threads(f: Callable[..., Any], dtype: np.dtype[Any]) -> Callable[..., Lanes]:
@@ -65,13 +65,13 @@ class Compiler:
     :ivar types: the types of names; another name is an index of the program.
     :ivar arrays: the names of arrays, and of variables in memory.
     :ivar index: the dtype of indices.
-    :ivar awaited: the arrays whose flags are waited for.
+    :ivar flagged: the arrays whose inter-block flags a read waits for.
     """
 
     types: Mapping[str, Type]
     arrays: Collection[str]
     index: np.dtype[Any]
-    awaited: Collection[str] = ()
+    flagged: Collection[str] = ()
     _known: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False)
 
     def with_names(self, types: Mapping[str, Type], arrays: Collection[str] = ()) -> Compiler:
@@ -79,7 +79,7 @@ class Compiler:
         return replace(self, types={**self.types, **types}, arrays={*self.arrays, *arrays})
 
     def waiting_for(self, arrays: Collection[str]) -> Compiler:
-        return replace(self, awaited=arrays)
+        return replace(self, flagged=arrays)
 
     # Elements
 
@@ -91,7 +91,7 @@ class Compiler:
         name = array_of(expr)
         index = [self._subscript(i) for i in expr.index_tuple] if isinstance(expr, p.Subscript) else []
 
-        def place(s: Strand) -> tuple[Cells, Place]:
+        def place(s: Strand) -> tuple[EmulatedArray, Place]:
             cells = s.block.memory[name]
             # the last subscripts of an array in warp registers name the thread itself
             at = [i(s) for i in index[:len(cells.extents)]]
@@ -100,12 +100,12 @@ class Compiler:
 
     def read(self, expr: p.Variable | p.Subscript) -> Value:
         """The value of an element."""
-        place, waits = self.element(expr), array_of(expr) in self.awaited
+        place, waits = self.element(expr), array_of(expr) in self.flagged
 
         def load(s: Strand) -> Lanes:
             cells, at = place(s)
-            if waits and isinstance(cells, FlaggedCells):
-                return cells.awaited(s, at)
+            if waits and isinstance(cells, FlaggedArray):
+                return cells.load_flagged(s, at)
             return cells.load(s, at)
         return load
 
@@ -192,17 +192,17 @@ class Compiler:
     def _operand(self, expr: Expression, whole: Expression) -> Value:
         """*expr* in the dtype in which *whole* is computed."""
         found = self._type(whole)
-        if _is_index(found) and _is_index(self._type(expr)):
+        if _is_unbounded(found) and _is_unbounded(self._type(expr)):
             return self.value(expr)
         return self.converted(expr, computed_in(found))
 
     def _typed(self, expr: Expression, value: Value) -> Value:
         found = self._type(expr)
-        return value if _is_index(found) else _to(computed_in(found) if isinstance(found, Weak) else found, value)
+        return value if _is_unbounded(found) else _to(computed_in(found) if isinstance(found, Weak) else found, value)
 
     def _if(self, expr: p.If) -> Value:
         condition, found = self.condition(expr.condition), self._type(expr)
-        own = [self.value(e) if _is_index(found) else self.converted(
+        own = [self.value(e) if _is_unbounded(found) else self.converted(
             e, computed_in(found) if isinstance(found, Weak) else found) for e in (expr.then, expr.else_)]
         then, other = own
 
@@ -291,7 +291,7 @@ class Compiler:
         return known[1]
 
 
-def _is_index(found: Type) -> bool:
+def _is_unbounded(found: Type) -> bool:
     """Are values of this type integers that no dtype cuts off?"""
     return isinstance(found, Weak) and found.rank == 1
 

@@ -11,7 +11,7 @@ from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
 from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
-from loopkit.emulation.memory import Cells, FlaggedCells, Lanes, NumpyArray, Place, PrivateCells, poisoned
+from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
 from loopkit.emulation.pending import Effect
 from loopkit.emulation.program import Emulation, Emulations, Nodes, Step
 from loopkit.emulation.strands import Strand
@@ -63,7 +63,7 @@ def _restricted(s: Strand, place: Place, lanes: NumpyArray) -> tuple[Place, Stra
     return tuple(x[lanes] if isinstance(x, np.ndarray) else x for x in place), own
 
 
-def _copy(s: Strand, ends: Sequence[Element], length: int, number: Lanes) -> None:
+def _start_copy(s: Strand, ends: Sequence[Element], length: int, number: Lanes) -> None:
     """Start the copy of *length* elements from the second of *ends* on to the first: *number* of them, then zeros."""
     target, to = ends[0](s)
     counts, outer = s.lanes(number), s.mask
@@ -76,23 +76,23 @@ def _copy(s: Strand, ends: Sequence[Element], length: int, number: Lanes) -> Non
             for own, is_copied in ((lanes & (counts > k), True), (lanes & (counts <= k), False)):
                 if own.any():
                     there, who = _restricted(s, start, own)
-                    value = source.load(who, Cells.after(there, k)) if is_copied else target.data.dtype.type(0)
+                    value = source.load(who, EmulatedArray.after(there, k)) if is_copied else target.data.dtype.type(0)
                     here, _ = _restricted(s, to, own)
-                    target.store(who, Cells.after(here, k), value)
+                    target.store(who, EmulatedArray.after(here, k), value)
     s.block.groups(Completion.GROUP).start(Effect(s.threads, outer, act))
 
 
-def _single_copy(nodes: Nodes, node: Assign, _: AsynchronousCopy) -> Step | None:
+def _copied_at_once(nodes: Nodes, node: Assign, _: AsynchronousCopy) -> Step | None:
     copied, dtype = copied_element(node.value), nodes.expressions.dtype_of(node.target)
     if copied is None or dtype.itemsize not in AsynchronousCopy.sizes:
         return None
     element, condition = copied
     ends = nodes.expressions.element(node.target), nodes.expressions.element(element)
     holds = (lambda _: True) if condition is None else nodes.expressions.condition(condition)
-    return lambda s: _copy(s, ends, 1, s.lanes(holds(s)).astype(int))
+    return lambda s: _start_copy(s, ends, 1, s.lanes(holds(s)).astype(int))
 
 
-def _vector_copies(nodes: Nodes, loop: For) -> Step | None:
+def _copied_by_vectors(nodes: Nodes, loop: For) -> Step | None:
     loaded, stored = ([v for v in vectors_of(loop) if getattr(v, which)] for which in ("loaded", "stored"))
     if not len(loaded) == len(stored) == 1 or loaded[0].length != stored[0].length:
         return None
@@ -104,7 +104,7 @@ def _vector_copies(nodes: Nodes, loop: For) -> Step | None:
 
     def copy(s: Strand) -> None:
         for ends, number in parts:
-            _copy(s, ends, source.length, number(s))
+            _start_copy(s, ends, source.length, number(s))
     return copy
 
 
@@ -125,14 +125,14 @@ def _flagged(nodes: Nodes, node: Assign, flag: BlockFlag) -> Step:
     def run(s: Strand) -> None:
         assign(s)
         cells, at = place(s)
-        if flag.stores and isinstance(cells, FlaggedCells):
+        if flag.stores and isinstance(cells, FlaggedArray):
             cells.set_flags(s, at)
     return run
 
 
 # Vectors
 
-def _moves(nodes: Nodes, loop: For, v: Vector, *, load: bool) -> Step:
+def _vector_moves(nodes: Nodes, loop: For, v: Vector, *, load: bool) -> Step:
     """The loads or stores of a vector between memory and its registers."""
     every = iterations(loop)
     parts = [(nodes.expressions.element(v.at(loop.iname, at), vector=True), at - every.start)
@@ -143,7 +143,7 @@ def _moves(nodes: Nodes, loop: For, v: Vector, *, load: bool) -> Step:
         for element, first in parts:
             cells, place = element(s)
             for k in range(v.length):
-                ends = [(cells, Cells.after(place, k)), (registers, (s.threads, first + k))]
+                ends = [(cells, EmulatedArray.after(place, k)), (registers, (s.threads, first + k))]
                 (source, start), (target, to) = ends if load else ends[::-1]
                 target.store(s, to, source.load(s, start))
     return move
@@ -162,21 +162,21 @@ def _with_vectors(nodes: Nodes, loop: For, access: VectorAccess) -> Step:
     steps = list[Step]()
     for v in access.vectors:
         if v.loaded:
-            loads = _moves(nodes, loop, v, load=True)
+            loads = _vector_moves(nodes, loop, v, load=True)
             steps.append(loads if v.inside is None else _in_branches(
                 nodes.expressions.condition(v.inside), loads, inner.step(loaded_by_elements(loop, v))))
     steps.append(inner.step(in_registers(loop)))
     for v in access.vectors:
         if v.stored and condition is None:
-            steps.append(_moves(nodes, loop, v, load=False))
+            steps.append(_vector_moves(nodes, loop, v, load=False))
         elif v.stored and condition is not None:
             steps += [_in_branches(nodes.expressions.condition(for_all(condition, loop)),
-                                   _moves(nodes, loop, v, load=False), _nothing),
+                                   _vector_moves(nodes, loop, v, load=False), _nothing),
                       inner.step(stored_by_elements(loop, v))]
 
     def run(s: Strand) -> None:
         for name, dtype in dtypes.items():
-            s.block.memory[name] = PrivateCells(name, poisoned((s.block.threads, extent), dtype), (extent,))
+            s.block.memory[name] = PrivateArray(name, poisoned((s.block.threads, extent), dtype), (extent,))
         for step in steps:
             step(s)
     return run
@@ -206,7 +206,7 @@ def _shuffle(nodes: Nodes, region: Region, shuffle: Shuffle) -> Step:
 
 #: The emulations of all instructions of GPUs.
 EMULATIONS: Emulations = {
-    AsynchronousCopy: Emulation(_single_copy, vectors=_vector_copies),
+    AsynchronousCopy: Emulation(_copied_at_once, vectors=_copied_by_vectors),
     CommitGroup: Emulation(sync=_commit), WaitGroup: Emulation(sync=_wait),
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),

@@ -8,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Region
-from loopkit.emulation.memory import Cells, NumpyArray, PrivateCells, SharedCells
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, PrivateArray, SharedArray
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
@@ -25,7 +25,7 @@ _LANES, _ROWS, _BYTES = 32, 8, 16
 
 
 @lru_cache(maxsize=256)
-def _elements(layout: Fragment) -> tuple[NumpyArray, NumpyArray]:
+def _lane_elements(layout: Fragment) -> tuple[NumpyArray, NumpyArray]:
     """The row and the column of the element in each register of each lane."""
     every = [[layout.element(lane, register) for register in range(layout.registers)] for lane in range(_LANES)]
     rows, columns = np.moveaxis(np.array(every), -1, 0)
@@ -46,7 +46,7 @@ def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
     """A product of the matrices in the registers of the lanes, added to their sums."""
     mma = issue.instruction
     assert isinstance(mma, Mma)
-    factors = [_registers(nodes, part, mma.factor.size) for part in (issue.left, issue.right)]
+    factors = [_FactorRegisters(nodes, part, mma.factor.size) for part in (issue.left, issue.right)]
     sums = [nodes.expressions.element(e) for e in issue.sums]
     whole, dtype = np.dtype(np.int64 if mma.sum.ptx == "s32" else np.float64), named_dtype(mma.sum.dtype)
 
@@ -56,17 +56,13 @@ def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
         total = _matrix(mma.sums, np.stack([s.lanes(cells.load(s, at)) for cells, at in places], axis=1), whole)
         left, right = (_matrix(layout, _of_unit(mma, registers(s)), whole)
                        for layout, registers in zip((mma.left, mma.right), factors, strict=True))
-        new = (total + left @ right).astype(dtype)[_elements(mma.sums)]
+        new = (total + left @ right).astype(dtype)[_lane_elements(mma.sums)]
         for (cells, at), values in zip(places, new.T, strict=True):
             cells.store(s, at, values)
     return multiply
 
 
-def _registers(nodes: Nodes, elements: Sequence[p.Subscript], size: int) -> _Registers:
-    return _Registers(nodes, elements, size)
-
-
-class _Registers:
+class _FactorRegisters:
     """The values of a factor: the elements of each lane, and in warp registers all elements of each word."""
 
     def __init__(self, nodes: Nodes, elements: Sequence[p.Subscript], size: int) -> None:
@@ -78,7 +74,7 @@ class _Registers:
         found = list[NumpyArray]()
         for place in self._places:
             cells, first = place(s)
-            found += [s.lanes(cells.load(s, Cells.after(first, k))) for k in range(self._word)]
+            found += [s.lanes(cells.load(s, EmulatedArray.after(first, k))) for k in range(self._word)]
         return np.stack(found, axis=1)
 
 
@@ -89,7 +85,7 @@ def _of_unit(mma: Mma, values: NumpyArray) -> NumpyArray:
 
 def _matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype) -> NumpyArray:
     found = np.empty(layout.extents, dtype)
-    found[_elements(layout)] = registers.astype(dtype)
+    found[_lane_elements(layout)] = registers.astype(dtype)
     return found
 
 
@@ -107,7 +103,7 @@ def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
     def move(s: Strand) -> None:
         _require_warps(s, issue.noun)
         cells, (*_, first) = row(s)
-        assert isinstance(cells, SharedCells)
+        assert isinstance(cells, SharedArray)
         first = s.lanes(first)[:_ROWS*loads.count]
         if (first*size % _BYTES).any():
             raise VerificationError(f"{issue.noun} of '{cells.name}' begins a row at no multiple of {_BYTES} bytes.",
@@ -119,7 +115,7 @@ def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
         words = np.ascontiguousarray(matrices).reshape(loads.count, _LANES, WORD)
         for place, word in zip(targets, words, strict=True):
             registers, start = place(s)
-            assert isinstance(registers, PrivateCells)
+            assert isinstance(registers, PrivateArray)
             for k, value in enumerate(word.view(cells.data.dtype).T):
-                registers.store(s, Cells.after(start, k), value)
+                registers.store(s, EmulatedArray.after(start, k), value)
     return move

@@ -26,7 +26,7 @@ _POISON = 0x5a
 
 
 class Reader(Protocol):
-    """The threads that access an element; the name of an array is that of :class:`Cells`.
+    """The threads that access an element; the name of an array is that of :class:`EmulatedArray`.
 
     :ivar threads: their numbers in the block; *mask*: those that are active.
     :ivar block_number: the number of their block.
@@ -60,7 +60,7 @@ def poisoned(shape: Sequence[int], dtype: np.dtype[Any]) -> NumpyArray:
 
 
 @dataclass(eq=False)
-class Cells:
+class EmulatedArray:
     """The elements of one array; *data* in memory order.
 
     :ivar extents: the shape by which subscripts address it.
@@ -133,7 +133,7 @@ class Cells:
 
 
 @dataclass(eq=False)
-class FlatCells(Cells):
+class FlatArray(EmulatedArray):
     """An array in one piece of memory: *data* has one axis."""
 
     def place(self, who: Reader, index: Sequence[Lanes]) -> Place:
@@ -148,7 +148,7 @@ class FlatCells(Cells):
 
 
 @dataclass(eq=False)
-class SharedCells(FlatCells):
+class SharedArray(FlatArray):
     """An array that the threads of a block share, perhaps with a swizzle."""
 
     array: Array
@@ -161,7 +161,7 @@ class SharedCells(FlatCells):
 
 
 @dataclass(eq=False)
-class PrivateCells(Cells):
+class PrivateArray(EmulatedArray):
     """An array of each thread, or its part of an array in warp registers: a row of *data* for each thread."""
 
     def place(self, who: Reader, index: Sequence[Lanes]) -> Place:
@@ -169,7 +169,7 @@ class PrivateCells(Cells):
 
 
 @dataclass(eq=False)
-class FlaggedCells(Cells):
+class FlaggedArray(EmulatedArray):
     """An array whose values blocks pass to each other with flags.
 
     :ivar late: a value of another block is there only for those that wait for its flag.
@@ -193,12 +193,12 @@ class FlaggedCells(Cells):
 
     def store(self, who: Reader, place: Place, value: Lanes) -> None:
         super().store(who, place, value)
-        Cells(self.name, self.writers, self.extents).store(who, place, who.block_number)
+        EmulatedArray(self.name, self.writers, self.extents).store(who, place, who.block_number)
 
     def set_flags(self, who: Reader, place: Place) -> None:
-        Cells(self.name, self.flags, self.extents).store(who, place, True)
+        EmulatedArray(self.name, self.flags, self.extents).store(who, place, True)
 
-    def awaited(self, who: Reader, place: Place) -> Lanes:
+    def load_flagged(self, who: Reader, place: Place) -> Lanes:
         """The values at *place*, all of whose flags are set; :raises VerificationError: one is not."""
         if not np.all(self.flags[place] | ~who.mask):
             raise VerificationError(f"Block {who.block_number} waits for a flag of '{self.name}' that no earlier block "
@@ -213,21 +213,21 @@ def _offset(index: Sequence[Lanes], extents: Sequence[int]) -> Lanes:
     return offset
 
 
-def of_argument(name: str, array: NumpyArray) -> Cells:
+def of_argument(name: str, array: NumpyArray) -> EmulatedArray:
     """The memory of an argument."""
-    return FlatCells(name, array.reshape(-1), array.shape) if array.flags.c_contiguous and array.ndim else \
-        Cells(name, array, array.shape)
+    return FlatArray(name, array.reshape(-1), array.shape) if array.flags.c_contiguous and array.ndim else \
+        EmulatedArray(name, array, array.shape)
 
 
-def of_function(array: Array, threads: int) -> Cells:
+def of_function(array: Array, threads: int) -> EmulatedArray:
     """An array that a function declares, in a block with this number of *threads*, without values."""
     shape = array.shape[:len(array.shape) - array.thread_axes]
     if array.initializer:
-        return Cells(array.name, np.array(array.initializer, array.dtype).reshape(array.shape), array.shape)
+        return EmulatedArray(array.name, np.array(array.initializer, array.dtype).reshape(array.shape), array.shape)
     if array.shared:
-        return SharedCells(array.name, poisoned((prod(shape),), array.dtype), shape, array)
-    return PrivateCells(array.name, poisoned((threads, prod(shape)), array.dtype), shape)
+        return SharedArray(array.name, poisoned((prod(shape),), array.dtype), shape, array)
+    return PrivateArray(array.name, poisoned((threads, prod(shape)), array.dtype), shape)
 
 
 #: The arrays that a block can access, by name.
-Memory = dict[str, Cells]
+Memory = dict[str, EmulatedArray]

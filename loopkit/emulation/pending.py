@@ -79,5 +79,5 @@ def _remaining(effects: list[Effect], done: NumpyArray) -> list[Effect]:
     return [part for e in effects if (part := e.of(~done)) is not None]
 
 
-#: What a block's threads have started, by the kind of event that completes it.
+#: The effects that a block's threads have started, by the kind of event that completes them.
 Pending = dict[Hashable, CommitGroups]

@@ -23,7 +23,7 @@ from loopkit.ast.nodes import (
 )
 from loopkit.emulation.expressions import Compiler, Value
 from loopkit.emulation.memory import Lanes
-from loopkit.emulation.strands import Meeting, Run, Strand
+from loopkit.emulation.strands import Rendezvous, Run, Strand
 from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import REDUCTIONS
 
@@ -177,7 +177,7 @@ class NodeCompiler:
             parts.append((self._assign(node), None) if isinstance(node, Assign) else
                          (self._define(node), None) if isinstance(node, Define) else (None, self.run(node)))
 
-        def run(s: Strand) -> Iterator[Meeting]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             outer = s.names
             s.names = dict(outer)
             for step, inner in parts:
@@ -192,7 +192,7 @@ class NodeCompiler:
         x, step, body = node.iname, node.step, self.run(node.body)
         start, stop = (self._bound(e) for e in (node.start, node.stop))
 
-        def run(s: Strand) -> Iterator[Meeting]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             first, end, outer, names = start(s), stop(s), s.mask, s.names
             s.names = dict(names)
             if not isinstance(first, np.ndarray) and not isinstance(end, np.ndarray):
@@ -222,7 +222,7 @@ class NodeCompiler:
         condition = self.expressions.condition(node.condition)
         then, other = self.run(node.then), self.run(node.otherwise or Block())
 
-        def run(s: Strand) -> Iterator[Meeting]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             holds, outer = condition(s), s.mask
             if not isinstance(holds, np.ndarray):
                 yield from (then if holds else other)(s)
@@ -236,9 +236,9 @@ class NodeCompiler:
 
     def _sync(self, node: Sync) -> Run:
         own = [sync(i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
-        meeting = None if node.scope is Scope.THREAD else Meeting(node.scope, node, node.title)
+        meeting = None if node.scope is Scope.THREAD else Rendezvous(node.scope, node, node.title)
 
-        def run(s: Strand) -> Iterator[Meeting]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             for step in own:
                 step(s)
             if meeting is not None:
@@ -252,15 +252,15 @@ class NodeCompiler:
             return self.run(node.body)
         if i.scope is Scope.THREAD:
             return _as_run(own(self, node, i))
-        meeting = Meeting(i.scope, node, i.noun, own(self, node, i))
+        meeting = Rendezvous(i.scope, node, i.noun, own(self, node, i))
 
-        def run(_: Strand) -> Iterator[Meeting]:
+        def run(_: Strand) -> Iterator[Rendezvous]:
             yield meeting
         return run
 
 
 def _as_run(step: Step) -> Run:
-    def run(s: Strand) -> Iterator[Meeting]:
+    def run(s: Strand) -> Iterator[Rendezvous]:
         step(s)
         return
         yield
@@ -273,7 +273,7 @@ def _one_by_one(steps: Iterable[Step]) -> Step:
 
     def run(s: Strand) -> None:
         outer = s.mask
-        for k in s.block.schedule.ordered(np.flatnonzero(outer)):
+        for k in s.block.choices.ordered(np.flatnonzero(outer)):
             s.mask = np.arange(len(outer)) == k
             for step in every:
                 step(s)

@@ -14,7 +14,7 @@ from loopkit.errors import VerificationError
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Choices:
     """The choices that an emulation makes where the program leaves them open.
 
     :ivar late: asynchronous accesses take effect as late as the program allows; else as early.
@@ -38,12 +38,12 @@ class BlockState:
     number: int
     threads: int
     memory: Memory
-    schedule: Schedule
+    choices: Choices
     pending: Pending = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""
-        return self.pending.setdefault(kind, CommitGroups(self.schedule.late))
+        return self.pending.setdefault(kind, CommitGroups(self.choices.late))
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class Strand:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """A place at which the threads of *scope* wait for each other, and then *act* together.
 
     :ivar place: the node of the loop program; *title*: its name for a reader.
@@ -89,7 +89,7 @@ class Meeting:
 
 
 #: The execution of a part of a program by a strand, up to its end.
-Run = Callable[[Strand], Iterator[Meeting]]
+Run = Callable[[Strand], Iterator[Rendezvous]]
 
 #: The numbers of neighbouring threads that meet; the threads of other scopes are all of the block's.
 _TOGETHER: Mapping[Scope, int] = {Scope.WARP: 32}
@@ -100,8 +100,8 @@ class _Task:
     """The execution of a strand; *waits*: the meeting that it has reached."""
 
     strand: Strand
-    steps: Iterator[Meeting]
-    waits: Meeting | None = None
+    steps: Iterator[Rendezvous]
+    waits: Rendezvous | None = None
     done: bool = False
 
     def advance(self) -> None:
@@ -115,14 +115,14 @@ def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
     :arg names: the values of names, for all threads.
     :raises VerificationError: some threads wait at a barrier, and others do not reach it.
     """
-    width = min(block.schedule.lockstep, block.threads)
+    width = min(block.choices.lockstep, block.threads)
     tasks = []
     for first in range(0, block.threads, width):
         own = np.arange(first, min(first + width, block.threads))
         strand = Strand(block, own, np.ones(len(own), bool), {
             x: value[own] if isinstance(value, np.ndarray) else value for x, value in names.items()})
         tasks.append(_Task(strand, run(strand)))
-    order = block.schedule.ordered(tasks)
+    order = block.choices.ordered(tasks)
     while (task := next((t for t in order if t.waits is None and not t.done), None)) is not None:
         task.advance()
         if task.waits is None:
@@ -132,24 +132,24 @@ def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
         if all(t.waits is not None and t.waits.place is task.waits.place for t in unit):
             _meet(task.waits, unit)
     if any(not t.done for t in tasks):
-        raise _divergent(block, next(t.waits for t in tasks if t.waits is not None))
+        raise _unmet(block, next(t.waits for t in tasks if t.waits is not None))
 
 
-def _meet(meeting: Meeting, unit: Sequence[_Task]) -> None:
+def _meet(meeting: Rendezvous, unit: Sequence[_Task]) -> None:
     if not all(t.strand.mask.all() for t in unit):
-        raise _divergent(unit[0].strand.block, meeting)
+        raise _unmet(unit[0].strand.block, meeting)
     if meeting.act is not None:
-        meeting.act(_merged([t.strand for t in unit]))
+        meeting.act(_united([t.strand for t in unit]))
     for t in unit:
         t.waits = None
 
 
-def _divergent(block: BlockState, meeting: Meeting) -> VerificationError:
+def _unmet(block: BlockState, meeting: Rendezvous) -> VerificationError:
     return VerificationError(f"Some threads of block {block.number} do not reach the {meeting.title} at which others "
                              "wait.", check="emulation")
 
 
-def _merged(strands: Sequence[Strand]) -> Strand:
+def _united(strands: Sequence[Strand]) -> Strand:
     """All threads of *strands*, which do one thing together."""
     if len(strands) == 1:
         return strands[0]
