@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
+from loopkit.emulation import phases
 from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
@@ -22,8 +23,10 @@ from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
+from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.shuffle import Shuffle, is_guarded, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
+from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
@@ -108,11 +111,11 @@ def _copied_by_vectors(nodes: Nodes, loop: For) -> Step | None:
     return copy
 
 
-def _commit(_: CommitGroup) -> Step:
+def _commit(_nodes: Nodes, _: CommitGroup) -> Step:
     return lambda s: s.block.groups(Completion.GROUP).commit(s.active)
 
 
-def _wait(wait: WaitGroup) -> Step:
+def _wait(_: Nodes, wait: WaitGroup) -> Step:
     return lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending)
 
 
@@ -210,4 +213,6 @@ EMULATIONS: Emulations = {
     CommitGroup: Emulation(sync=_commit), WaitGroup: Emulation(sync=_wait),
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
-    Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}
+    StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
+    TmaLoadIssue: Emulation(region=phases.load), Shuffle: Emulation(region=_shuffle),
+    MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}

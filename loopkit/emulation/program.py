@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +64,7 @@ class Emulation:
     :ivar one_by_one: the threads of a strand execute such an assignment one after another.
     :ivar loop: a loop that the instruction executes.
     :ivar region: a region that the threads of its scope execute together.
-    :ivar sync: at a synchronisation of threads.
+    :ivar sync: at a synchronisation of threads; *ended*: has the event happened for which it waits?
     :ivar assumes_layout: it is correct only if arrays have the layout that the instruction assumes.
     """
 
@@ -72,7 +73,8 @@ class Emulation:
     one_by_one: bool = False
     loop: Callable[[Nodes, For, Any], Step] | None = None
     region: Callable[[Nodes, Region, Any], Step] | None = None
-    sync: Callable[[Any], Step] | None = None
+    sync: Callable[[Nodes, Any], Step] | None = None
+    ended: Callable[[Nodes, Any], Callable[[Strand], bool]] | None = None
     assumes_layout: bool = False
 
 
@@ -235,12 +237,16 @@ class NodeCompiler:
         return run
 
     def _sync(self, node: Sync) -> Run:
-        own = [sync(i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
+        own = [sync(self, i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
+        events = [(i, ended(self, i)) for i in node.instructions if (ended := self.emulation(i).ended) is not None]
         meeting = None if node.scope is Scope.THREAD else Rendezvous(node.scope, node, node.title)
 
         def run(s: Strand) -> Iterator[Rendezvous]:
             for step in own:
                 step(s)
+            for i, ended in events:
+                if not ended(s):
+                    yield Rendezvous(Scope.THREAD, node, i.noun, ready=partial(ended, s))
             if meeting is not None:
                 yield meeting
         return run

@@ -40,6 +40,7 @@ class BlockState:
     memory: Memory
     choices: Choices
     pending: Pending = field(default_factory=dict)
+    rings: dict[str, list[Any]] = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""
@@ -80,12 +81,14 @@ class Rendezvous:
     """A place at which the threads of *scope* wait for each other, and then *act* together.
 
     :ivar place: the node of the loop program; *title*: its name for a reader.
+    :ivar ready: for threads that wait for an event, and not for each other: has it happened?
     """
 
     scope: Scope
     place: object
     title: str
     act: Callable[[Strand], None] | None = None
+    ready: Callable[[], bool] | None = None
 
 
 #: The execution of a part of a program by a strand, up to its end.
@@ -103,6 +106,9 @@ class _Task:
     steps: Iterator[Rendezvous]
     waits: Rendezvous | None = None
     done: bool = False
+
+    def can_go_on(self) -> bool:
+        return not self.done and (self.waits is None or (self.waits.ready is not None and self.waits.ready()))
 
     def advance(self) -> None:
         self.waits = next(self.steps, None)
@@ -123,9 +129,9 @@ def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
             x: value[own] if isinstance(value, np.ndarray) else value for x, value in names.items()})
         tasks.append(_Task(strand, run(strand)))
     order = block.choices.ordered(tasks)
-    while (task := next((t for t in order if t.waits is None and not t.done), None)) is not None:
+    while (task := next((t for t in order if t.can_go_on()), None)) is not None:
         task.advance()
-        if task.waits is None:
+        if task.waits is None or task.waits.ready is not None:
             continue
         together = _TOGETHER.get(task.waits.scope, block.threads)
         unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together]
@@ -145,6 +151,9 @@ def _meet(meeting: Rendezvous, unit: Sequence[_Task]) -> None:
 
 
 def _unmet(block: BlockState, meeting: Rendezvous) -> VerificationError:
+    if meeting.ready is not None:
+        return VerificationError(f"Threads of block {block.number} wait, and nothing ends {meeting.title}.",
+                                 check="emulation")
     return VerificationError(f"Some threads of block {block.number} do not reach the {meeting.title} at which others "
                              "wait.", check="emulation")
 
