@@ -103,7 +103,8 @@ def load(nodes: Nodes, region: Region, issue: TmaLoadIssue) -> Step:
         array = s.block.memory[made.array]
 
         def copy() -> None:
-            cells.data[place + np.array(elements)] = _elements_of_box(array.data.reshape(array.extents), box, made.box).reshape(-1)
+            found = _elements_of_box(array.data.reshape(array.extents), box, made.box)
+            cells.data[place + np.array(elements)] = found.reshape(-1)
         _slot(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(copy)
     return begin
 
