@@ -200,7 +200,12 @@ INSTRUCTIONS = {
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.nests", "lowering.nest_data",
         "lowering.pipeline", "verification.validation", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "runtime.precision",
-        "instructions.mma", "instructions.ldmatrix", "show.warp_access")),
+        "instructions.mma", "instructions.ldmatrix", "instructions.tma", "show.warp_access")),
+    "phases": (r"StartPhases|WaitPhase|start_phases|wait_for_phase", (
+        "lowering.phases", "lowering.program", "verification.phases", "verification.races", "verification.validation",
+        "verification.validation_instances")),
+    "tma": (r"TmaLoad|tma\.load|load_box", (
+        "transform.tensorize", "lowering.phases")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
@@ -212,6 +217,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
+        "instructions.tma", "verification.validation_nests", "target.cuda.target",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),

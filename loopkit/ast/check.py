@@ -122,7 +122,7 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
             names = divergent | {node.iname} if differs else divergent - {node.iname}
             yield from _divergent(node.body, names, inside, alone)
         case Region(body):
-            if node.instruction is not None and (cause or alone):
+            if node.instruction is not None and node.instruction.scope is not Scope.THREAD and (cause or alone):
                 yield node, cause or alone
             yield from _divergent(body, divergent, cause, node)
         case Block(children):

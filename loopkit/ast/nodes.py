@@ -1,7 +1,7 @@
 """The loop program after scheduling: its nodes, the hardware instructions that they carry, and its text."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, TypeVar
@@ -10,9 +10,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.phases import Phase
 from loopkit.ast.tensor_maps import MappedArray, TensorMap
-from loopkit.expr.nodes import to_text
-from loopkit.expr.tuples import dtype_text
 from loopkit.poly.sets import Map
 
 #: An element whose accesses by one operation may run in any order, and at once; ``None`` is the operation of a store.
@@ -33,17 +32,18 @@ class Scope(IntEnum):
 class Completion(Enum):
     """The event at which an access is performed; until then no other access may rely on it.
 
-    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. FLAG: a thread of another block has
-    read the inter-block flag that is stored with the value.
+    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. PHASE: a wait of any thread for the
+    end of its phase. FLAG: a thread of another block has read the inter-block flag that is stored with the value.
     """
 
     IMMEDIATE = "immediate"
     GROUP = "group"
+    PHASE = "phase"
     FLAG = "flag"
 
     @property
     def needs_wait(self) -> bool:
-        """Must the issuing thread wait for it?"""
+        """Must threads of the block wait for it?"""
         return self not in (Completion.IMMEDIATE, Completion.FLAG)
 
 
@@ -57,16 +57,19 @@ class Instruction:
     :cvar noun: its name in messages.
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
+    :cvar executes_loops: it executes an assignment with the loops around it.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
-    :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
+    :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar capability: the first architecture that has it: 80 for sm_80.
     """
 
     noun: ClassVar[str] = "an instruction"
     scope: ClassVar[Scope] = Scope.THREAD
     completion: ClassVar[Completion] = Completion.IMMEDIATE
+    executes_loops: ClassVar[bool] = False
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
+    completes_for: ClassVar[Scope] = Scope.THREAD
     capability: ClassVar[int] = 0
 
     @property
@@ -83,6 +86,11 @@ class Instruction:
         """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
 
+    @property
+    def phase(self) -> Phase | None:
+        """The phase of its accesses, or the one that it waits for; ``None``: it has none."""
+        return None
+
     def commuting(self, target: p.Variable | p.Subscript, value: Expression, combine: str | None) -> Commuting | None:
         """The access of ``target = value``, or of an update by *combine*, that it makes in any order among others."""
         return None
@@ -98,9 +106,9 @@ class Instruction:
         return ()
 
     @property
-    def aligned(self) -> frozenset[str]:
-        """The arrays that it needs to begin at a multiple of its widest access."""
-        return frozenset()
+    def alignments(self) -> Mapping[str, int]:
+        """For arrays that it accesses: each array begins at a multiple of this number of bytes."""
+        return {}
 
     def claims(self, element: Expression, target: Expression) -> bool:
         """Does the instruction access *element* in an assignment to *target*? No other instruction may then."""
@@ -113,12 +121,13 @@ class Instruction:
         """
         return ()
 
-    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map]
-                  ) -> Map | None:
+    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
+                  in_phase: Callable[[E, E], Map | None]) -> Map | None:
         """The pairs of an *access* and a later execution of it by which the access is performed; ``None``: none.
 
         :arg own: its place, among the *places* of a launch with instructions.
         :arg first: the pairs of executions in one block, of an access or a place each, of which the former runs first.
+        :arg in_phase: those of an access and a place that have one phase.
         """
         return None
 
@@ -365,85 +374,3 @@ class Program:
     def host_order(self) -> Block | None:
         """*order*, unless it is one call of each function."""
         return None if all(isinstance(node, Call) for node in self.order.children) else self.order
-
-
-# The text that print(lk.lower(knl)) prints
-
-#: Operations that C has an assignment for; the others print by name: ``max=``.
-_OPERATORS = {"sum": "+", "product": "*", "bit_and": "&", "bit_or": "|", "bit_xor": "^"}
-
-
-def program_text(program: Program) -> str:
-    """*program* as text: its launches one after another, after the host's loops, if there are any.
-
-    >>> import pymbolic.primitives as p
-    >>> body = Block((For("i", 0, p.Variable("n"), 1, Block((Assign(p.Variable("s"), 1, "sum", "insn"),))),))
-    >>> print(program_text(Program((Function("count", {}, {}, (), body),), Block((Call("count"),)))))
-    launch count
-      for i in 0 .. n
-        s += 1  {id=insn}
-    """
-    host = [] if program.host_order is None else [["host", *_lines(program.order, 1)]]
-    return "\n\n".join("\n".join(part) for part in (*host, *map(_function_lines, program.functions)))
-
-
-def block_text(block: Block) -> str:
-    """The nodes of *block* as text."""
-    return "\n".join(_lines(block, 0))
-
-
-def _function_lines(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}"
-    axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
-    if axes:
-        yield f"  axes {', '.join(axes)}"
-    yield from (f"  let {iname} = {to_text(value)}" for iname, value in function.coordinates.items())
-    yield from (f"  {described}" for described in (*function.tensor_maps, *map(_array, function.arrays)))
-    yield from _lines(function.body, 1)
-
-
-def _array(array: Array) -> str:
-    extents = "".join(f"[{e}]" for e in array.shape)
-    lasting = ", live across regions" if array.across_regions else ""
-    where = "warp" if array.thread_axes else "shared" if array.shared else "constant" if array.initializer \
-        else "private"
-    note = f"  # {array.note}" if array.note else ""
-    return f"{where} {dtype_text(array.dtype)} {array.name}{extents}{lasting}{note}"
-
-
-def _lines(block: Block, depth: int) -> Iterator[str]:
-    pad = "  " * depth
-    for node in block.children:
-        match node:
-            case Assign():
-                operator = "=" if node.combine is None else f"{_OPERATORS.get(node.combine, node.combine)}="
-                options = ", ".join((f"id={node.statement}", *(title for i in node.instructions for title in i.titles)))
-                yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
-            case For():
-                step = "" if node.step == 1 else f" step {node.step}"
-                yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
-                       f"{'  [unroll]' if node.unroll else ''}")
-                yield from (f"{pad}  # {title}" for i in own_instructions(node) for title in i.titles)
-                yield from _lines(node.body, depth + 1)
-            case If():
-                yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
-                yield from _lines(node.then, depth + 1)
-                if node.otherwise is not None:
-                    yield f"{pad}else"
-                    yield from _lines(node.otherwise, depth + 1)
-            case Define():
-                yield f"{pad}let {node.name} = {to_text(node.value)}"
-            case Sync():
-                yield f"{pad}{node.title}"
-                yield from (f"{pad}  # {reason}" for reason in node.serves)
-            case Call():
-                yield f"{pad}launch {node.name}"
-            case Region():
-                yield f"{pad}region{''.join(f'  [{title}]' for i in own_instructions(node) for title in i.titles)}"
-                yield from _lines(node.body, depth + 1)
-            case FunctionBody():
-                yield f"{pad}call {node.call}"
-                yield from _lines(node, depth + 1)
-            case Block():
-                yield f"{pad}{'one step' if isinstance(node, OneStep) else 'block'}"
-                yield from _lines(node, depth + 1)

@@ -56,7 +56,9 @@ def expressions_of(node: Node) -> tuple[Expression, ...]:
             return (node.condition,)
         case Define():
             return (node.value,)
-        case Sync() | Call() | Block():
+        case Sync():
+            return tuple(e for i in node.instructions for e in i.operands)
+        case Call() | Block():
             return ()
         case _:
             assert_never(node)

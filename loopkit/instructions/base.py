@@ -134,7 +134,7 @@ class InstructionText:
     vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None
     region: Callable[[Printer, Region, Any, LowerBounds], Iterable[str]] | None = None
-    sync: Callable[[Any], Iterable[str]] | None = None
+    sync: Callable[[Printer, Any, LowerBounds], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None
 

@@ -13,7 +13,7 @@ from math import prod
 
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.affine import add, digit_of, multiply
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,3 @@ def _values_of(number: Expression, digits: Digits) -> Iterator[tuple[Digit, Expr
     for first, digit in enumerate(digits):
         weight //= digit.extent
         yield digit, digit_of(number, weight, 0 if not first else digit.extent)
-
-
-def digit_of(number: Expression, weight: int, extent: int) -> Expression:
-    """``number // weight % extent``; *extent*: 0 for the slowest digit, which has no remainder."""
-    if isinstance(number, int):
-        return number // weight % extent if extent else number // weight
-    shifted = number if weight == 1 else floor_div(number, weight)
-    return remainder(shifted, extent) if extent else shifted

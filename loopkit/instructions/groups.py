@@ -32,8 +32,8 @@ class WaitGroup(Instruction):
     def titles(self) -> tuple[str, ...]:
         return (f"wait for all groups but {self.pending}" if self.pending else "wait for all groups",)
 
-    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map]
-                  ) -> Map | None:
+    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
+                  in_phase: Callable[[E, E], Map | None]) -> Map | None:
         """The pairs with at least *pending* commits between that of the access and the wait."""
         ends = [place for place, instructions in places.items() if commits(instructions)]
 
@@ -71,7 +71,7 @@ __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-"""}, sync=lambda _: ["end_copy_group();"])
+"""}, sync=lambda *_: ["end_copy_group();"])
 
 CUDA_WAIT = InstructionText({"wait_for_copies": """
 // until all groups of the thread but the NEWEST newest are done
@@ -79,4 +79,4 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
-"""}, sync=lambda wait: [f"wait_for_copies<{wait.pending}>();"])
+"""}, sync=lambda _, wait, __: [f"wait_for_copies<{wait.pending}>();"])

@@ -20,7 +20,7 @@ from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
-from loopkit.instructions.fragments import Digit, Digits, digit_of
+from loopkit.instructions.fragments import Digit, Digits
 from loopkit.instructions.nests import (
     AS_SPLIT,
     LANE,
@@ -41,7 +41,7 @@ from loopkit.instructions.nests import (
     with_joined_digits,
 )
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import add, affine_difference, integer_factor, multiply
+from loopkit.poly.affine import add, affine_difference, digit_of, integer_factor, multiply
 
 #: Rows of a matrix, bytes of a row, and the digits of the lane's number: rows of the result, and words of a row.
 _ROWS, _BYTES = 8, 16
@@ -109,8 +109,8 @@ class LdMatrixIssue(Issue):
         return tuple(p.Subscript(self.row.aggregate, (*rows, add(last, k))) for k in range(length))
 
     @property
-    def aligned(self) -> frozenset[str]:
-        return frozenset({array_of(self.row)})
+    def alignments(self) -> Mapping[str, int]:
+        return {array_of(self.row): _BYTES}
 
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         load = self.instruction

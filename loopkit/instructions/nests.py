@@ -16,12 +16,13 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, For, Instruction, Region, Scope, Swizzle
+from loopkit.ast.nodes import Assign, Block, For, If, Instruction, Region, Scope, Swizzle
+from loopkit.ast.tensor_maps import TensorMap
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.fragments import Digits, combined, digit_of
+from loopkit.instructions.fragments import Digits, combined
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import add, affine_difference, integer_factor, multiply, subtract
+from loopkit.poly.affine import add, affine_difference, digit_of, integer_factor, multiply, subtract
 
 
 class NoMatchError(Exception):
@@ -40,13 +41,13 @@ AS_SPLIT = "leave the inames of a box as tensorize splits and tags them"
 class ElementMemory:
     """The memory of an array.
 
-    :ivar shape: its extents, if it is a temporary.
+    :ivar shape: its extents.
     :ivar thread_axes: the number of its last axes that name the thread, if it is in warp registers.
     """
 
     dtype: np.dtype
     space: AddressSpace
-    shape: tuple[Expression, ...] = ()
+    shape: tuple[Expression, ...]
     thread_axes: int = 0
     swizzle: Swizzle | None = None
 
@@ -118,6 +119,21 @@ def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
             return tuple(loops), None
 
 
+def guard_of(region: Region) -> If | None:
+    """The condition under which a thread executes the instruction of *region*, if it is one of single threads."""
+    match region:
+        case Region(Block((If(otherwise=None) as guard,)), Instruction(scope=Scope.THREAD)):
+            return guard
+        case _:
+            return None
+
+
+def nest_in(region: Region) -> tuple[tuple[For, ...], Assign | None]:
+    """:func:`loops_and_assignment` of *region*, under its guard."""
+    guard = guard_of(region)
+    return loops_and_assignment(region.body if guard is None else guard.then)
+
+
 @dataclass(frozen=True)
 class NestInstruction(Instruction):
     """An instruction that executes all iterations of a nest.
@@ -129,6 +145,7 @@ class NestInstruction(Instruction):
     name: str
 
     scope: ClassVar[Scope] = Scope.WARP
+    executes_loops: ClassVar[bool] = True
     loads_for_others: ClassVar[bool] = True
 
     @property
@@ -170,6 +187,18 @@ class Passed:
 
 
 @dataclass(frozen=True)
+class MovedBox:
+    """Elements that an instruction copies by itself: those of a box with these *extents*, by the names of its axes.
+
+    :ivar target: the element at a place of the box; *source*: the one that is copied to it.
+    """
+
+    target: p.Subscript
+    source: p.Subscript
+    extents: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Issue(Instruction):
     """A nest instruction with its operands, at a place of a loop program."""
 
@@ -180,7 +209,7 @@ class Issue(Instruction):
     instruction: NestInstruction
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
-        _, assign = loops_and_assignment(region.body)
+        _, assign = nest_in(region)
         return () if assign is None else elements_of(assign.value, warp_arrays)
 
     def loaded(self, array: str) -> tuple[p.Subscript, ...]:
@@ -194,6 +223,18 @@ class Issue(Instruction):
         """
         raise NotImplementedError
 
+    def moved(self, nest: Nest) -> MovedBox | None:
+        """The elements that it copies by itself; ``None``: all pass through registers.
+
+        :raises NoMatchError: it cannot execute *nest*.
+        """
+        return None
+
+    @property
+    def made_maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps of its copies."""
+        return ()
+
 
 #: The lane's own number in :class:`Passed`.
 LANE = p.Variable("lane")
@@ -206,7 +247,7 @@ def function_name(instruction: NestInstruction) -> str:
 
 def statement_of(region: Region) -> str:
     """The id of the statement of the nest in *region*."""
-    _, assign = loops_and_assignment(region.body)
+    _, assign = nest_in(region)
     assert assign is not None
     return assign.statement
 

@@ -158,7 +158,7 @@ def _is_small(dtype: np.dtype) -> bool:
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
     """The arrays of *function* in warp registers whose elements shuffles exchange."""
     fragments = {array_of(e) for node in nodes_in(function.body) if isinstance(node, Region)
-                 for i in own_instructions(node) for e in i.operands}
+                 for i in own_instructions(node) for e in i.operands if isinstance(e, p.Subscript)}
     arrays = {a.name: a for a in function.arrays if a.thread_axes and a.name not in fragments}
     variables = frozenset(array_of(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and is_guarded(node))

@@ -11,7 +11,9 @@ from loopkit.instructions import (
     groups,
     ldmatrix,
     mma,
+    phases,
     simd_loop,
+    tma,
     vector_access,
 )
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction
@@ -22,7 +24,7 @@ STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
     "atomic": atomic_update.AtomicUpdate(), "async": asynchronous_copy.AsynchronousCopy()}
 
 #: The instructions that execute nests of loops, by name.
-NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {**mma.MMA, **ldmatrix.LDMATRIX}
+NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {**mma.MMA, **ldmatrix.LDMATRIX, **tma.TMA}
 
 #: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)}
@@ -31,6 +33,7 @@ WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)
 CUDA_TEXTS: InstructionTexts = {
     asynchronous_copy.AsynchronousCopy: asynchronous_copy.CUDA,
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
+    phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}

@@ -5,7 +5,7 @@ stores the elements of each :class:`Vector` before and after the loop, several e
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -92,8 +92,8 @@ class VectorAccess(Instruction):
         return tuple(a for v in self.vectors for a in v.assumed)
 
     @property
-    def aligned(self) -> frozenset[str]:
-        return frozenset(v.array for v in self.vectors)
+    def alignments(self) -> Mapping[str, int]:
+        return dict.fromkeys((v.array for v in self.vectors), WIDEST)
 
 
 def vectors_of(loop: For) -> tuple[Vector, ...]:

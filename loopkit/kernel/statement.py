@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 from pytools.tag import Tag
 
-from loopkit.ast.nodes import Commuting, Completion, Instruction, Scope, commuting_of, completion_of
+from loopkit.ast.nodes import Commuting, Completion, Instruction, commuting_of, completion_of
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import add
@@ -88,9 +88,9 @@ class Statement(Shown):
         return self.commuting[1] or f"= {self.id if variables(self.expression) else to_text(self.expression)}"
 
     @property
-    def is_collective(self) -> bool:
-        """Do several threads execute it together, by one instruction?"""
-        return any(i.scope is not Scope.THREAD for i in self.instructions)
+    def has_nest(self) -> bool:
+        """Does one instruction execute it with the nest of loops around it?"""
+        return any(i.executes_loops for i in self.instructions)
 
     @property
     def loads_for_others(self) -> bool:

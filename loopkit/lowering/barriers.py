@@ -8,6 +8,7 @@ from itertools import compress
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.events import Event
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
@@ -18,8 +19,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups
-from loopkit.lowering.hazards import Event, Hazard, at_once, hazards, steps_in_common, unfinished
+from loopkit.lowering.hazards import Hazard, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
@@ -34,12 +36,16 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     ways = paths(launch.tree)
     copies = list(unfinished(launch, storages))
     several = launch.threads != 1
+    # the wait for a phase orders the accesses of all threads, without a barrier
+    phased = [h for h in copies if h.completion is Completion.PHASE]
+    by_phases = {h.source for h in phased}
     wants = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
-             for want in _wants(launch.kernel, h, ways)]
+             if h.source not in by_phases for want in _wants(launch.kernel, h, ways)]
     wants += _requested(launch, ways) if several else ()
-    if not wants:
+    if not wants and not phased:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
+    tree = with_phases(launch, tree, phased) if phased else tree
     for completion, counted in _COUNTED.items():
         tree = counted(launch, tree, [h for h in copies if h.completion is completion])
     return replace(launch, tree=tree)

@@ -34,16 +34,15 @@ from loopkit.poly.sets import Map
 #: The largest number of groups that a wait leaves pending.
 MOST_PENDING = 31
 
+_COMMIT = Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD)
+
 
 def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     """*tree*, whose waits wait for all copies, with groups: each wait leaves as many groups pending as possible."""
     if not copies:
         return tree
-    commit = Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD)
     ending = _group_by_group(tree, copies, Waits(launch, tree))
-    tree = rewrite(tree, lambda node: Loop(node.iname, seq(node.body, commit)) if isinstance(node, Loop)
-                   and loop_place(node) in ending else node)
-    tree, _ = _committing(tree, frozenset(h.source for h in copies), started=False)
+    tree, _ = _committing(tree, frozenset(h.source for h in copies), ending, started=False)
     waits = Waits(launch, tree)
     return tree if waits.places is None else _with_pending(tree, waits, waits.places, copies)
 
@@ -70,20 +69,25 @@ def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> froze
     return frozenset(found)
 
 
-def _committing(tree: Tree, copies: frozenset[str], *, started: bool) -> tuple[Tree, bool]:
-    """*tree* where waits commit the copies started since the last commit; and whether some remain at its end."""
+def _committing(tree: Tree, copies: frozenset[str], ending: frozenset[LoopPlace], *, started: bool
+                ) -> tuple[Tree, bool]:
+    """*tree* where waits commit the copies started since the last commit, and iterations of the loops *ending* those
+    that their waits leave; and whether some remain at its end.
+    """
     match tree:
         case Leaf(statement):
             return tree, started or statement in copies
         case Loop(iname, inner):
-            body, after = _committing(inner, copies, started=started)
+            body, after = _committing(inner, copies, ending, started=started)
+            if after and loop_place(tree) in ending:
+                return Loop(iname, seq(body, _COMMIT)), started
             if after and not started:
-                body, after = _committing(inner, copies, started=True)
+                body, after = _committing(inner, copies, ending, started=True)
             return Loop(iname, body), started or after
         case Seq(children):
             result: list[Tree] = []
             for child in children:
-                new, started = _committing(child, copies, started=started)
+                new, started = _committing(child, copies, ending, started=started)
                 result.append(new)
             return Seq(tuple(result)), started
         case Barrier():

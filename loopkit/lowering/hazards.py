@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import product, takewhile
 from typing import Any
 
@@ -18,16 +18,18 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
+from loopkit.analysis.events import Event
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of
 from loopkit.errors import IllegalTransformError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.kernel.tree import Barrier, Path, Tree, leaves, meeting, paths, placed_nodes
+from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, leaves, meeting, nodes_in, paths, placed_nodes
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
@@ -38,10 +40,9 @@ from loopkit.poly.relations import (
     only_dims,
     other_instance,
     same_element,
-    shared_dims,
     subscript_relation,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.poly.sets import InstanceSet, Map, as_points
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,10 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
 def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
     """All pairs of *launch* that must wait for an asynchronous access: the later conflicting accesses."""
     knl, ways = launch.kernel, paths(launch.tree)
-    every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
+    together = {node.statement: node.instruction for node in nodes_in(launch.tree)
+                if isinstance(node, Leaf) and node.instruction is not None}
+    every = {x: completion_of((*(i for i in bound.statement.instructions if serves(i, bound.statement, storages)),
+                               *((together[x],) if x in together else ())))
              for x, bound in launch.statements.items()}
     events = {x: event for x, event in every.items() if event.needs_wait}
 
@@ -227,31 +231,6 @@ def _own_inames_on(knl: LoopKernel, bound: BoundStatement, axis: str) -> tuple[s
 
 # Waits
 
-@dataclass(frozen=True)
-class Event:
-    """The executions of a statement or a barrier, each in a block and in an iteration of the loops on *way*.
-
-    :ivar names: the inames of the grid, and of those loops.
-    :ivar points: their values at which it runs.
-    """
-
-    way: Path
-    names: tuple[str, ...]
-    points: Set
-
-    @classmethod
-    def anywhere(cls, way: Path, names: tuple[str, ...]) -> Event:
-        """An event that may run at all values of *names*."""
-        return cls(way, names, as_points(InstanceSet.universe(names).set))
-
-    def in_order(self, other: Event, blocks: AbstractSet[str], before: bool) -> Map:
-        """The pairs in one block, identified by its inames *blocks*, of which this event is the first."""
-        pairs = in_one_iteration(Map.from_domain_and_range(self.points, other.points),
-                                 shared_dims(self.names, other.names, sorted(blocks)))
-        around = meeting(self.way, other.way).loops
-        return in_time_order(pairs, shared_dims(self.names, other.names, around), before)
-
-
 def steps_in_common(first: Path, second: Path) -> int:
     """The number of steps that two paths share."""
     return len([*takewhile(lambda steps: steps[0] == steps[1], zip(first, second, strict=False))])
@@ -306,7 +285,7 @@ class Waits:
         assert self.places is not None
         pairs = self.by_names(h, self._place_names)
         for i, (place, wait) in enumerate(zip(self.places, waits, strict=True)):
-            if wait is not None and place.node.scope >= scope and not pairs.is_empty():
+            if wait is not None and max(place.node.scope, wait.completes_for) >= scope and not pairs.is_empty():
                 covered = self._covered(h.source, h.sink, i, wait)
                 pairs = pairs if covered is None else pairs.subtract(covered)
         if pairs.is_empty():
@@ -317,7 +296,15 @@ class Waits:
 
     @cached_property
     def _place_names(self) -> frozenset[str]:
-        return frozenset(x for place in self.places or () for x in place.names)
+        phases = (i.phase for i in self._phased.values())
+        return frozenset(x for place in self.places or () for x in place.names).union(
+            *(variables(phase.number) for phase in phases if phase is not None))
+
+    @cached_property
+    def _phased(self) -> Mapping[str, Instruction]:
+        """The instructions of statements whose accesses have phases."""
+        return {node.statement: node.instruction for node in nodes_in(self.tree)
+                if isinstance(node, Leaf) and node.instruction is not None and node.instruction.phase is not None}
 
     def names(self, statement: str, among: AbstractSet[str]) -> tuple[str, ...]:
         """The inames of the grid and of the sequential loops around *statement* that are in *among*."""
@@ -336,7 +323,7 @@ class Waits:
         """Pairs between which a thread passes *place*, whose *wait* then waits for the source."""
         places: dict[str | int, tuple[Instruction, ...]] = {i: x.node.instructions
                                                             for i, x in enumerate(self.places or ())}
-        first = wait.waits_for(source, place, places, self._order)
+        first = wait.waits_for(source, place, places, self._order, partial(self._in_phase, wait))
         return None if first is None else first.apply_range(self._order(place, sink))
 
     @kept_by_kernel
@@ -344,6 +331,16 @@ class Waits:
         """Pairs in one block, of statements by id or of places by number, of which the first runs first."""
         a, b = self._event(first), self._event(second)
         return a.in_order(b, self.blocks or frozenset(), meeting(a.way, b.way).before)
+
+    def _in_phase(self, wait: Instruction, source: str | int, place: str | int) -> Map | None:
+        """The pairs of the statement *source* and the *wait* at *place* of one phase; ``None``: they have no common
+        ring.
+        """
+        of = self._phased.get(source) if isinstance(source, str) else None
+        if of is None or of.phase is None or wait.phase is None or of.phase.ring != wait.phase.ring:
+            return None
+        return equal_coordinates(self._event(source).names, [of.phase.number], self._event(place).names,
+                                 [wait.phase.number])
 
     def _event(self, of: str | int) -> Event:
         assert self.places is not None

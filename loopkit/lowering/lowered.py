@@ -18,7 +18,8 @@ from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle, block_text, program_text
+from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle
+from loopkit.ast.text import block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.expr.nodes import to_text

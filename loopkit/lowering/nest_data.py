@@ -9,8 +9,9 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.ranges import iname_range
-from loopkit.ast.nodes import Region
-from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoMatchError, loops_and_assignment
+from loopkit.analysis.shapes import array_shapes
+from loopkit.ast.nodes import Region, Scope
+from loopkit.instructions.nests import ElementMemory, Nest, NestInstruction, NoMatchError, nest_in
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -28,11 +29,13 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
 
     :raises NoMatchError: it is not a nest around one assignment, or a warp of its blocks may lack threads.
     """
-    loops, assign = loops_and_assignment(region.body)
+    loops, assign = nest_in(region)
     length = launch.mapping.extents.get("l.0", 1)
     if assign is None:
         raise NoMatchError("it is not one assignment in a nest of loops")
-    if not isinstance(length, int) or length % launch.machine.warp:
+    instruction = nest_instruction(launch.kernel.statement_by_id[assign.statement])
+    together = instruction is None or instruction.scope is not Scope.THREAD
+    if together and (not isinstance(length, int) or length % launch.machine.warp):
         raise NoMatchError(f"its blocks must have whole warps along l.0, and not {length} threads",
                            f"give l.0 a multiple of {launch.machine.warp} threads in all statements")
     node = launch.kernel.reduction_of.get(assign.statement)
@@ -53,5 +56,6 @@ def _element_memory(kernel: LoopKernel, storages: Mapping[str, Storage], array: 
     if storage is None:
         dtype = kernel.array_args[array].dtype
         assert dtype is not None
-        return ElementMemory(np.dtype(dtype), AddressSpace.GLOBAL)
+        shape = array_shapes(kernel)[array]
+        return ElementMemory(np.dtype(dtype), AddressSpace.GLOBAL, tuple(e for e in shape if e is not None))
     return ElementMemory(storage.dtype, storage.space, storage.in_memory, len(storage.lanes), storage.swizzle)

@@ -14,16 +14,16 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Instruction, Node, Region
+from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region, Scope
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
-from loopkit.errors import PreconditionError, StorageError
+from loopkit.errors import NameConflictError, PreconditionError, StorageError
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.instructions.nests import (
     Issue,
     NestInstruction,
     NoMatchError,
     element_at,
-    loops_and_assignment,
+    nest_in,
     statement_of,
 )
 from loopkit.kernel.data import AddressSpace
@@ -116,6 +116,21 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         raise finder.refusal(s, meant[s])
     _require_own_elements(body, launch, storages)
     return body
+
+
+def with_tensor_maps(function: Function, launch: Launch) -> Function:
+    """*function* with the tensor maps of its instructions.
+
+    :raises NameConflictError: a name of the kernel is that of a tensor map.
+    """
+    found = dict.fromkeys(made for node in nodes_in(function.body)
+                          if isinstance(node, Region) and isinstance(node.instruction, Issue)
+                          for made in node.instruction.made_maps)
+    for made in found:
+        if made.name in launch.kernel.all_names:
+            raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
+                                    subject=made.name, hint="give it another name")
+    return replace(function, tensor_maps=tuple(found)) if found else function
 
 
 @dataclass(frozen=True)
@@ -225,6 +240,10 @@ class _Finder:
             case Block(children=(Define() as constant, *others)):
                 inside = {**names, constant.name: substitute(constant.value, names)}
                 return Block((constant, self._apart(Block(tuple(others)), instruction, inside)))
+            case If(otherwise=None) if instruction.scope is Scope.THREAD:
+                inner = self._apart(node.then, instruction, names)
+                return replace(inner, body=Block((replace(node, then=inner.body),))) if isinstance(inner, Region) \
+                    else self._region(Region(Block((node,))), instruction, names)
             case If():
                 then, otherwise = (None if branch is None else as_block(self._apart(branch, instruction, names))
                                    for branch in (node.then, node.otherwise))
@@ -234,7 +253,7 @@ class _Finder:
                 return self._region(Region(as_block(node)), instruction, names)
 
     def _region(self, region: Region, instruction: NestInstruction, names: Names) -> Region:
-        _, assign = loops_and_assignment(region.body)
+        _, assign = nest_in(region)
         if assign is None:
             statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
             self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations",
@@ -247,13 +266,14 @@ class _Finder:
             return self.as_loops(region)
 
     def as_loops(self, region: Region, statement: str | None = None) -> Region:
-        """*region* without its instruction; :raises PreconditionError: it reads registers of other lanes."""
-        _, assign = loops_and_assignment(region.body)
+        """*region* without its instruction; :raises PreconditionError: loops cannot replace the instruction."""
+        _, assign = nest_in(region)
         statement = statement or (assign.statement if assign is not None else "")
         fragments = {x for x, storage in self.storages.items() if storage.space is AddressSpace.WARP}
         s = self.kernel.statement_by_id[statement]
-        if any(True for _ in elements_of(s.expression, fragments)):
-            instruction = nest_instruction(s)
-            assert instruction is not None
+        instruction = nest_instruction(s)
+        assert instruction is not None
+        # threads wait for the phase of the instruction, which plain loops would not end
+        if instruction.completion is Completion.PHASE or any(True for _ in elements_of(s.expression, fragments)):
             raise self.refusal(statement, instruction)
         return replace(region, instruction=None)

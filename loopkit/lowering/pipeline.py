@@ -43,6 +43,7 @@ from loopkit.lowering.nests import (
     with_collective_leaves,
     with_fragments_of_instructions,
     with_nest_instructions,
+    with_tensor_maps,
 )
 from loopkit.lowering.program import generate_loops, host_order, unrolled, with_old_values
 from loopkit.lowering.reductions import write_out_reductions
@@ -131,6 +132,12 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
                      for launch, function in zip(low.launches, low.program.functions, strict=True))
         return replace(low, program=replace(low.program, functions=tuple(functions)))
     return run
+
+
+def _with_nests(low: Lowered) -> Lowered:
+    new = _bodies(with_nest_instructions)(low)
+    functions = map(with_tensor_maps, new.program.functions, new.launches)
+    return replace(new, program=replace(new.program, functions=tuple(functions)))
 
 
 # Properties of the results of the stages, for any kernel
@@ -227,7 +234,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("loops", "program", _loops, _check_program),
     Stage("simplify", "program", _bodies(lambda body, *_: simplified(body)), _check_program),
     Stage("unroll", "program", _bodies(lambda body, launch, _: unrolled(body, launch.kernel)), _check_program),
-    Stage("nests", "program", _bodies(with_nest_instructions), _check_program),
+    Stage("nests", "program", _with_nests, _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
     Stage(FINISHED, "program", _bodies(lambda body, launch, _: rewritten(with_function_bodies(

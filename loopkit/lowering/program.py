@@ -12,10 +12,24 @@ from loopkit.ast.check import divergent_names, divergent_nodes, is_one_step, nou
 from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.instructions.phases import SLOT, StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_collective, is_simd
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
+from loopkit.kernel.tree import (
+    Barrier,
+    Leaf,
+    Loop,
+    Seq,
+    Tree,
+    has_barrier,
+    leaves,
+    meeting,
+    nodes_in,
+    parts_of,
+    paths,
+    without,
+)
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import (
     Coder,
@@ -136,6 +150,9 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
             shared = storage.space is AddressSpace.SHARED
             yield Array(name, storage.dtype, shape, shared, lasting, len(storage.lanes), note, storage.swizzle,
                         storage.temporary.constants)
+    for start in (i for node in nodes_in(launch.tree) if isinstance(node, Barrier) for i in node.instructions):
+        if isinstance(start, StartPhases):
+            yield Array(start.ring, SLOT, (start.slots,), shared=True)
 
 
 def _note(storage: Storage) -> str:

@@ -273,6 +273,14 @@ def remainder(a: Expression, b: Expression) -> p.Remainder:
     return p.Remainder(arithmetic(a), arithmetic(b))
 
 
+def digit_of(number: Expression, weight: int, extent: int) -> Expression:
+    """``number // weight % extent``; *extent*: 0 for the slowest digit, which has no remainder."""
+    if isinstance(number, int):
+        return number // weight % extent if extent else number // weight
+    shifted = number if weight == 1 else floor_div(number, weight)
+    return 0 if extent == 1 else remainder(shifted, extent) if extent else shifted
+
+
 def arithmetic(expr: Expression) -> ArithmeticExpression:
     """*expr*, a number or a node but not a tuple, with the type of operands of pymbolic's arithmetic nodes."""
     return cast(ArithmeticExpression, expr)

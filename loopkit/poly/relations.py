@@ -118,6 +118,16 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
     return pairs
 
 
+def with_same_dims(pairs: isl.Map, names: Sequence[str]) -> isl.Map:
+    """*pairs* where the parameters *names* are the first dimensions of both instances."""
+    for i, name in enumerate(names):
+        pairs = pairs.insert_dims(DIM.in_, i, 1).insert_dims(DIM.out, i, 1)
+        if (at := pairs.find_dim_by_name(DIM.param, name)) >= 0:
+            pairs = pairs.equate(DIM.param, at, DIM.in_, i).project_out(DIM.param, at, 1)
+        pairs = pairs.equate(DIM.in_, i, DIM.out, i)
+    return pairs
+
+
 def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> isl.Map:
     """The dependence *relation* after its instances moved along *source* and *sink* (``None``: stayed)."""
     if source is not None:

@@ -10,8 +10,9 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.shapes import fully_written_outputs
-from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node, Region, Scope, Sync, block_text
+from loopkit.ast.nodes import FULL_TILE, For, Function, If, Node, Region, Scope, Sync
 from loopkit.ast.nodes import Block as ProgramBlock
+from loopkit.ast.text import block_text
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text

@@ -15,9 +15,9 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
-    block_text,
     own_instructions,
 )
+from loopkit.ast.text import block_text
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel

@@ -246,7 +246,7 @@ def _chosen_iterations(loop: For, known: Mapping[str, int], array: str, fixed: M
     every = range(start, stop, loop.step)
     if loop.iname in fixed:
         return [fixed[loop.iname]] if fixed[loop.iname] in every else []
-    return every if loop.instruction is not None and array in loop.instruction.aligned else every[:1]
+    return every if loop.instruction is not None and array in loop.instruction.alignments else every[:1]
 
 
 def accessed_arrays(lowered: Lowered) -> list[tuple[str, str]]:

@@ -25,10 +25,8 @@ from loopkit.ast.nodes import (
     OneStep,
     Region,
     Sync,
-    own_instructions,
 )
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.ast.walk import nodes_in
 from loopkit.errors import InternalError, PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
@@ -167,11 +165,6 @@ class Emitter:
         yield from indented(body)
         yield "}"
 
-    def aligned(self, block: Block) -> frozenset[str]:
-        """The arrays whose alignment the text of *block* assumes."""
-        return frozenset[str]().union(*(
-            i.aligned for node in nodes_in(block) for i in own_instructions(node) if self.text_of(i)))
-
     # Statements
 
     def lines(self, block: Block, bounds: LowerBounds) -> Iterator[str]:
@@ -201,7 +194,7 @@ class Emitter:
                     bounds = bounds.defining(node.name, node.value)
                 case Sync():
                     own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
-                           for line in known.sync(i)]
+                           for line in known.sync(self, i, bounds)]
                     yield from self.hooks.sync(
                         node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():

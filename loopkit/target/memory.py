@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Array, Function, Swizzle, own_instructions
+from loopkit.ast.nodes import Array, Function, Instruction, Swizzle, own_instructions
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.expr.mappers import variables
@@ -188,9 +188,22 @@ class FunctionText:
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
         """The tensor maps of the function that the texts of its instructions use."""
-        used = {name for node in nodes_in(self.function.body) for i in own_instructions(node)
-                if type(i) in self.instruction_texts for name in i.tensor_maps}
+        used = {name for i in self._instructions for name in i.tensor_maps}
         return tuple(m for m in self.function.tensor_maps if m.name in used)
+
+    @cached_property
+    def alignments(self) -> Mapping[str, int]:
+        """For arrays, multiples of bytes at which the texts of instructions need them to begin."""
+        found = dict[str, int]()
+        for array, size in (item for i in self._instructions for item in i.alignments.items()):
+            found[array] = max(size, found.get(array, 0))
+        return found
+
+    @property
+    def _instructions(self) -> Iterator[Instruction]:
+        """The instructions of the function whose texts it has."""
+        return (i for node in nodes_in(self.function.body) for i in own_instructions(node)
+                if type(i) in self.instruction_texts)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:

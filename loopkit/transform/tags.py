@@ -180,7 +180,7 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
             "their partial results within one launch.", subject=iname,
             hint="split the iname, write the partial results to an array over the blocks, and reduce that")
     if isinstance(tag, InstructionTag) and not any(
-            iname in s.inames and s.is_collective for s in kernel.statements):
+            iname in s.inames and s.has_nest for s in kernel.statements):
         raise PreconditionError(f"No instruction executes the iterations along '{iname}'.", subject=iname,
                                 hint="tensorize sets the tag 'instr' and chooses the instruction; ilp interleaves "
                                      "iterations")

@@ -23,6 +23,8 @@ from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.nests import WORD, NestInstruction
 from loopkit.instructions.table import NEST_INSTRUCTIONS
+from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -37,7 +39,7 @@ from loopkit.transform.tags import tagged
 @transform
 def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let the lanes of a warp execute the loops around *statement* together, by one *instruction*.
+    """Let one *instruction* execute the loops around *statement*, by the lanes of a warp together or by one thread.
 
     **Products.** ``"mma.m16n8k16.f32.bf16"`` computes a box of ``sum(k, a[i, k]*b[k, j])``: 16 rows, 8 columns and 16
     steps, with sums in float32 and factors in bfloat16. Other names have other shapes, and other types of PTX:
@@ -52,13 +54,19 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory. It loads four matrices of 8 rows of 16 bytes,
     ``.x2`` two and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
 
+    **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
+    zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
+    tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
+    order of the array's axes. :func:`swizzle` may permute rows of 128 bytes, in pieces of 16 bytes.
+
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
     the loops, too, or is refused if a factor is in registers. :func:`pad_domain` gives its lanes all elements.
 
     :arg statement: the id of a statement with a sum, or of a copy.
     :arg inames: the inames of the rows, the columns and the steps of a product, for example ``"i_box, j_box, k_box"``.
-        They start at 0 and have the extents of the shape. Default: the innermost inames that have them.
+        They start at 0 and have the extents of the shape. Default: the innermost inames that have them. For a box its
+        inames; default: all without a tag that subscript the temporary.
     :raises UnknownNameError: there is no such statement, instruction or iname.
     :raises PreconditionError: an iname has a tag or another number of values, or *statement* is neither a sum of
         products nor such a copy.
@@ -83,7 +91,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     if found is None:
         raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="a warp")
     updates = [n.update for n in kernel.reductions.values() if n.final == statement]
-    if any(kernel.statement_by_id[s].is_collective for s in (statement, *updates)):
+    if any(kernel.statement_by_id[s].has_nest for s in (statement, *updates)):
         raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
                                 hint="tensorize a statement once")
     match found:
@@ -91,6 +99,8 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
             result, tags = _by_products(kernel, statement, found, inames)
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
+        case TmaLoad():
+            result, tags = _box(kernel, statement, found, inames)
         case _:
             raise AssertionError(found)
     result = tagged(result, tags, "tensorize", force=True, assume=assume, unsafe=unsafe)
@@ -309,6 +319,33 @@ def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -
     tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
                    and [*leaves(node)] == [statement] else node)
     return reordered(kernel, tree)
+
+
+# Boxes
+
+def _box(kernel: LoopKernel, statement: str, load: TmaLoad, given: str | Iterable[str] | None
+         ) -> tuple[LoopKernel, Tags]:
+    copy = kernel.statement_by_id[statement]
+    temporary = kernel.temporaries.get(copy.written)
+    if temporary is None or copied_element(expanded_expression(kernel, copy)) is None:
+        raise PreconditionError(f"'{statement}' does not copy an element of an array to a temporary.",
+                                subject=statement, hint="add_prefetch and precompute make such copies")
+    if temporary.address_space not in (None, AddressSpace.SHARED):
+        raise PreconditionError(f"'{statement}' copies to '{copy.written}' in {temporary.address_space} memory, and "
+                                "TMA to shared memory.", subject=statement,
+                                hint=f"set_temporary_address_space(knl, '{copy.written}', 'shared')")
+    moving = {x for i in copy.subscripts for x in variables(i)}
+    names = [x for x in copy.inames if x in moving and x not in kernel.tags] if given is None else \
+        iname_list(kernel, given)
+    for x in names:
+        require_untagged(kernel, x, "executed by an instruction")
+    if foreign := [x for x in names if x not in copy.inames]:
+        raise PreconditionError(f"'{foreign[0]}' is not an iname of '{statement}'.", subject=foreign[0],
+                                hint=f"its inames are {', '.join(copy.inames)}")
+    kernel = _executed_by(kernel, statement, load)
+    kernel = annotated(kernel, temporaries={**kernel.temporaries, copy.written: replace(
+        temporary, address_space=AddressSpace.SHARED)})
+    return kernel, dict.fromkeys(names, InstructionTag())
 
 
 # Loads of matrices

@@ -18,7 +18,7 @@ from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
-from loopkit.kernel.tree import Path, meeting
+from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable, kept, kept_by_kernel
 from loopkit.poly.relations import (
@@ -112,13 +112,21 @@ class Conflicts:
         if self.launch.threads == 1:
             return ()
         return (*(c for own in self.shared.values() for a, b in product(own, repeat=2) if _clash(a, b)
+                  and a.statement not in self._in_phases
                   for c in self._levels(a, b, self._pattern(a, b))), *self._requested())
+
+    @cached_property
+    def _in_phases(self) -> frozenset[str]:
+        """The statements whose accesses have phases: any later access of any thread waits for the phase."""
+        return frozenset(node.statement for node in nodes_in(self.launch.tree) if isinstance(node, Leaf)
+                         and node.instruction is not None and node.instruction.phase is not None)
 
     def _requested(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
         statements = self.launch.statements
         for i, d in enumerate(dependences(self.kernel)):
-            if d.kind == "explicit" and d.source in statements and d.sink in statements:
+            if d.kind == "explicit" and d.source in statements and d.sink in statements \
+                    and d.source not in self._in_phases:
                 a, b = (Access(s, "", (), is_first, statements[s].statement.domain, known=(), doubt=None)
                         for s, is_first in ((d.source, True), (d.sink, False)))
                 yield from self._levels(a, b, (-1 - i,), d.relation)

@@ -12,8 +12,9 @@ from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import Function, Scope, wait_for
-from loopkit.errors import VerificationError
+from loopkit.ast.nodes import Completion, Function, Scope, wait_for
+from loopkit.errors import VerificationError, values_text
+from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.hazards import Hazard, Waits, unfinished
@@ -22,6 +23,7 @@ from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
+from loopkit.verification.phases import rings_of
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verification.threads import TOGETHER, PlacedBarrier
 
@@ -43,7 +45,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
 @kept_by_kernel
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
-    return tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))
+    return tuple(_missing_barriers(conflicts)), (*_early_accesses(conflicts), *_faults_of_phases(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -126,10 +128,26 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                 witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness()))
 
 
+def _faults_of_phases(conflicts: Conflicts) -> Iterator[Finding]:
+    """Waits that may take one phase of an mbarrier for another, or wait for one that does not end."""
+    if not any(u.completion is Completion.PHASE for u in _unfinished(conflicts)):
+        return
+    waits = _waits(conflicts)
+    if waits.blocks is None or waits.places is None:
+        yield undecided("whether threads wait for the right phases is not known: when some statements run depends on "
+                        "data.")
+        return
+    for fault in rings_of(conflicts.launch, waits.tree, waits.blocks).faults():
+        at = values_text({**fault.parameters, **fault.place}, " with {}")
+        yield refuted(VerificationError(f"{fault.text[0].upper()}{fault.text[1:]}{at}.", check="races",
+                                        hint="pipeline(knl, iname, stages) gives each tile a cell of its own"))
+
+
 def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     return any(_not_covered(conflicts, some, scope, place) is not None for u in _unfinished(conflicts)
-               if wait_for(u.completion, place.barrier.instructions) for scope, some in _of_others(conflicts, u))
+               if wait_for(u.completion, place.barrier.instructions) for scope, some in _of_others(conflicts, u)) \
+        or any(isinstance(i, StartPhases) for i in place.barrier.instructions)
 
 
 @kept_by_kernel
@@ -165,7 +183,7 @@ def _not_covered(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarri
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """For waits at unknown times: the pairs of *u* without a must-run wait for all accesses between."""
     waits = [b for b in conflicts.ways.places
-             if b is not but and WAITS[u.completion] in b.barrier.instructions and b.barrier.scope >= scope]
+             if b is not but and WAITS.get(u.completion) in b.barrier.instructions and b.barrier.scope >= scope]
     loops = conflicts.loops(u.source, u.sink)
     return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])

@@ -201,7 +201,7 @@ def ways_of(tree: Tree) -> Ways:
     barriers: list[tuple[Barrier, Path, Tree]] = []
     for node, way, body in placed_nodes(tree):
         match node:
-            case Leaf(statement, None):
+            case Leaf(statement, instruction) if instruction is None or instruction.scope is Scope.THREAD:
                 statements[statement] = way
             case Leaf(statement):
                 # the threads of a warp synchronize before and after it, as at a barrier

@@ -6,19 +6,23 @@ beside this one check the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
+from loopkit.analysis.events import Event
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Region, Scope, Sync, completion_of, wait_for
+from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
-from loopkit.expr.mappers import variables
-from loopkit.instructions.nests import Issue
+from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.nests import Issue, statement_of
+from loopkit.instructions.phases import StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
@@ -36,11 +40,13 @@ from loopkit.poly.relations import (
     same_element,
     shared_dims,
     smallest_pair,
+    with_same_dims,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
+from loopkit.verification.phases import PhaseEvent, Rings
 from loopkit.verification.report import Mismatch
 from loopkit.verification.threads import TOGETHER
-from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_nests import NestCheck
@@ -115,8 +121,31 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
+    for fault in _rings(grid, every).faults():
+        yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from _OrderCheck(*subject).findings()
+
+
+def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
+    """The phases of a function, and the barriers of its blocks."""
+    blocks = frozenset(grid.along("g"))
+
+    def event(e: Execution) -> Event:
+        names = tuple(x for x in e.coordinates if x not in grid.along("l"))
+        points = InstanceSet(names, projected(e.condition, (), names))
+        return Event(e.path, names, as_points(points.without_params(grid.along("l")).set))
+
+    def placed(e: Execution, phase: Phase, statement: str = "") -> PhaseEvent:
+        return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement)
+    syncs = [e for e in every if isinstance(e.node, Sync)]
+    copies = [placed(e, i.phase, statement_of(e.region)) for e in every if isinstance(e.node, Region)
+              and (i := e.region.instruction) is not None and i.phase is not None]
+    return Rings(blocks, copies,
+                 [placed(e, i.phase) for e in syncs for i in e.sync.instructions if i.phase is not None],
+                 [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
+                 [(i, event(e)) for e in syncs for i in e.sync.instructions
+                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK])
 
 
 # The host's part
@@ -195,26 +224,24 @@ Meet = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class _Coordinates:
-    """Some of the coordinates of an execution."""
+    """Some of the coordinates of an execution in its block. The coordinates of the block are parameters.
+
+    :ivar every: all coordinates in the block.
+    """
 
     execution: Execution
+    every: tuple[str, ...]
     names: tuple[str, ...]
 
     @cached_property
     def points(self) -> Set:
-        return projected(self.execution.points, self.execution.coordinates, self.names)
-
-    def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
-        """Pairs that agree in *names*."""
-        values = [p.Variable(x) for x in names]
-        return equal_coordinates(self.names, values, other.names, values)
+        return projected(projected(self.execution.condition, (), self.every), self.every, self.names)
 
     @cached_property
     def instances(self) -> tuple[Map, list[int]]:
         """The map to the inames that these coordinates determine, and the places of those inames."""
         own = tuple(self.execution.instance.values())
-        kept = [i for i, value in enumerate(own)
-                if not variables(value) & set(self.execution.coordinates).difference(self.names)]
+        kept = [i for i, value in enumerate(own) if not variables(value) & set(self.every).difference(self.names)]
         values = [own[i] for i in kept]
         return piecewise_relation(self.names, values).intersect_domain(self.points), kept
 
@@ -238,29 +265,38 @@ class _OrderCheck(LaunchCheck):
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
                 yield from self._pair(array, first, second, pairs)
 
+    @cached_property
+    def _in_lanes(self) -> frozenset[str]:
+        """The arrays whose elements are in the registers of lanes."""
+        return frozenset(a.name for a in self.function.arrays if a.thread_axes)
+
     # One pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        if self.launch.threads != 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+        own = completion_of((*first.assign.instructions, *(() if first.instruction is None else (first.instruction,))))
+        # the wait for a phase orders the accesses of all threads
+        if self.launch.threads != 1 and own is not Completion.PHASE and (
+                storage is None or storage.space is not AddressSpace.PRIVATE):
             # warp instructions order arrays in warp registers only
             in_warp = storage is not None and storage.space is AddressSpace.WARP
             between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
                                              and (in_warp or b.node is not TOGETHER)]
-        own = completion_of(first.assign.instructions)
         if own.needs_wait:
             between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
-        widest = Scope.WARP if self.launch.within_warp() else Scope.BLOCK
+        # by the checks of lanes and of nests, only threads of one warp access an element of warp registers
+        widest = Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
         for event, places in between.items():
             if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
                 wide = all(place.sync.scope >= widest for place in places)
-                for scope, some in self._by_scope(event, first, second, run, wide=wide):
+                for scope, some in self._by_scope(event, x, y, run, wide=wide):
                     left = self._left(x, y, some, event, places, scope)
                     if left is not None:
+                        left = with_same_dims(left, self.grid.along("g"))
                         yield from self._finding(event, array, first, second, left)
                         return
 
@@ -269,33 +305,33 @@ class _OrderCheck(LaunchCheck):
         """The *pairs* as executions of one block, by the coordinates that order them among barriers, and *names*."""
         x, y = (self._coordinates(e, names) for e in (first, second))
         (source, own), (sink, others) = x.instances, y.instances
-        run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
-        return x, y, run.intersect(x.equal(y, self.grid.along("g")))
+        return x, y, source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
 
-    def _by_scope(self, event: Completion | None, first: Execution, second: Execution, pairs: Map, *, wide: bool
+    def _by_scope(self, event: Completion | None, x: _Coordinates, y: _Coordinates, pairs: Map, *, wide: bool
                   ) -> Iterator[tuple[Scope, Map]]:
         """The *pairs* of one block with the scope of the places that order them: those of one thread, or of an *event*
         for which the first one's thread waits; those of two threads, and those of two warps.
 
         :arg wide: every place is one of all threads of the block.
         """
-        threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
+        threads = [*map(x.every.index, self.grid.along("l"))]
         if event is None:
             yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
             return
         if event.needs_wait:
             yield Scope.THREAD, pairs
-            if wide:
+            if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction
-        foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
+        instructions = (z.execution.instruction for z in (x, y))
+        foreign = any(i is not None and i.loads_for_others for i in instructions)
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
                 continue
             if isinstance(self.launch.threads, int):
                 warp = [floor_div(self.thread_number, self.launch.machine.warp)]
-                others = others.subtract(equal_coordinates(first.coordinates, warp, second.coordinates, warp))
+                others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
             yield Scope.BLOCK, others
 
     def _finding(self, event: Completion | None, array: str, first: Execution, second: Execution, pairs: Map
@@ -326,27 +362,37 @@ class _OrderCheck(LaunchCheck):
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
             # a thread's wait covers other threads only after a barrier with them
-            if place.sync.scope >= scope and not pairs.is_empty():
+            wait = None if event is None else wait_for(event, place.sync.instructions)
+            widest = place.sync.scope if wait is None else max(place.sync.scope, wait.completes_for)
+            if widest >= scope and not pairs.is_empty():
                 behind = self._behind(x, place, event)
                 pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
         return None if pairs.is_empty() else pairs
 
     @kept_by_kernel
     def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
-        """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
+        """The coordinates that order it among barriers, those of the loops with barriers; and *also*."""
         loops = (meeting(execution.path, place.path).loops for place in self.places)
-        names = {*self.grid.along("g"), *also}.union(*loops)
-        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
+        names = set(also).union(*loops, variables(self._number_of_phase(execution)))
+        every = execution.coordinates[len(self.grid.along("g")):]
+        return _Coordinates(execution, every, tuple(x for x in every if x in names))
+
+    @staticmethod
+    def _number_of_phase(execution: Execution) -> Expression:
+        """The number of the phase of an access, or of a wait, in terms of the coordinates; 0: it has none."""
+        phase = _phase_of(execution)
+        return 0 if phase is None else substitute(phase.number, execution.names)
 
     @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         where = meeting(x.execution.path, y.execution.path)
-        return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops), where.before)
+        pairs = equal_coordinates(x.names, (), y.names, ())
+        return in_time_order(pairs, shared_dims(x.names, y.names, where.loops), where.before)
 
     @kept_by_kernel
     def _at(self, place: Execution) -> _Coordinates:
-        return _Coordinates(place, (*self.grid.along("g"), *place.loops))
+        return self._coordinates(place, place.loops)
 
     @kept_by_kernel
     def _behind(self, x: _Coordinates, place: Execution, event: Completion | None) -> Map:
@@ -358,8 +404,20 @@ class _OrderCheck(LaunchCheck):
             return first(x, z)
         wait = wait_for(event, place.sync.instructions)
         assert wait is not None
-        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first)
+
+        def in_phase(a: _Coordinates, b: _Coordinates) -> Map | None:
+            one, other = _phase_of(a.execution), wait.phase
+            if one is None or other is None or one.ring != other.ring:
+                return None
+            return equal_coordinates(a.names, [self._number_of_phase(a.execution)],
+                                     b.names, [substitute(other.number, b.execution.names)])
+        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first, in_phase)
         return Map.empty(self._first(x, z).get_space()) if found is None else found
+
+
+def _phase_of(execution: Execution) -> Phase | None:
+    """The phase of an access by an instruction; ``None``: it has none."""
+    return None if execution.instruction is None else execution.instruction.phase
 
 
 def _required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],

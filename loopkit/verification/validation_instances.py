@@ -17,6 +17,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import alike, children, elements_of, substitute, variables
 from loopkit.expr.nodes import NumberOperation
+from loopkit.instructions.phases import SLOT, StartPhases
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
@@ -266,7 +267,13 @@ class InstanceCheck(LaunchCheck):
 
     def _boxes(self) -> Iterator[Mismatch]:
         """Accesses outside an array whose shape in the program differs from its storage."""
-        others = [a for a in self.function.arrays if a.shape != self.storages[a.name].in_memory]
+        rings = {i.ring: i for x in self.places for i in x.sync.instructions if isinstance(i, StartPhases)}
+        for name in sorted({a.name for a in self.function.arrays} - self.storages.keys()):
+            array = next(a for a in self.function.arrays if a.name == name)
+            if name not in rings or not array.shared or array.dtype != SLOT or array.shape != (rings[name].slots,):
+                yield from self.mismatch("box", "", f"'{name}' is not the ring of phases that starts")
+        others = [a for a in self.function.arrays if a.name in self.storages
+                  and a.shape != self.storages[a.name].in_memory]
         for array, s in product(others, self.launch.statements):
             for e in self.executions.get(s, ()):
                 elements = (x for expr in (e.assign.target, e.assign.value)

@@ -5,10 +5,10 @@ that holds the element, and every other access to a warp register is to the thre
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, product
 
 import numpy as np
 import pymbolic.primitives as p
@@ -44,11 +44,14 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.elements import outside
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import (
     equal_coordinates,
     is_piecewise,
     known_remainder,
     params_where,
+    piecewise_relation,
+    points_where,
     projected,
 )
 from loopkit.poly.relations import differing_first_at, same_element, shared_dims
@@ -233,6 +236,11 @@ def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
     return len(extents) == len(shape) - 1 and [*map(add, strides)][::-1] == [*map(add, own)]
 
 
+#: The subscripts of an element of a warp register that name the thread, in terms of the coordinates of an execution.
+_Index = tuple[Expression, ...]
+_Held = tuple[Execution, _Index]
+
+
 @dataclass(frozen=True, eq=False)
 class WarpRegisterCheck(LaunchCheck):
     """The check of the lanes that hold elements of warp registers."""
@@ -246,34 +254,29 @@ class WarpRegisterCheck(LaunchCheck):
                     yield from self.mismatch("undecided", "", f"'{err}' is not an affine form")
 
     def _of_array(self, array: Array) -> Iterator[Mismatch]:
-        own: list[tuple[Execution, Map]] = []
-        others: list[tuple[Execution, Map]] = []
+        own: list[_Held] = []
+        others: list[_Held] = []
         for e in (e for some in self.executions.values() for e in some):
-            node = e.assign
+            node, threads = e.assign, slice(-array.thread_axes, None)
             if isinstance(e.instruction, Issue):                # it reads the operands of each lane
                 mine = elements_of(p.Call(p.Variable(""), (*e.instruction.operands, node.target)), (array.name,))
-                threads = dict.fromkeys(x.index_tuple[-array.thread_axes:] for x in mine)
-                own += [(e, e.relation(substitute(i, e.names) for i in index)) for index in threads]
+                own += [_by_threads(e, i) for i in dict.fromkeys(x.index_tuple[threads] for x in mine)]
                 continue
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
-                index = [substitute(i, e.names) for i in element.index_tuple[-array.thread_axes:]]
                 is_own = not isinstance(e.instruction, Shuffle) or element == node.target
-                (own if is_own else others).append((e, e.relation(index)))
-        yield from self._overwritten(array, others)
-        number = self.thread_number
-        for e, cells in own:
-            for f, theirs in own:
-                yield from self._away(array, e, f, cells, theirs, number, number)
-        for e, cells in others:
-            assert isinstance(e.instruction, Shuffle)
-            source = e.instruction.source(number)
-            for f, theirs in own:
-                yield from self._away(array, e, f, cells, theirs, source, number)
+                (own if is_own else others).append(_by_threads(e, element.index_tuple[threads]))
+        yield from self._overwritten(array, [e for e, _ in others])
+        for first, second in product(own, own):
+            yield from self._away(array, first, second, self.thread_number)
+        for first, second in product(others, own):
+            shuffle = first[0].instruction
+            assert isinstance(shuffle, Shuffle)
+            yield from self._away(array, first, second, shuffle.source(self.thread_number))
 
-    def _overwritten(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
+    def _overwritten(self, array: Array, shuffles: Sequence[Execution]) -> Iterator[Mismatch]:
         """Elements that are read although inactive lanes may have overwritten them."""
-        for s in dict.fromkeys(e.node.statement for e, _ in shuffles
+        for s in dict.fromkeys(e.node.statement for e in shuffles
                                if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)
                                and e.instruction.spare):
             bound = self.launch.statements[s]
@@ -289,15 +292,40 @@ class WarpRegisterCheck(LaunchCheck):
                     "lane", s, f"'{reader}' reads an element of '{array.name}' that is clobbered by a lane "
                     f"outside of '{s}'", pairs.domain(), write.domain.inames)
 
-    def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
-              number: Expression) -> Iterator[Mismatch]:
-        """Elements of *e* that are not held by the thread *meant* of the same warp, but by the thread of *f*."""
-        pairs = cells.apply_range(theirs.reverse())
-        warps = floor_div(number, self.launch.machine.warp)
-        pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
-        s = e.assign.statement
-        text = f"'{s}' reads an element of '{array.name}' from a lane that holds another element"
-        yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
+    def _away(self, array: Array, first: _Held, second: _Held, meant: Expression) -> Iterator[Mismatch]:
+        """Elements of *first* that are not held by the thread *meant* of the same warp, but by that of *second*."""
+        (e, own), (f, other) = first, second
+        if self._may_be_away(own, other, meant):
+            pairs = self._pairs_away(e.coordinates, e.relation(own), f.coordinates, f.relation(other), meant)
+            text = f"'{e.assign.statement}' reads an element of '{array.name}' from a lane that holds another element"
+            yield from self.mismatch("lane", e.assign.statement, text, pairs.domain(), e.coordinates)
+
+    @kept_by_kernel
+    def _may_be_away(self, own: _Index, other: _Index, meant: Expression) -> bool:
+        """Are there such elements if all threads of a block execute both statements, with any values of other names?
+
+        Most statements access the elements of all threads in the same way: few questions, of few dimensions.
+        """
+        threads, extents = self.grid.along("l"), self.function.extents
+        within = p.LogicalAnd((True, *(
+            c for x in threads if x in extents and is_piecewise(extents[x])
+            for c in (p.Comparison(0, "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<", extents[x])))))
+        names = [(*threads, *sorted(frozenset[str]().union(*map(variables, index)).difference(threads)))
+                 for index in (own, other)]
+        cells, theirs = (piecewise_relation(dims, index).intersect_domain(points_where(within, dims))
+                         for dims, index in zip(names, (own, other), strict=True))
+        return not self._pairs_away(names[0], cells, names[1], theirs, meant).is_empty()
+
+    def _pairs_away(self, names: tuple[str, ...], cells: Map, others: tuple[str, ...], theirs: Map, meant: Expression
+                    ) -> Map:
+        """Pairs of executions, by *names* and by *others*, that access one element and whose threads are not right."""
+        number = self.thread_number
+        warp = floor_div(number, self.launch.machine.warp)
+        return same_element(cells, theirs).subtract(equal_coordinates(names, [meant, warp], others, [number, warp]))
+
+
+def _by_threads(e: Execution, index: Iterable[Expression]) -> _Held:
+    return e, tuple(substitute(i, e.names) for i in index)
 
 
 #: The check of a loop by the class of its instruction.

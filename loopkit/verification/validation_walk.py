@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
 from loopkit.ast.check import divergent_names, divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import Issue
@@ -170,6 +170,9 @@ def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Executio
                 yield from _of_block(knl, node.otherwise, place.under(condition, holds=False).at(1))
         case Region(instruction=None):
             yield from _of_block(knl, node.body, place)
+        case Region(instruction=Instruction(scope=Scope.THREAD)):
+            yield replace(place, node=node)
+            yield from _of_block(knl, node.body, replace(place, instruction=node.instruction))
         case Region():
             # the threads of a warp synchronize before and after it, as at a barrier
             yield replace(place.at(0), node=TOGETHER)

@@ -9,8 +9,9 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.check import require_well_formed
-from loopkit.ast.nodes import Assign, Block, Call, Function, Program, program_text
+from loopkit.ast.nodes import Assign, Block, Call, Function, Program
 from loopkit.ast.tensor_maps import MappedArray, TensorMap, requirements
+from loopkit.ast.text import program_text
 from loopkit.errors import InternalError
 from tests.tensor_maps import MapUse
 

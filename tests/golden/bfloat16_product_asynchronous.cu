@@ -116,9 +116,8 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             // a_tile: insn.k.update reads, a_tile_rule overwrites
             // b_tile: insn.k.update reads, b_tile_rule overwrites
             end_copy_group();
-            wait_for_copies<2>();
+            wait_for_copies<1>();
             __syncthreads();
-            end_copy_group();
         }
         for (int k_outer_last = max(0, (l - 1) / 32 - 2); k_outer_last < (l + 31) / 32; ++k_outer_last) {
             if (32*k_outer_last + 65 <= l) {
@@ -241,9 +240,8 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             // a_tile: insn.k.update reads, a_tile_rule overwrites
             // b_tile: insn.k.update reads, b_tile_rule overwrites
             end_copy_group();
-            wait_for_copies<2>();
+            wait_for_copies<1>();
             __syncthreads();
-            end_copy_group();
         }
         for (int k_outer_last = max(0, (l - 1) / 32 - 2); k_outer_last < (l + 31) / 32; ++k_outer_last) {
             if (32*k_outer_last + 65 <= l) {

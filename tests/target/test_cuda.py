@@ -10,6 +10,7 @@ import pytest
 import loopkit as lk
 from loopkit.target.code import Layout, Pointer, ScratchPointer, Stride, Value
 from loopkit.target.cuda.limits import DEVICE_LIMITS
+from loopkit.target.memory import FunctionText
 from tests.cases import CASES, Case
 from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, exchange, make
@@ -339,6 +340,22 @@ def test_more_shared_memory_than_a_function_can_declare(arch: str) -> None:
     assert compile_cuda(code.source, arch).shared == 0
     assert "kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 49192);" in code.host
     assert ", dim3(128, 1, 1), 49192>>>(" in code.host
+
+
+def test_shared_arrays_begin_where_instructions_need_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In dynamic memory, those with the largest alignment come first."""
+    monkeypatch.setattr(FunctionText, "alignments", {"u": 1024, "t": 16})
+    code = lk.generate_code(three_shared(4097), target="cuda")
+    assert [line.strip() for line in code.source.splitlines() if "shared_memory_" in line] == [
+        "extern __shared__ __align__(1024) unsigned char shared_memory_[];",
+        "float &scale = *reinterpret_cast<float *>(shared_memory_ + 32784);",
+        "float (&t)[4097] = *reinterpret_cast<float (*)[4097]>(shared_memory_ + 32800);",
+        "double (&u)[4097] = *reinterpret_cast<double (*)[4097]>(shared_memory_);"]
+    assert code.kernels[0].shared_bytes == 32800 + 4*4097
+    declared = lk.generate_code(three_shared(97), target="cuda").source
+    assert [line.strip() for line in declared.splitlines() if "__shared__" in line] == [
+        "__shared__ float scale;", "__shared__ __align__(16) float t[97];", "__shared__ __align__(1024) double u[97];"]
+    compile_cuda(declared)
 
 
 def test_as_much_as_a_function_can_declare_is_declared() -> None:

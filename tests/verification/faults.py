@@ -24,8 +24,8 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
-    block_text,
 )
+from loopkit.ast.text import block_text
 from loopkit.expr.mappers import children, conjuncts, map_children, substitute, variables
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate

@@ -18,7 +18,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, For, Program, Sync
+from loopkit.ast.nodes import Assign, For, Program, Region, Sync
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.lowering.lowered import Lowered
@@ -169,7 +169,7 @@ def runs(knl: lk.LoopKernel, program: Program, name: str) -> dict[str, Set]:
     grid = grid_of(knl, function)
     found: dict[str, Set] = {}
     for e in executions(knl, function, grid):
-        if isinstance(e.node, For):
+        if isinstance(e.node, For | Region):
             continue
         if isinstance(e.node, Assign):
             key = f"{e.node.target} = {e.node.value}, {e.node.instructions}"

@@ -17,6 +17,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
+from loopkit.instructions.vector_access import WIDEST
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
@@ -59,9 +60,6 @@ _FEWEST_REGISTERS = 16
 
 #: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
 _DYNAMIC = "shared_memory_"
-
-#: Alignment of every array in bytes: the widest access of a thread.
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,15 +156,16 @@ class _CudaFunction(FunctionText):
     def shared(self) -> _SharedMemory:
         offsets: dict[str, int] = {}
         end = total = 0
-        for array in self.function.arrays:
-            if array.shared:
-                offsets[array.name] = -(-end // _ALIGNMENT) * _ALIGNMENT
-                size = prod(array.shape) * array.dtype.itemsize
-                end = offsets[array.name] + size
-                total += size
+        arrays = [a for a in self.function.arrays if a.shared]
+        for array in sorted(arrays, key=lambda a: -max(self.alignments.get(a.name, 0), WIDEST)):
+            own = max(self.alignments.get(array.name, 0), WIDEST)
+            offsets[array.name] = -(-end // own) * own
+            size = prod(array.shape) * array.dtype.itemsize
+            end = offsets[array.name] + size
+            total += size
         others = TICKET_BYTES if self.function.ticketed else 0
         dynamic = end + others > self.limits.static_shared_bytes
-        return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
+        return _SharedMemory(offsets, self.alignments, (end if dynamic else total) + others, end if dynamic else 0)
 
     @property
     def threads(self) -> int:
@@ -268,7 +267,7 @@ class _CudaFunction(FunctionText):
         body += [line for x, line in places.items() if x in mentioned]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
-        body += [*self.shared.declarations(arrays, emitter.aligned(function.body)), *lanes.declarations()]
+        body += [*self.shared.declarations(arrays), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
@@ -292,26 +291,30 @@ class _SharedMemory:
     """The layout of a function's shared arrays.
 
     :ivar offsets: their offsets in bytes, by name.
+    :ivar alignments: multiples of bytes at which some of them begin.
     :ivar total: bytes of all of them, and of those that are declared elsewhere.
     :ivar dynamic_bytes: the bytes that the launch must request, because a function cannot declare this much; else 0.
     """
 
     offsets: Mapping[str, int]
+    alignments: Mapping[str, int]
     total: int
     dynamic_bytes: int
 
-    def declarations(self, arrays: Sequence[Array], aligned: Collection[str]) -> Iterator[str]:
-        """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
+    def declarations(self, arrays: Sequence[Array]) -> Iterator[str]:
+        """The lines that declare *arrays*, shared or not."""
+        first = next((a for a in arrays if a.shared), None)
         for array in arrays:
             if array.shared and self.dynamic_bytes:
                 offset, type_name, extents = self.offsets[array.name], CUDA.type_name(array.dtype), extents_text(array)
-                if not offset:
-                    yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
+                if array is first:
+                    most = max((WIDEST, *self.alignments.values()))
+                    yield f"extern __shared__ __align__({most}) unsigned char {_DYNAMIC}[];"
                 place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
                 own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
                 yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
             else:
-                align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
+                align = f"__align__({self.alignments[array.name]}) " if array.name in self.alignments else ""
                 # instructions take words from fragments
                 start = f"__shared__ {align}" if array.shared else "alignas(4) " \
                     if array.thread_axes and array.dtype.itemsize < 4 else ""

@@ -39,9 +39,6 @@ from loopkit.target.opencl.dialect import FUNCTIONS, OPENCL, RESERVED
 from loopkit.target.opencl.limits import OpenCLLimits
 from loopkit.target.scalar_functions import preambles
 
-#: Alignment in bytes of arrays of which vectors are loaded and stored.
-_ALIGNMENT = 16
-
 _AXES = {f"{level}.{axis}": f"{level}id({axis})" for level in "gl" for axis in range(3)}
 
 
@@ -225,9 +222,8 @@ class _OpenCLFunction(FunctionText):
         for x, value in launch.mapping.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
-        aligned = emitter.aligned(function.body)
         for a in function.arrays:
-            align = f"__attribute__((aligned({_ALIGNMENT}))) " if a.name in aligned else ""
+            align = f"__attribute__((aligned({self.alignments[a.name]}))) " if a.name in self.alignments else ""
             memory = OPENCL_MEMORIES[AddressSpace.SHARED if a.shared else AddressSpace.PRIVATE]
             body.append(f"{memory}{align}{array_declaration(a, OPENCL)}")
         inner = list(emitter.lines(rewritten(function.body, _closed_by_barrier), bounds))

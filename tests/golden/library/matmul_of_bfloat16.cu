@@ -202,9 +202,8 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             // a_tile: a_fragment_rule reads, a_tile_rule overwrites
             // b_tile: b_fragment_rule reads, b_tile_rule overwrites
             end_copy_group();
-            wait_for_copies<2>();
+            wait_for_copies<1>();
             __syncthreads();
-            end_copy_group();
         }
         if (129 <= l) {
             const int k_outer_last = (l - 1) / 64 - 2;
@@ -403,9 +402,8 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             // a_tile: a_fragment_rule reads, a_tile_rule overwrites
             // b_tile: b_fragment_rule reads, b_tile_rule overwrites
             end_copy_group();
-            wait_for_copies<2>();
+            wait_for_copies<1>();
             __syncthreads();
-            end_copy_group();
         }
         if (129 <= l) {
             const int k_outer_last = (l - 1) / 64 - 2;

@@ -1,0 +1,240 @@
+"""Phases: each wait names one phase, which surely ends, and no thread can take it for another phase of its slot.
+
+A ring is correct if its copies end phases in the order of their numbers, each with as many copies as the slots expect.
+A wait for phase *n* comes after the copies of *n* and after a wait of its thread for *n* - *slots*. A copy of phase *n*
+comes after a barrier behind all waits for *n* - *slots*. Then the parity of a slot tells whether the phase has ended.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.events import Event
+from loopkit.analysis.order import loops_of
+from loopkit.ast.nodes import Scope
+from loopkit.ast.phases import Phase
+from loopkit.expr.mappers import variables
+from loopkit.instructions.phases import StartPhases
+from loopkit.kernel.tags import is_collective
+from loopkit.kernel.tree import Leaf, Path, Tree, leaves, meeting, placed_nodes
+from loopkit.lowering.lowered import Launch
+from loopkit.poly.affine import DIM, add, subtract
+from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where
+from loopkit.poly.relations import apart_along, in_one_iteration
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, constant_range, lexmin_point
+
+
+@dataclass(frozen=True)
+class PhaseEvent:
+    """A copy of a phase, or a wait for it.
+
+    :ivar statement: the id of the copy; ``""`` for a wait.
+    """
+
+    event: Event
+    phase: Phase
+    statement: str = ""
+
+    @property
+    def what(self) -> str:
+        return f"'{self.statement}'" if self.statement else "a wait"
+
+
+@dataclass(frozen=True)
+class PhaseFault:
+    """A fault at the smallest sizes and at the smallest place with which it happens."""
+
+    text: str
+    statement: str
+    parameters: Mapping[str, int]
+    place: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Rings:
+    """The phases of a launch, and the barriers of its blocks.
+
+    :ivar blocks: the names of the grid's coordinates.
+    :ivar starts: the barriers at which rings start.
+    """
+
+    blocks: frozenset[str]
+    copies: Sequence[PhaseEvent]
+    waits: Sequence[PhaseEvent]
+    barriers: Sequence[Event]
+    starts: Sequence[tuple[StartPhases, Event]]
+
+    def faults(self) -> Iterator[PhaseFault]:
+        """The faults of all rings."""
+        for ring in dict.fromkeys(e.phase.ring for e in (*self.copies, *self.waits)):
+            copies, waits = ([e for e in events if e.phase.ring == ring] for events in (self.copies, self.waits))
+            yield from self._started(ring, (*copies, *waits))
+            yield from self._numbered(copies)
+            yield from self._waited(copies, waits)
+            yield from self._reused(copies, waits)
+
+    # The relation of events
+
+    def first(self, a: Event, b: Event) -> Map:
+        """The pairs in one block in which *a* runs before *b*."""
+        return a.in_order(b, self.blocks, meeting(a.way, b.way).before)
+
+    def _in_phases(self, a: PhaseEvent, b: PhaseEvent, later: int = 0) -> Map:
+        """The pairs in which the phase of *b* is that of *a*, or *later* phases after it."""
+        blocks = [*map(p.Variable, sorted(self.blocks))]
+        found = equal_coordinates(a.event.names, [*blocks, add(a.phase.number, later)], b.event.names,
+                                  [*blocks, b.phase.number])
+        return found.intersect_domain(a.event.points).intersect_range(b.event.points)
+
+    def _numbers(self, e: PhaseEvent) -> Map:
+        """From the executions of *e* to the block and the number of the phase."""
+        return piecewise_relation(e.event.names, (*map(p.Variable, sorted(self.blocks)), e.phase.number)
+                                  ).intersect_domain(e.event.points)
+
+    def _separated(self, a: Event, b: Event) -> Map:
+        """The pairs with a barrier between."""
+        pairs = self.first(a, b)
+        between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers]
+        return reduce(Map.union, between, Map.empty(pairs.get_space()))
+
+    def _fault(self, text: str, e: PhaseEvent, points: Set) -> Iterator[PhaseFault]:
+        if not points.is_empty():
+            found = lexmin_point(points, e.event.names)
+            assert found is not None
+            yield PhaseFault(text, e.statement, *found)
+
+    # The properties
+
+    def _started(self, ring: str, events: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
+        """The ring starts once, and before its first use."""
+        starts = [(start, event) for start, event in self.starts if start.ring == ring]
+        for e in events:
+            left = e.event.points
+            for start, event in starts:
+                left = left.subtract(self.first(event, e.event).range())
+                if start.slots != e.phase.slots:
+                    yield PhaseFault(f"'{ring}' has {start.slots} slots, and {e.what} uses {e.phase.slots}",
+                                     e.statement, {}, {})
+            yield from self._fault(f"{e.what} uses '{ring}' before it starts", e, left)
+        for (_, a), (_, b) in product(starts, repeat=2):
+            if not self.first(a, b).is_empty():
+                yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
+
+    def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
+        """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring's slots expect."""
+        numbers = [self._numbers(c) for c in copies]
+        if not numbers:
+            return
+        every = reduce(Set.union, (n.range() for n in numbers))
+        last = len(self.blocks)
+        names = (*sorted(self.blocks), "number")
+        for c, own in zip(copies, numbers, strict=True):
+            yield from self._fault(f"{c.what} is a copy of a phase with a negative number", c, own.intersect_range(
+                points_where(p.Comparison(p.Variable("number"), "<", 0), names)).domain())
+            before = piecewise_relation(names, (*map(p.Variable, names[:last]), subtract(p.Variable("number"), 1)))
+            first = points_where(p.Comparison(p.Variable("number"), "<=", 0), names)
+            missing = own.apply_range(before).intersect_domain(own.subtract_range(first).domain()).subtract_range(every)
+            yield from self._fault(f"no copy is of the phase before that of {c.what}", c, missing.domain())
+            yield from self._copies_of_phase(c, own)
+        for (c, own), (d, other) in product(zip(copies, numbers, strict=True), repeat=2):
+            values = own.reverse().apply_range(self.first(c.event, d.event)).apply_range(other)
+            rising, falling = apart_along(values, last)
+            if c is not d:
+                falling = values.subtract(rising)
+            yield from self._fault(f"the phases of {c.what} and {d.what} do not end in the order of their numbers", c,
+                                   own.intersect_range(falling.domain()).domain())
+
+    def _copies_of_phase(self, c: PhaseEvent, own: Map) -> Iterator[PhaseFault]:
+        """One statement has all copies of a phase: those of a box of iterations."""
+        names = c.event.names
+        used = self.blocks | variables(c.phase.number)
+        outer = max((k + 1 for k, x in enumerate(names) if x in used), default=0)
+        points = InstanceSet(names, c.event.points)
+        expected = next((start.copies for start, _ in self.starts if start.ring == c.phase.ring), 0)
+        box, copies = points.onto(names[:outer]).onto(names), 1
+        for k, x in enumerate(names[outer:], outer):
+            low, high = constant_range(c.event.points, k)
+            if low is None or high is None:
+                copies = 0
+                continue
+            copies *= high - low + 1
+            box = box.where((">=", subtract(p.Variable(x), low)), ("<=", subtract(p.Variable(x), high)))
+        if copies != expected or not box.is_subset(points):
+            yield PhaseFault(f"a phase of '{c.phase.ring}' has {expected} copies, and {c.what} may make another number",
+                             c.statement, {}, {})
+        once = piecewise_relation(names[:outer], (*map(p.Variable, sorted(self.blocks)), c.phase.number))
+        if not once.intersect_domain(points.onto(names[:outer]).set).is_injective():
+            yield PhaseFault(f"{c.what} makes the copies of a phase twice", c.statement, {}, {})
+
+    def _waited(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
+        """Each wait comes after all copies of its phase, and after a wait for the phase before it in the slot."""
+        for w in waits:
+            started, unknown = w.event.points, self._from_phase(w, w.phase.slots)
+            for c in copies:
+                pairs, before = self._in_phases(c, w), self.first(c.event, w.event)
+                yield from self._fault(f"a wait may come before {c.what}, a copy of its phase", w,
+                                       pairs.subtract(before).range())
+                started = started.subtract(pairs.range())
+            yield from self._fault("no copy is of the phase of a wait", w, started)
+            for x in waits:
+                unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
+                    self.first(x.event, w.event)).range())
+            yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
+
+    def _from_phase(self, e: PhaseEvent, number: int) -> Set:
+        """The executions of *e* in phases from *number* on."""
+        return e.event.points.intersect(points_where(p.Comparison(e.phase.number, ">=", number), e.event.names))
+
+    def _reused(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
+        """All waits for a phase come before a barrier, and the copies of the next phase in its slot after it."""
+        for c in copies:
+            left, ended = self._from_phase(c, c.phase.slots), c.event.points
+            for w in waits:
+                pairs, apart = self._in_phases(w, c, c.phase.slots), self._separated(w.event, c.event)
+                yield from self._fault(f"no barrier is between a wait and {c.what}, which starts the next phase in its "
+                                       "slot", c, pairs.subtract(apart).range())
+                left = left.subtract(pairs.range())
+                ended = ended.subtract(self._in_phases(w, c).range())
+            yield from self._fault(f"no thread waits for the phase before that of {c.what} in its slot", c, left)
+            yield from self._fault(f"no thread waits for {c.what}", c, ended)
+
+
+# The events of a launch
+
+def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
+    """The rings of *tree*, whose statements have the inames *blocks* on the grid, and run at known times."""
+    of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
+
+    def event(way: Path, statements: Iterable[str], inner: Collection[str] = ()) -> Event:
+        names = (*sorted(blocks), *(x for x in loops_of(way) if x not in inner))
+        domains = (launch.statements[s].domain.onto(names).without_params(of_threads) for s in statements)
+        return Event(way, names, as_points(reduce(InstanceSet.union, domains).set))
+    copies, awaited, barriers, starts = list[PhaseEvent](), list[PhaseEvent](), list[Event](), \
+        list[tuple[StartPhases, Event]]()
+    for node, way, body in placed_nodes(tree):
+        if isinstance(node, Leaf):
+            if node.instruction is not None and (phase := node.instruction.phase) is not None:
+                inner = {x for x in loops_of(way) if is_collective(launch.kernel.tags.get(x))}
+                copies.append(PhaseEvent(event(way, [node.statement], inner), phase, node.statement))
+            continue
+        here = event(way, leaves(body))
+        if node.left_out_last:
+            here = _with_later_iteration(here)
+        awaited += [PhaseEvent(here, i.phase) for i in node.instructions if i.phase is not None]
+        if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
+            barriers.append(here)
+            starts += [(i, here) for i in node.instructions if isinstance(i, StartPhases)]
+    return Rings(frozenset(blocks), copies, awaited, barriers, starts)
+
+
+def _with_later_iteration(event: Event) -> Event:
+    """*event* without the last iteration of its innermost loop."""
+    own = Map.from_domain_and_range(event.points, event.points)
+    last = len(event.names) - 1
+    later = in_one_iteration(own, [(k, k) for k in range(last)]).order_lt(DIM.in_, last, DIM.out, last)
+    return replace(event, points=later.domain())

@@ -1,0 +1,69 @@
+"""Kernels whose tiles TMA copies, for tests on the host and on the device."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import loopkit as lk
+
+
+def rowsum(stages: int, dtype: str = "float32") -> lk.LoopKernel:
+    """The sums of the rows of a matrix, with a row for each thread; *stages*: the tiles held at once."""
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", """
+        rows(row, column) := a[row, column]
+        s[i] = sum(k, rows(i, k))
+        """, name="rowsum")
+    knl = lk.pad_domain(lk.add_dtypes(knl, {"a": dtype}), {"i": 64, "k": 32})
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 32)
+    knl = lk.precompute(knl, "rows", ["i_inner", "k_inner"], temporary_name="tile", precompute_inames=["a_i", "a_k"],
+                        default_tag=None, dtype=dtype)
+    knl = lk.tensorize(knl, "tile_rule", "tma.load")
+    return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
+
+
+def box(extents: Sequence[int]) -> lk.LoopKernel:
+    """A copy of the first elements of an array through a box in shared memory."""
+    names = [f"i{k}" for k in range(len(extents))]
+    index, own = ", ".join(names), ", ".join(f"j{k}" for k in range(len(extents)))
+    knl = lk.make_kernel(f"""{{[{index}, {own}]: {' and '.join(
+        f'0<={x}<{n}' for both in (names, own.split(', ')) for x, n in zip(both, extents, strict=True))}}}""", f"""
+        <> t[{index}] = x[{index}]  {{id=copy}}
+        y[{own}] = 2*t[{own}]  {{id=use, dep=copy}}
+        """, [lk.GlobalArg("x", np.float32, tuple(n + 4 for n in extents)), "..."], name="boxes")
+    knl = lk.tag_inames(knl, f"j{len(extents) - 1}:l.0")
+    return lk.tensorize(knl, "copy", "tma.load", names)
+
+
+def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.LoopKernel:
+    """The product of two matrices of bfloat16, by 64x64 elements a block, from tiles that TMA copies."""
+    across = "j, k" if b_transposed else "k, j"
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
+        a_rows(row, column) := a[row, column]
+        b_rows(row, column) := b[row, column]
+        c[i, j] = sum(k, a_rows(i, k)*b_rows({across}))  {{id=insn}}
+        """, name="matmul")
+    knl = lk.pad_domain(lk.add_dtypes(knl, {"a,b,c": "bfloat16"}), dict.fromkeys("ijk", 64))
+    for x, size, axis in (("i", 16, 1), ("j", 8, 0)):
+        levels = {f"{x}_block": None, f"{x}_warp": 2, f"{x}_reg": 32 // size, f"{x}_box": size}
+        knl = lk.split_levels(knl, x, levels, tags={f"{x}_block": f"g.{axis}", f"{x}_warp": "l.0", f"{x}_reg": "unr"})
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": 4, "k_box": 16}, tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(
+        knl, "i_block, j_block, i_warp, j_warp, k_outer, k_step, i_reg, j_reg, i_box, j_box")
+    tiles = {"a": (["i_warp", "i_reg", "i_box"], ["a_i", "a_k"]),
+             "b": (["j_warp", "j_reg", "j_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])}
+    for x, (sweep, inames) in tiles.items():
+        knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
+                            precompute_inames=inames, default_tag=None, dtype="bfloat16")
+        knl = lk.tensorize(knl, f"{x}_tile_rule", "tma.load")
+    knl = lk.set_accumulator_dtype(knl, "float32")
+    for x, (sweep, _) in tiles.items():
+        knl = lk.add_prefetch(knl, f"{x}_tile", [*sweep[1:], "k_box"], temporary_name=f"{x}_fragment",
+                              default_tag=None, temporary_address_space="warp")
+    knl = lk.tensorize(knl, "insn", "mma.m16n8k16.f32.bf16")
+    knl = lk.tensorize(knl, "a_fragment_rule", "ldmatrix.x4")
+    knl = lk.tensorize(knl, "b_fragment_rule", "ldmatrix.x4" if b_transposed else "ldmatrix.x4.trans")
+    if swizzled:
+        knl = lk.swizzle(knl, "a_tile, b_tile", chunk=8)
+    return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl

@@ -1,0 +1,91 @@
+"""tensorize with TMA: what it cannot copy, each with the reason and a way out."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+from tests.tma_kernels import product, rowsum
+
+BOX = "0<=i<64 and 0<=k<32"
+
+
+def _copy(text: str, box: str = BOX, dtype: str = "float32", shape: str = "400, 400") -> lk.LoopKernel:
+    """A copy by TMA, and a reader of the copied elements."""
+    others = box.replace("i<", "i2<").replace("k<", "k2<")
+    knl = lk.make_kernel(f"{{[i, k, i2, k2]: {box} and {others}}}", f"""
+        {text}  {{id=copy}}
+        y[i2, k2] = t[i2, k2]  {{dep=copy}}
+        """, [lk.GlobalArg("a", dtype, shape), "..."])
+    return lk.tensorize(lk.tag_inames(knl, "k2:l.0"), "copy", "tma.load")
+
+
+@pytest.mark.parametrize(("text", "box", "reason", "hint"), [
+    ("<> t[k, i] = a[i, k]", "0<=i<32 and 0<=k<32", "in the order k, i, and those of the array in the order i, k",
+     "readers may transpose"),
+    ("<> t[i, k] = a[i, 2*k]", BOX, "the subscript 2*k of 'a' is not an iname of the box and a start", "follow each"),
+    ("<> t[i, k] = a[i + k, k]", BOX, "the subscript i + k of 'a'", "follow each other"),
+    ("<> t[i, k] = 2*a[i, k]", BOX, "does not copy an element", "add_prefetch"),
+    ("<> t[i, k] = a[i, k] if k < 20 else 0", BOX, "it stores 0 for some elements of 'a': where k < 20", "pad_domain"),
+    ("<> t[i, k] = a[i, k] if k < 20 else 1", BOX, "does not copy an element", "add_prefetch"),
+    ("<> t[i, k] = a[i, k]", "0<=i<64 and 0<=k<30", "has 120 bytes, which is not a multiple of 16", "multiple of 4"),
+    ("<> t[i, k] = a[i, k]", "0<=i<300 and 0<=k<32", "300 elements along axis 0, and TMA copies 1 to 256", "several"),
+    ("<> t[i, k] = a[i, i]", "0<=i<32 and 0<=k<32", "'i' is not in one subscript of 'a'", "around the box")])
+def test_what_tma_cannot_copy(text: str, box: str, reason: str, hint: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=reason.replace("+", r"\+").replace("*", r"\*")) as caught:
+        lk.lower(_copy(text, box))
+    assert hint in (caught.value.hint or "")
+
+
+def test_elements_of_16_bytes() -> None:
+    with pytest.raises(lk.PreconditionError, match=r"TMA copies elements of 1, 2, 4 or 8 bytes"):
+        lk.lower(_copy("<> t[i, k] = a[i, k]", dtype="complex128"))
+
+
+def test_the_swizzle_is_that_of_tma() -> None:
+    knl = lk.set_temporary_address_space(lk.add_dtypes(_copy("<> t[i, k] = a[i, k]"), {"t": np.float32}), "t", "shared")
+    (function,) = lk.lower(lk.swizzle(knl, "t", chunk=4)).program.functions
+    assert [m.swizzle for m in function.tensor_maps] == [128]
+    with pytest.raises(lk.PreconditionError, match="TMA cannot store 't' with the swizzle") as caught:
+        lk.lower(lk.swizzle(knl, "t", chunk=2))
+    assert "swizzle(knl, 't', chunk=4)" in (caught.value.hint or "")
+
+
+def test_golden_product(golden: GoldenFiles) -> None:
+    """One version of the text for all tiles: TMA fills partial ones, and only the stores at the end have guards."""
+    code = lk.generate_code(product(3, b_transposed=True), target=lk.CudaTarget("sm_90"))
+    golden.check("product_by_tma.cu", code)
+    assert compile_cuda(str(code), "sm_90").spills == 0
+
+
+def test_older_gpus_have_no_tma() -> None:
+    with pytest.raises(lk.PreconditionError, match="copied by TMA, which sm_80 does not have"):
+        lk.generate_code(rowsum(2), target=lk.CudaTarget("sm_80"))
+
+
+def test_copies_through_registers_beside_tma() -> None:
+    """Threads cannot hold in registers what TMA copies, and other copies do not become asynchronous unasked."""
+    with pytest.raises(lk.PreconditionError, match="registers=True and asynchronous=True exclude"):
+        lk.pipeline(rowsum(1), "k_outer", 2, registers=True)
+
+
+@pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (4, 2)])
+def test_fewer_tiles_ahead(stages: int, ahead: int) -> None:
+    knl = lk.pipeline(rowsum(1), "k_outer", stages, ahead=ahead)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    a = np.random.default_rng(0).integers(-9, 9, (70, 420)).astype(np.float32)
+    np.testing.assert_array_equal(lk.compile(knl, target="c")(a=a).s, a.sum(axis=1))
+
+
+def test_more_tiles_ahead_than_there_are() -> None:
+    with pytest.raises(lk.PreconditionError, match="copies run at most 1 iterations ahead, and not 2") as caught:
+        lk.pipeline(rowsum(1), "k_outer", 2, ahead=2)
+    assert "pipeline(knl, 'k_outer', 3, ahead=2)" in (caught.value.hint or "")
+
+
+def test_the_host_runs_the_loops() -> None:
+    a = np.random.default_rng(0).integers(-9, 9, (70, 36)).astype(np.float32)
+    np.testing.assert_array_equal(lk.compile(rowsum(3), target="c")(a=a).s, a.sum(axis=1))

@@ -1,0 +1,128 @@
+"""Phases of copies by TMA: proofs for rings of each length, and a finding for each fault in a wait or a copy."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Block, Node, Region, Scope, Sync
+from loopkit.ast.walk import as_block, nodes_in, rewritten
+from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.poly.affine import add
+from loopkit.verification.validation import validate
+from tests.tma_kernels import box, product, rowsum
+
+Change = Callable[[Node], Node]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_ring_is_proven(stages: int) -> None:
+    report = lk.verify(rowsum(stages), full=True)
+    assert report.proven, report
+
+
+def test_a_product_is_proven() -> None:
+    report = lk.verify(product(3, b_transposed=False))
+    assert report.proven, report
+
+
+def test_a_box_without_loops_around_it_is_proven() -> None:
+    report = lk.verify(box((4, 6, 16)), full=True)
+    assert report.proven, report
+
+
+def _changed_sync(change: Callable[[Sync], Node | None]) -> Change:
+    return lambda node: (change(node) or node) if isinstance(node, Sync) else node
+
+
+def _wait(of: Callable[[WaitPhase], WaitPhase]) -> Change:
+    return _changed_sync(lambda node: replace(node, instructions=tuple(
+        of(i) if isinstance(i, WaitPhase) else i for i in node.instructions)))
+
+
+def _start(of: Callable[[StartPhases], StartPhases]) -> Change:
+    return _changed_sync(lambda node: replace(node, instructions=tuple(
+        of(i) if isinstance(i, StartPhases) else i for i in node.instructions)))
+
+
+def _copy(of: Callable[[TmaLoadIssue], TmaLoadIssue], last: str = "") -> Change:
+    """A changed copy: all, or the one whose statement ends with *last*."""
+    def changed(node: Node) -> Node:
+        if isinstance(node, Region) and isinstance(node.instruction, TmaLoadIssue):
+            ids = [x.statement for x in nodes_in(node) if hasattr(x, "statement")]
+            return replace(node, instruction=of(node.instruction)) if ids[0].endswith(last) else node
+        return node
+    return changed
+
+
+def _shifted(i: TmaLoadIssue | WaitPhase, by: int) -> TmaLoadIssue | WaitPhase:
+    return replace(i, of=replace(i.of, number=add(i.of.number, by)))
+
+
+def _without(kind: type[StartPhases | WaitPhase]) -> Change:
+    def changed(node: Node) -> Node:
+        return Block(tuple(x for x in node.children if not (isinstance(x, Sync) and any(
+            isinstance(i, kind) for i in x.instructions)))) if isinstance(node, Block) else node
+    return changed
+
+
+def _behind_the_reader(node: Node) -> Node:
+    """Each wait, after the region that follows it."""
+    if not isinstance(node, Block):
+        return node
+    children = list(node.children)
+    for k, x in enumerate(children[:-1]):
+        if isinstance(x, Sync) and any(isinstance(i, WaitPhase) for i in x.instructions):
+            children[k], children[k + 1] = children[k + 1], x
+            break
+    return Block(tuple(children))
+
+
+def _moved(issue: TmaLoadIssue) -> TmaLoadIssue:
+    slot, *others = issue.target.index_tuple
+    return replace(issue, target=p.Subscript(issue.target.aggregate, (add(slot, 1), *others)))
+
+
+FAULTS: dict[str, Change] = {
+    "the wait deleted": _without(WaitPhase),
+    "the wait moved": _behind_the_reader,
+    "the wait for the next phase": _wait(lambda w: _shifted(w, 1)),
+    "the wait for the phase before": _wait(lambda w: _shifted(w, -1)),
+    "the other parity": _wait(lambda w: _shifted(w, 3)),
+    "the wait with fewer slots": _wait(lambda w: replace(w, of=replace(w.of, slots=2))),
+    "the wait for another ring": _wait(lambda w: replace(w, of=replace(w.of, ring="other"))),
+    "the start deleted": _without(StartPhases),
+    "the start without a barrier": _changed_sync(lambda node: replace(node, scope=Scope.THREAD) if any(
+        isinstance(i, StartPhases) for i in node.instructions) else None),
+    "one slot fewer": _start(lambda s: replace(s, slots=s.slots - 1)),
+    "one copy more": _start(lambda s: replace(s, copies=s.copies + 1)),
+    "a copy of the next phase": _copy(lambda i: _shifted(i, 1), "tile_rule"),
+    "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "first"),
+    "a copy from another row": _copy(lambda i: replace(i, start=(add(i.start[0], 1), *i.start[1:]))),
+    "a copy to another cell": _copy(_moved, "tile_rule"),
+    "a smaller box": _copy(lambda i: replace(i, tensor_map=replace(i.tensor_map, box=(32, 32)))),
+    "the barrier deleted": lambda node: Block(tuple(x for x in node.children if not (isinstance(
+        x, Sync) and x.scope is Scope.BLOCK and not x.instructions))) if isinstance(node, Block) else node}
+
+
+@pytest.fixture(name="ring", scope="module")
+def _ring() -> Lowered:
+    low = lowered_in_one_version(rowsum(3))
+    assert validate(low) == ()
+    return low
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(ring: Lowered, fault: str) -> None:
+    (function,) = ring.program.functions
+    wrong = replace(function, body=as_block(rewritten(function.body, FAULTS[fault])))
+    assert wrong.body != function.body
+    found = validate(replace(ring, program=replace(ring.program, functions=(wrong,))))
+    assert found
+    assert not any(m.kind == "undecided" for m in found)
