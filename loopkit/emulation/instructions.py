@@ -13,8 +13,9 @@ from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
 from loopkit.emulation.pending import Effect
-from loopkit.emulation.program import Emulation, Emulations, Nodes, Step
-from loopkit.emulation.strands import Strand
+from loopkit.emulation.phases import load_box, start_phases, wait_for_phase
+from loopkit.emulation.program import Emulation, Emulations, Nodes, Step, as_run
+from loopkit.emulation.strands import Run, Strand
 from loopkit.expr.mappers import array_of, replaced
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy, number_at
 from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
@@ -22,8 +23,10 @@ from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
+from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.shuffle import Shuffle, is_guarded, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
+from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
@@ -108,12 +111,12 @@ def _copied_by_vectors(nodes: Nodes, loop: For) -> Step | None:
     return copy
 
 
-def _commit(_: CommitGroup) -> Step:
-    return lambda s: s.block.groups(Completion.GROUP).commit(s.active)
+def _commit(_: Nodes, __: CommitGroup) -> Run:
+    return as_run(lambda s: s.block.groups(Completion.GROUP).commit(s.active))
 
 
-def _wait(wait: WaitGroup) -> Step:
-    return lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending)
+def _wait(_: Nodes, wait: WaitGroup) -> Run:
+    return as_run(lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending))
 
 
 # Flags between blocks
@@ -210,4 +213,6 @@ EMULATIONS: Emulations = {
     CommitGroup: Emulation(sync=_commit), WaitGroup: Emulation(sync=_wait),
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
-    Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}
+    StartPhases: Emulation(sync=start_phases), WaitPhase: Emulation(sync=wait_for_phase),
+    TmaLoadIssue: Emulation(region=load_box), Shuffle: Emulation(region=_shuffle),
+    MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}
