@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -24,6 +25,7 @@ from loopkit.kernel.target import Target
 from loopkit.lowering.lowered import BLOCK, GRID
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import index_types
+from loopkit.poly.limits import kept
 from loopkit.runtime.calls import BoundCall, CallArray, CallSignatures, CheckedCall, Runner
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
@@ -66,16 +68,24 @@ def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, t
     if lockstep < 1 or 32 % lockstep:
         raise PreconditionError(f"lockstep= is a divisor of 32, and not {lockstep}.", subject="lockstep")
     choices = Choices(completion == "last", order == "backward", lockstep)
-    return _EmulatedRunner(knl, resolve_text_target(target), choices, program).call({**(arguments or {}), **kwargs})
+    resolved = resolve_text_target(target)
+    runner = kept(knl.memo, ("emulated", resolved), lambda: _EmulatedRunner(knl, resolved))
+    return runner.choosing(choices, program).call({**(arguments or {}), **kwargs})
 
 
 class _EmulatedRunner(Runner):
     """Runs one kernel by emulation."""
 
-    def __init__(self, knl: LoopKernel, target: TextTarget, choices: Choices, program: Program | None) -> None:
+    def __init__(self, knl: LoopKernel, target: TextTarget) -> None:
         super().__init__(knl, target)
-        self._choices, self._program = choices, program
-        self._kinds = ArrayKinds()
+        self._choices, self._kinds = Choices(), ArrayKinds()
+        self._program: Program | None = None
+
+    def choosing(self, choices: Choices, program: Program | None) -> _EmulatedRunner:
+        """The same runner with *choices*, for *program* if it is not ``None``."""
+        other = copy(self)
+        other.__dict__.update(_choices=choices, _program=program, _signatures={})
+        return other
 
     @property
     def kinds(self) -> ArrayKinds:
