@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from loopkit import library
     from loopkit.analysis.fusion import get_kennedy_unweighted_fusion_candidates
     from loopkit.analysis.queries import find_one_rule_matching, find_rules_matching, find_unused_axis_tag
+    from loopkit.emulation.emulate import emulate
     from loopkit.interpreter.replay import CellDifference, Replay
     from loopkit.library.elementwise import make_copy_kernel
     from loopkit.lowering.counts import (
@@ -175,7 +176,8 @@ __all__ = [
     "assert_golden", "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds",
     "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
     "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",
-    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain", "extract_subst", "find_instructions",
+    "distribute_loop", "duplicate_inames", "emulate", "expand", "expand_subst", "explain", "extract_subst",
+    "find_instructions",
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
     "fuse_kernels", "fuse_loops", "gather_access_footprint_bytes", "gather_access_footprints", "generate_code",
     "get_kennedy_unweighted_fusion_candidates", "get_mem_access_map", "get_op_map", "get_synchronization_map",

@@ -1,7 +1,7 @@
 """The rules of the package: which layer may import which, and how long files and functions may be.
 
     lazy > shown > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering
-    > target > verification > runtime > (library, interpreter) > show > command > compat
+    > target > verification > runtime > (library, interpreter) > emulation > show > command > compat
 
 A package imports from those before it, never from those after it; packages in one bracket do not import each other.
 """
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 #: From the lowest layer up; packages in one tuple are in one layer.
 LAYERS = (("lazy",), ("shown",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",),
           ("analysis",), ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("library", "interpreter"), ("show",), ("command",), ("compat",))
+          ("library", "interpreter"), ("emulation",), ("show",), ("command",), ("compat",))
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 #: Import names, which for these packages are their names on the package index.
@@ -217,7 +217,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.tma", "verification.validation_nests",
+        "instructions.tma", "verification.validation_nests", "target.cuda.target",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),
@@ -229,8 +229,8 @@ def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
     """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
     words, others = INSTRUCTIONS[name]
     allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", *others)}
-    named = {m.name for m in LAYER_MODULES
-             if not m.name.startswith(("loopkit.library.", "loopkit.compat.")) and re.search(words, m.text)}
+    apart = ("loopkit.library.", "loopkit.compat.", "loopkit.emulation.")
+    named = {m.name for m in LAYER_MODULES if not m.name.startswith(apart) and re.search(words, m.text)}
     assert sorted(named - allowed) == []
     assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"
 

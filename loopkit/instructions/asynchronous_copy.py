@@ -145,13 +145,13 @@ def _copy_call(printer: Printer, ends: tuple[p.Subscript, p.Subscript], size: in
     return f"copy_async_or_zeros<{size}>(&{target}, {name}, {index}, {some});"
 
 
-def _number_at(copied: Expression, iname: str, at: Expression) -> Expression:
+def number_at(copied: Expression, iname: str, at: Expression) -> Expression:
     """A number of elements at the iteration *at* of a loop over *iname*."""
     match copied:
         case p.If(condition=condition, then=then, else_=other):
-            return p.If(condition_at(condition, iname, at), _number_at(then, iname, at), other)
+            return p.If(condition_at(condition, iname, at), number_at(then, iname, at), other)
         case p.Min():
-            return p.Min(tuple(_number_at(e, iname, at) for e in copied.children))
+            return p.Min(tuple(number_at(e, iname, at) for e in copied.children))
         case _:
             return add(substitute(copied, {iname: at}))
 
@@ -176,7 +176,7 @@ def _vector_copies(printer: Printer, loop: For, bounds: LowerBounds) -> list[str
     def copy(at: Expression, inside: LowerBounds) -> str:
         copied = copied_by(loop)
         return _copy_call(printer, (stored[0].at(loop.iname, at), loaded[0].at(loop.iname, at)), size,
-                          None if copied is None else _number_at(copied, loop.iname, at), inside)
+                          None if copied is None else number_at(copied, loop.iname, at), inside)
     (assign,) = loop.body.children
     assert isinstance(assign, Assign)
     return [*([f"// {assign.statement}"] if printer.annotate else []),

@@ -127,7 +127,7 @@ class Lanes:
         lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.thread_axes])
         value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
         own = replace(node, value=replaced(node.value, {read: p.Variable(other)}))
-        if not _is_guarded(region):
+        if not is_guarded(region):
             return [], Region(Block((own,))), {other: value}
         body = rewritten(region.body, lambda inner: own if inner is node else inner)
         return [f"{other} = {value};"], Region(body), {}
@@ -161,7 +161,7 @@ def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype]
                  for i in own_instructions(node) for e in i.operands if isinstance(e, p.Subscript)}
     arrays = {a.name: a for a in function.arrays if a.thread_axes and a.name not in fragments}
     variables = frozenset(array_of(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
-                          if isinstance(node, Region) and _is_guarded(node))
+                          if isinstance(node, Region) and is_guarded(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)
 
 
@@ -210,7 +210,7 @@ def _purpose(parts: Mapping[str, Assign], shuffles: Collection[Shuffle]) -> str:
     return f"{combine}{lanes} lanes; {'all of them get' if every else 'the first one gets'} the result"
 
 
-def _is_guarded(region: Region) -> bool:
+def is_guarded(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard separates the two."""
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))

@@ -272,12 +272,12 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
     guard = guard_of(region)
     if guard is not None:
-        yield from if_else(printer.condition(guard.condition, bounds), _call_lines(printer, region, issue, bounds))
+        yield from if_else(printer.condition(guard.condition, bounds), _lines_of_load(printer, region, issue, bounds))
     else:
-        yield from _call_lines(printer, region, issue, bounds)
+        yield from _lines_of_load(printer, region, issue, bounds)
 
 
-def _call_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
+def _lines_of_load(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
     if printer.annotate:
         yield f"// {statement_of(region)}"
     dtype = printer.dtype_of(issue.target)

@@ -257,7 +257,7 @@ def in_registers(loop: For) -> For:
     return replace(loop, body=body, instruction=None)
 
 
-def _stored_by_elements(loop: For, vector: Vector) -> For:
+def stored_by_elements(loop: For, vector: Vector) -> For:
     """The loop that stores the elements of *vector* in the executed iterations of *loop*, if some are not executed.
 
     Each store has the full condition: so it is predicated, and no branch delays later loads.
@@ -376,7 +376,7 @@ def _loop_with_vectors(form: VectorForm, printer: Printer, loop: For, access: Ve
                                _moves(form, printer, loop, v, bounds, load=False))
             if printer.annotate:
                 yield "// otherwise one element at a time, each under its guard: a branch would hold up what follows"
-            yield from emitter.loop(_stored_by_elements(loop, v), bounds)
+            yield from emitter.loop(stored_by_elements(loop, v), bounds)
 
 
 def _pointer_in_cuda(const: str, dtype: np.dtype, length: int, _: AddressSpace, first: str) -> str:

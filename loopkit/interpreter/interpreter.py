@@ -88,7 +88,7 @@ class Evaluator:
             case p.LogicalNot(child=child):
                 return np.bool_(not self._value(child, names))
             case p.BitwiseNot(child=child):
-                return self._typed(expr, ~converted(self._value(child, names), _computed_in(self._type(expr))))
+                return self._typed(expr, ~converted(self._value(child, names), computed_in(self._type(expr))))
             case p.Comparison(left=left, operator=op, right=right):
                 return self._compared(str(op), left, right, names)
             case TypeCast(child=child):
@@ -109,17 +109,17 @@ class Evaluator:
                 return expr
 
     def _arithmetic(self, expr: p.ExpressionNode, names: Mapping[str, Any]) -> Any:
-        operation = _OPERATIONS.get(type(expr))
+        operation = OPERATIONS.get(type(expr))
         if operation is None:
             raise PreconditionError(f"No value is known for {expr}.", subject=str(expr))
-        dtype = _computed_in(self._type(expr))
+        dtype = computed_in(self._type(expr))
         return self._typed(expr, reduce(operation, [converted(self._value(e, names), dtype) for e in children(expr)]))
 
     def _compared(self, op: str, left: Expression, right: Expression, names: Mapping[str, Any]) -> Any:
         a, b = self._value(left, names), self._value(right, names)
         common = comparison(self._type(left), self._type(right), (left, right))
         if rank_of(common) > 1:
-            a, b = (converted(v, _computed_in(common)) for v in (a, b))
+            a, b = (converted(v, computed_in(common)) for v in (a, b))
         else:
             a, b = int(a), int(b)                      # Python's integers do not wrap around
         return np.bool_(COMPARE[op](a, b))
@@ -129,7 +129,7 @@ class Evaluator:
         if function.dtypes == UNKNOWN:
             return function.value(*(self._value(e, names) for e in parameters))
         given, _ = signature(function, [self._type(e) for e in parameters])
-        values = [converted(self._value(e, names), _computed_in(x)) for e, x in zip(parameters, given, strict=True)]
+        values = [converted(self._value(e, names), computed_in(x)) for e, x in zip(parameters, given, strict=True)]
         return self._typed(expr, function.value(*values))
 
     def _combined(self, expr: Combined, names: Mapping[str, Any]) -> Any:
@@ -160,7 +160,7 @@ class Evaluator:
         """*value* in the dtype of *expr*; a Python number if that is weak."""
         found = self._type(expr)
         if isinstance(found, Weak):
-            return converted(value, _computed_in(found)).item()
+            return converted(value, computed_in(found)).item()
         return converted(value, found)
 
 
@@ -178,7 +178,7 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
         return given.astype(dtype)[()]
 
 
-def _computed_in(found: Type) -> np.dtype[Any]:
+def computed_in(found: Type) -> np.dtype[Any]:
     """The dtype in which an operation is computed: halves in float32, as in texts; weak numbers in the widest one."""
     if isinstance(found, Weak):
         return (BOOL, INT64, FLOAT64, COMPLEX128)[rank_of(found)]
@@ -194,7 +194,7 @@ def function_value(name: str, *arguments: Any) -> Any:
     return FUNCTIONS[name].value(*arguments)
 
 
-_OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
+OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
     p.Sum: operator.add, p.Product: operator.mul, p.Quotient: operator.truediv, p.FloorDiv: operator.floordiv,
     p.Remainder: operator.mod, TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
     p.Power: power_value, p.Min: np.fmin, p.Max: np.fmax, p.LeftShift: np.left_shift, p.RightShift: np.right_shift,

@@ -20,13 +20,13 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range
-from loopkit.ast.nodes import For, If, Node
+from loopkit.ast.nodes import Completion, For, If, Node
 from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.mappers import conjunction, conjuncts, map_children, subexpressions, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
-from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in
+from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in, meeting, paths
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.domains import full_box_condition
@@ -166,8 +166,10 @@ def _conditional(knl: LoopKernel, bound: BoundStatement) -> Iterator[tuple[Insta
     """For each affine condition in the expression of a statement, the points where it holds, and the others.
 
     A condition can make a tile partial, for example at the edge of a grid with fixed values around it. The full-tile
-    condition includes it, so that the version for full tiles has no such ``if``.
+    condition includes it, so that the version for full tiles has no such ``if``. TMA fills partial tiles by itself.
     """
+    if bound.statement.completion is Completion.PHASE:
+        return
     choices = (e for e in subexpressions(expanded_expression(knl, bound.statement)) if isinstance(e, p.If))
     for condition in dict.fromkeys(e.condition for e in choices):
         holds = points_where(bound.domain, condition, integer_names(knl, bound.statement))
@@ -178,12 +180,15 @@ def _conditional(knl: LoopKernel, bound: BoundStatement) -> Iterator[tuple[Insta
 def edges_are_small(launch: Launch) -> bool:
     """Is a thread's text long, and most of it the same for full and partial tiles?
 
-    A second version of all of it only saves the guards of a few loads and stores. Matrix instructions make a text
-    short, and a branch between them would hold them up.
+    A second version of all of it only saves the guards of a few loads and stores. A branch between matrix instructions
+    would hold them up.
     """
     knl = launch.kernel
-    if any(bound.statement.has_nest for bound in launch.statements.values()):
-        return False
+    if nests := [s for s, bound in launch.statements.items() if bound.statement.has_nest]:
+        ways = paths(launch.tree)
+        guarded = [s for s, bound in launch.statements.items()
+                   if next(_full_tile_conditions(launch, bound, bound.domain.inames), None) is not None]
+        return not any(meeting(ways[a], ways[b]).loops for a in guarded for b in nests)
     # the number of copies of each statement in the text of a thread
     lengths = {s: prod(high - low + 1 for x in bound.domain.inames if _is_in_tile(knl, x)
                        for low, high in [constant_range(knl, bound.statement.domain, x)]

@@ -54,7 +54,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
             case _:
                 return node
     starts: tuple[Instruction, ...] = tuple(StartPhases(r.name, r.slots, r.copies) for r in rings.values())
-    start = Barrier(("the rings of phases start before threads wait for phases",), Scope.BLOCK, starts)
+    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, starts)
     return seq(start, rewrite(_with_waits(tree, (), waits), numbered))
 
 

@@ -34,27 +34,28 @@ from loopkit.transform.thread_distribution import block_of, distributed
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool | None = None, asynchronous: bool = False, allow_global_storage: bool = False,
-             allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+             registers: bool | None = None, asynchronous: bool = False, ahead: int | None = None,
+             allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
+             unsafe: bool = False) -> LoopKernel:
     """Overlap the copies for later iterations of the loop over *iname* with the computation of the current iteration.
 
     A copy is a statement of the loop that writes a temporary read in the same iteration; ``add_prefetch``,
-    ``precompute`` and ``buffer_array`` make copies. Each copy runs *stages* - 1 iterations ahead (one if *stages* is
-    1). Its first instances run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a
-    leading axis of *stages* cells, subscripted by ``k % stages``, so no value is clobbered before it is read.
+    ``precompute`` and ``buffer_array`` make copies. Each copy runs *ahead* iterations ahead. Its first instances run
+    before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a leading axis of *stages*
+    cells, subscripted by ``k % stages``, so no value is clobbered before it is read.
 
     With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
     an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. This
     step distributes ``l.auto`` inames over the ``l`` axes of the loop, so that a thread stores what it loaded.
 
-    With *asynchronous*, ``cp.async`` (sm_80 and later) copies to shared memory *stages* - 1 tiles ahead. Waits leave
-    as many commit groups pending as possible. A barrier follows if threads read each other's copies. Copies by TMA
-    (:func:`tensorize`) are asynchronous by themselves; threads wait for the phase of a tile before they read it.
+    With *asynchronous*, ``cp.async`` (sm_80 and later) copies to shared memory, and waits leave as many commit groups
+    pending as possible. Copies by TMA (:func:`tensorize`) are asynchronous by themselves.
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: use ``cp.async`` for 4, 8 or 16 bytes, also of vectors. It can transpose and fill with 0 only.
+    :arg ahead: default: *stages* - 1, or one for one stage. With fewer, asynchronous readers of a tile may run longer.
     :arg allow_global_storage: as for :func:`add_prefetch`, for other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
@@ -89,16 +90,15 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     copies = _copies(kernel, iname, temporaries)
     asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
-    count = _require_stages(kernel, iname, stages, registers, asynchronous)
+    count, distance, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    in_registers, ahead = not asynchronous and registers is not False, max(count - 1, 1)
     kernel = _with_asynchronous_copies(kernel, copies.keys() - by_tma) if asynchronous else kernel
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, ahead, last=in_registers)
-    result = _with_prologue(allowed.legal(result, step), iname, copies, ahead)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, distance, last=in_registers)
+    result = _with_prologue(allowed.legal(result, step), iname, copies, distance)
     result = allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
     if (effect := side_effect(before, result, step, allowed, names)) is not None:
         raise effect
@@ -112,9 +112,12 @@ def _with_asynchronous_copies(kernel: LoopKernel, copies: AbstractSet[str]) -> L
     return kernel
 
 
-def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
-    """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
-    require_untagged(kernel, iname, "pipelined")
+def _require_stages(iname: str, stages: object, ahead: object, registers: bool | None, asynchronous: bool
+                    ) -> tuple[int, int, bool]:
+    """The numbers of *stages* and of iterations *ahead*; do the copies go through registers?
+
+    :raises PreconditionError: the loop cannot be pipelined in the requested way.
+    """
     count = require_positive(stages, "stages")
     if registers and asynchronous:
         raise PreconditionError("pipeline: an asynchronous copy bypasses registers, so registers=True and "
@@ -123,7 +126,13 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
     if count == 1 and (asynchronous or registers is False):
         raise PreconditionError("With one stage and without registers, no copy can run ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
-    return count
+    most = max(count - 1, 1)
+    distance = most if ahead is None else require_positive(ahead, "iterations ahead")
+    if distance > most:
+        raise PreconditionError(f"With {count} stages, copies run at most {most} iterations ahead, and not {distance}: "
+                                "the cells of the tile are still read.", subject="ahead",
+                                hint=f"pipeline(knl, '{iname}', {distance + 1}, ahead={distance})")
+    return count, distance, not asynchronous and registers is not False
 
 
 #: The temporary that each copy writes, by the id of the copy.
@@ -143,6 +152,7 @@ def _copied_by_tma(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous
 
 def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
     """The copies of the loop over *iname*, those into *temporaries* or all."""
+    require_untagged(kernel, iname, "pipelined")
     names = () if temporaries is None else known_list("temporary", temporaries, kernel.temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []

@@ -77,6 +77,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "check_barriers": lambda: lk.check_barriers(fresh()),
     "compile": lambda: lk.compile(fresh(), target="c"),
     "check_equivalent": lambda: lk.check_equivalent(fresh(), fresh(), {"n": 4, "m": 3}, target="c"),
+    "emulate": lambda: lk.emulate(fresh(), **DATA),
     "replay": lambda: lk.replay(fresh(), lk.History(KERNEL.history.steps[:1])),
     "a call": lambda: lk.compile(fresh(), target="c")(**DATA),
     "equality": lambda: fresh() == KERNEL,

@@ -12,7 +12,7 @@ from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.updated import updated_programs
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("part", PARTS)
 def test_updates_come_in_any_order(part: int) -> None:
     """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""

@@ -1,11 +1,15 @@
 """tensorize with TMA: what it cannot copy, each with the reason and a way out."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import loopkit as lk
-from tests.tma_kernels import rowsum
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+from tests.tma_kernels import product, rowsum
 
 BOX = "0<=i<64 and 0<=k<32"
 
@@ -51,6 +55,13 @@ def test_the_swizzle_is_that_of_tma() -> None:
     assert "swizzle(knl, 't', chunk=4)" in (caught.value.hint or "")
 
 
+def test_golden_product(golden: GoldenFiles) -> None:
+    """One version of the text for all tiles: TMA fills partial ones, and only the stores at the end have guards."""
+    code = lk.generate_code(product(3, b_transposed=True), target=lk.CudaTarget("sm_90"))
+    golden.check("product_by_tma.cu", code)
+    assert compile_cuda(str(code), "sm_90").spills == 0
+
+
 def test_older_gpus_have_no_tma() -> None:
     with pytest.raises(lk.PreconditionError, match="copied by TMA, which sm_80 does not have"):
         lk.generate_code(rowsum(2), target=lk.CudaTarget("sm_80"))
@@ -60,6 +71,42 @@ def test_copies_through_registers_beside_tma() -> None:
     """Threads cannot hold in registers what TMA copies, and other copies do not become asynchronous unasked."""
     with pytest.raises(lk.PreconditionError, match="registers=True and asynchronous=True exclude"):
         lk.pipeline(rowsum(1), "k_outer", 2, registers=True)
+
+
+def test_an_unrolled_loop_over_tiles() -> None:
+    """Each wait in the text has its own parity."""
+    knl = lk.tag_inames(lk.fix_parameters(rowsum(1), l=96), "k_outer:unr")
+    knl = lk.set_options(knl, textual_unroll=True)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    text = str(lk.generate_code(knl, target=lk.CudaTarget("sm_90")))
+    assert re.findall(r"wait_for_phase\((.*)\);", text) == [f"&tile_full[0], {parity}" for parity in (0, 1, 0)]
+
+
+def test_tma_need_not_see_what_the_same_launch_writes() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<64}", """
+        z[i] = 2*x[i]  {id=write}
+        <> t[j] = z[j]  {id=copy, dep=write}
+        y[i] = t[63 - i]  {dep=copy}
+        """, [lk.GlobalArg("x, y, z", np.float32, (64,))])
+    knl = lk.tensorize(lk.tag_inames(knl, "i:l.0"), "copy", "tma.load")
+    with pytest.raises(lk.PreconditionError, match="TMA copies 'z', which a statement of the same launch writes"):
+        lk.lower(knl)
+
+
+@pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (4, 2)])
+def test_fewer_tiles_ahead(stages: int, ahead: int) -> None:
+    knl = lk.pipeline(rowsum(1), "k_outer", stages, ahead=ahead)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    a = np.random.default_rng(0).integers(-9, 9, (70, 420)).astype(np.float32)
+    np.testing.assert_array_equal(lk.compile(knl, target="c")(a=a).s, a.sum(axis=1))
+
+
+def test_more_tiles_ahead_than_there_are() -> None:
+    with pytest.raises(lk.PreconditionError, match="copies run at most 1 iterations ahead, and not 2") as caught:
+        lk.pipeline(rowsum(1), "k_outer", 2, ahead=2)
+    assert "pipeline(knl, 'k_outer', 3, ahead=2)" in (caught.value.hint or "")
 
 
 def test_the_host_runs_the_loops() -> None:

@@ -1,0 +1,121 @@
+"""The emulations of matrix instructions, by the layouts of their fragments and the bytes of their registers."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pymbolic.primitives as p
+
+from loopkit.ast.nodes import Region
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, PrivateArray, SharedArray
+from loopkit.emulation.program import Nodes, Step
+from loopkit.emulation.strands import Strand
+from loopkit.errors import VerificationError
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import named_dtype
+from loopkit.expr.mappers import array_of
+from loopkit.instructions.fragments import Fragment
+from loopkit.instructions.ldmatrix import LdMatrix, LdMatrixIssue
+from loopkit.instructions.mma import Mma, MmaIssue
+from loopkit.instructions.nests import WORD
+
+#: Lanes of a warp; rows of a matrix that ldmatrix loads, and bytes of a row.
+_LANES, _ROWS, _BYTES = 32, 8, 16
+
+
+@lru_cache(maxsize=256)
+def _lane_elements(layout: Fragment) -> tuple[NumpyArray, NumpyArray]:
+    """The row and the column of the element in each register of each lane."""
+    every = [[layout.element(lane, register) for register in range(layout.registers)] for lane in range(_LANES)]
+    rows, columns = np.moveaxis(np.array(every), -1, 0)
+    return rows, columns
+
+
+def _require_warps(s: Strand, what: str) -> int:
+    """The number of warps of a strand; :raises VerificationError: a warp has fewer than 32 threads."""
+    if len(s.threads) % _LANES:
+        raise VerificationError(f"A warp of block {s.block_number} has fewer than {_LANES} threads for {what}.",
+                                check="emulation")
+    return len(s.threads) // _LANES
+
+
+# Products
+
+def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
+    """A product of the matrices in the registers of the lanes, added to their sums."""
+    mma = issue.instruction
+    assert isinstance(mma, Mma)
+    factors = [_FactorRegisters(nodes, part, mma.factor.size) for part in (issue.left, issue.right)]
+    sums = [nodes.expressions.element(e) for e in issue.sums]
+    whole, dtype = np.dtype(np.int64 if mma.sum.ptx == "s32" else np.float64), named_dtype(mma.sum.dtype)
+
+    def multiply(s: Strand) -> None:
+        _require_warps(s, mma.noun)
+        places = [place(s) for place in sums]
+        total = _matrix(mma.sums, np.stack([s.lanes(cells.load(s, at)) for cells, at in places], axis=1), whole)
+        left, right = (_matrix(layout, _of_unit(mma, registers(s)), whole)
+                       for layout, registers in zip((mma.left, mma.right), factors, strict=True))
+        new = (total + left @ right).astype(dtype)[_lane_elements(mma.sums)]
+        for (cells, at), values in zip(places, new.T, strict=True):
+            cells.store(s, at, values)
+    return multiply
+
+
+class _FactorRegisters:
+    """The values of a factor: the elements of each lane, and in warp registers all elements of each word."""
+
+    def __init__(self, nodes: Nodes, elements: Sequence[p.Subscript], size: int) -> None:
+        held = array_of(elements[0]) in nodes.warp_arrays
+        self._word = max(WORD // size, 1) if held else 1
+        self._places = [nodes.expressions.element(e) for e in elements[::self._word]]
+
+    def __call__(self, s: Strand) -> NumpyArray:
+        found = list[NumpyArray]()
+        for place in self._places:
+            cells, first = place(s)
+            found += [s.lanes(cells.load(s, EmulatedArray.after(first, k))) for k in range(self._word)]
+        return np.stack(found, axis=1)
+
+
+def _of_unit(mma: Mma, values: NumpyArray) -> NumpyArray:
+    """The numbers that the matrix unit takes *values* for."""
+    return FUNCTIONS[mma.factor.through].value(values) if mma.factor.through else values
+
+
+def _matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype) -> NumpyArray:
+    found = np.empty(layout.extents, dtype)
+    found[_lane_elements(layout)] = registers.astype(dtype)
+    return found
+
+
+# Loads of matrices
+
+def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
+    """The lanes' rows of matrices, and a word of each matrix for each lane."""
+    loads = issue.instruction
+    assert isinstance(loads, LdMatrix)
+    row, size = nodes.expressions.element(issue.row), nodes.expressions.dtype_of(issue.row).itemsize
+    targets = [nodes.expressions.element(e) for e in issue.targets[::max(WORD // size, 1)]]
+    if len(targets) != loads.count:
+        raise VerificationError(f"{loads.name} has {loads.count} registers, and not {len(targets)}.", check="emulation")
+
+    def move(s: Strand) -> None:
+        _require_warps(s, issue.noun)
+        cells, (*_, first) = row(s)
+        assert isinstance(cells, SharedArray)
+        first = s.lanes(first)[:_ROWS*loads.count]
+        if (first*size % _BYTES).any():
+            raise VerificationError(f"{issue.noun} of '{cells.name}' begins a row at no multiple of {_BYTES} bytes.",
+                                    check="emulation")
+        rows = cells.load(s, (first[:, None] + np.arange(_BYTES // size),))
+        matrices = np.ascontiguousarray(rows).view(np.uint8).reshape(loads.count, _ROWS, _BYTES // 2, 2)
+        if loads.transposed:
+            matrices = matrices.transpose(0, 2, 1, 3)
+        words = np.ascontiguousarray(matrices).reshape(loads.count, _LANES, WORD)
+        for place, word in zip(targets, words, strict=True):
+            registers, start = place(s)
+            assert isinstance(registers, PrivateArray)
+            for k, value in enumerate(word.view(cells.data.dtype).T):
+                registers.store(s, EmulatedArray.after(start, k), value)
+    return move
