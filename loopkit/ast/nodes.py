@@ -26,25 +26,36 @@ class Scope(IntEnum):
 
     THREAD = 0
     WARP = 1
-    BLOCK = 2
+    WARPGROUP = 2
+    BLOCK = 3
 
 
 class Completion(Enum):
     """The event at which an access is performed; until then no other access may rely on it.
 
-    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. PHASE: a wait of any thread for the
-    end of its phase. FLAG: a thread of another block has read the inter-block flag that is stored with the value.
+    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group of copies. PRODUCTS: one for its
+    group of products. PHASE: a wait of any thread for the end of its phase. PROXY: for accesses through the
+    asynchronous proxy, a proxy fence of the issuing thread. REGISTERS: for instructions that access registers
+    asynchronously, a register fence. FLAG: a thread of another block has read the inter-block flag that is stored with
+    the value.
     """
 
     IMMEDIATE = "immediate"
     GROUP = "group"
+    PRODUCTS = "group of products"
     PHASE = "phase"
+    PROXY = "proxy fence"
+    REGISTERS = "register fence"
     FLAG = "flag"
 
     @property
     def needs_wait(self) -> bool:
         """Must threads of the block wait for it?"""
         return self not in (Completion.IMMEDIATE, Completion.FLAG)
+
+
+#: The events that are fences: they order accesses that are performed before.
+FENCES = (Completion.PROXY, Completion.REGISTERS)
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,9 @@ class Instruction:
     :cvar executes_loops: it executes an assignment with the loops around it.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
-    :cvar capability: the first architecture that has it: 80 for sm_80.
+    :cvar asynchronous_proxy: it accesses shared memory through the asynchronous proxy, and not the generic one.
+    :cvar asynchronous_registers: it accesses registers of its threads later than other instructions do.
+    :cvar capability: the first architecture that has it: 80 for sm_80; *only_on*: the only one; ``""``: all later ones.
     """
 
     noun: ClassVar[str] = "an instruction"
@@ -68,9 +81,12 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     executes_loops: ClassVar[bool] = False
     loads_for_others: ClassVar[bool] = False
+    asynchronous_proxy: ClassVar[bool] = False
+    asynchronous_registers: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
     completes_for: ClassVar[Scope] = Scope.THREAD
     capability: ClassVar[int] = 0
+    only_on: ClassVar[str] = ""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -114,6 +130,10 @@ class Instruction:
         """For arrays that it accesses: each array begins at a multiple of this number of bytes."""
         return {}
 
+    def in_order_with(self, other: Instruction) -> bool:
+        """Are its accesses performed after those of *other*, which is issued before it, without a wait?"""
+        return False
+
     def claims(self, element: Expression, target: Expression) -> bool:
         """Does the instruction access *element* in an assignment to *target*? No other instruction may then."""
         return False
@@ -150,6 +170,34 @@ def commuting_of(instructions: Iterable[Instruction], target: p.Variable | p.Sub
 def wait_for(event: Completion, instructions: Iterable[Instruction]) -> Instruction | None:
     """The one of *instructions* that completes *event*; ``None``: there is none."""
     return next((i for i in instructions if i.completes is event), None)
+
+
+def events_between(source: Iterable[Instruction], sink: Iterable[Instruction], *, writes: bool, shared: bool,
+                   private: bool) -> tuple[Completion, ...]:
+    """The events between two accesses of one element by these instructions.
+
+    :arg writes: the first one writes it; *shared*: it is in shared memory; *private*: in registers of a thread.
+    """
+    one, other = [*source], [*sink]
+    event = completion_of(one)
+    if any(later.in_order_with(i) for later in other for i in one):
+        return ()
+    found = [event] if event.needs_wait else []
+    if shared and writes and any(i.asynchronous_proxy for i in other) and not any(i.asynchronous_proxy for i in one):
+        found.append(Completion.PROXY)
+    if private and any(i.asynchronous_registers for i in other):
+        found.append(Completion.REGISTERS)
+    return tuple(found)
+
+
+def covering(event: Completion, source: Completion, instructions: Iterable[Instruction]) -> Instruction | None:
+    """The one of *instructions* that waits until *event* has followed accesses which are performed at *source*.
+
+    A fence orders accesses that are performed: it counts where the same instructions wait for them. ``None``: none.
+    """
+    own = [*instructions]
+    found = wait_for(event, own)
+    return wait_for(source, own) if found is not None and event in FENCES and source.needs_wait else found
 
 
 @dataclass(frozen=True)

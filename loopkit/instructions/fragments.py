@@ -63,7 +63,17 @@ class Fragment:
     @property
     def registers(self) -> int:
         """The number of elements that a lane holds."""
-        return prod(d.extent for d in self._number(of_lanes=False))
+        return prod(d.extent for d in self.digits_of_registers)
+
+    @cached_property
+    def digits_of_registers(self) -> Digits:
+        """The digits of the register's number, the slowest first."""
+        return self._number(of_lanes=False)
+
+    def register_digits(self, register: int) -> tuple[int, ...]:
+        """The values of these digits for a *register*."""
+        found = dict(_values_of(register, self.digits_of_registers))
+        return tuple(value for d in self.digits_of_registers if isinstance(value := found[d], int))
 
     @cached_property
     def lanes(self) -> Digits:

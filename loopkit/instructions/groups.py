@@ -2,40 +2,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, E, Instruction
-from loopkit.instructions.base import InstructionText
+from loopkit.ast.value_ranges import LowerBounds
+from loopkit.instructions.base import InstructionText, Printer
 from loopkit.poly.sets import Map
 
 
 @dataclass(frozen=True)
 class CommitGroup(Instruction):
-    """A thread commits: the asynchronous accesses that it started since its last commit form a commit group."""
+    """A thread commits: the asynchronous accesses that it started since its last commit form a commit group.
+
+    :ivar of: the event at which these accesses are performed.
+    """
+
+    of: Completion = Completion.GROUP
 
     noun: ClassVar[str] = "a commit"
-    titles: ClassVar[tuple[str, ...]] = ("commit group",)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"commit {self.of.value}",)
 
 
 @dataclass(frozen=True)
 class WaitGroup(Instruction):
-    """A thread waits until all of its groups but the *pending* newest are performed."""
+    """A thread waits until all of its groups but the *pending* newest are performed.
+
+    :ivar of: the event at which accesses of these groups are performed.
+    :ivar registers: the arrays in registers of the thread that the accesses of these groups write.
+    """
 
     pending: int
+    of: Completion = Completion.GROUP
+    registers: tuple[str, ...] = field(default=(), compare=False)
 
     noun: ClassVar[str] = "a wait for a group"
-    completes: ClassVar[Completion | None] = Completion.GROUP
+
+    @property
+    def completes(self) -> Completion | None:       # type: ignore[override]
+        return self.of
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (f"wait for all groups but {self.pending}" if self.pending else "wait for all groups",)
+        groups = self.of.value.replace("group", "groups")
+        return (f"wait for all {groups} but {self.pending}" if self.pending else f"wait for all {groups}",)
 
     def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
                   in_phase: Callable[[E, E], Map | None]) -> Map | None:
         """The pairs with at least *pending* commits between that of the access and the wait."""
-        ends = [place for place, instructions in places.items() if commits(instructions)]
+        ends = [place for place, instructions in places.items() if commits(instructions, self.of)]
 
         @cache
         def behind(place: E, number: int) -> Map | None:
@@ -48,35 +67,81 @@ class WaitGroup(Instruction):
         return behind(own, self.pending + (own not in ends))
 
 
-def commits(instructions: Iterable[Instruction]) -> bool:
-    """Does a thread commit a group by one of *instructions*?"""
-    return any(isinstance(i, CommitGroup) for i in instructions)
+def commits(instructions: Iterable[Instruction], of: Completion = Completion.GROUP) -> bool:
+    """Does a thread commit a group of accesses that are performed at *of*, by one of *instructions*?"""
+    return any(isinstance(i, CommitGroup) and i.of is of for i in instructions)
 
 
-def pending(instructions: Iterable[Instruction]) -> int | None:
-    """The number of groups that may be pending after *instructions*; ``None``: there is no wait among them."""
-    return next((i.pending for i in instructions if isinstance(i, WaitGroup)), None)
+def wait_of(instructions: Iterable[Instruction], of: Completion = Completion.GROUP) -> WaitGroup | None:
+    """The one of *instructions* that waits for such groups."""
+    return next((i for i in instructions if isinstance(i, WaitGroup) and i.of is of), None)
+
+
+def pending(instructions: Iterable[Instruction], of: Completion = Completion.GROUP) -> int | None:
+    """The number of such groups that may be pending after *instructions*; ``None``: there is no wait among them."""
+    wait = wait_of(instructions, of)
+    return None if wait is None else wait.pending
 
 
 def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instruction, ...]:
-    """A commit if *commit*, then a wait for all but *leaving* groups if that is a number."""
-    return (*((CommitGroup(),) if commit else ()), *(() if leaving is None else (WaitGroup(leaving),)))
+    """A commit of copies if *commit*, then a wait for all but *leaving* groups if that is a number."""
+    return with_wait((), WaitGroup(leaving or 0), commit=commit, waits=leaving is not None)
+
+
+def with_wait(instructions: Iterable[Instruction], wait: WaitGroup, *, commit: bool, waits: bool = True
+              ) -> tuple[Instruction, ...]:
+    """*instructions* with a commit if *commit*, and *wait* if it *waits*, in the place of their own ones."""
+    others = [i for i in instructions if not (isinstance(i, CommitGroup | WaitGroup) and i.of is wait.of)]
+    return (*((CommitGroup(wait.of),) if commit else ()), *((wait,) if waits else ()), *others)
 
 
 # CUDA
 
-CUDA_COMMIT = InstructionText({"end_copy_group": """
+_HELPERS = {"end_copy_group": """
 // the copies that the thread began since the last group are one
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-"""}, sync=lambda *_: ["end_copy_group();"])
-
-CUDA_WAIT = InstructionText({"wait_for_copies": """
+""", "wait_for_copies": """
 // until all groups of the thread but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
-"""}, sync=lambda _, wait, __: [f"wait_for_copies<{wait.pending}>();"])
+""", "end_product_group": """
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+""", "wait_for_products": """
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+""", "keep_below": """
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+"""}
+
+
+def _commit_lines(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
+    return ["end_product_group();" if commit.of is Completion.PRODUCTS else "end_copy_group();"]
+
+
+def _wait_lines(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
+    what = "products" if wait.of is Completion.PRODUCTS else "copies"
+    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
+
+
+CUDA_COMMIT = InstructionText(_HELPERS, sync=_commit_lines)
+CUDA_WAIT = InstructionText(sync=_wait_lines)

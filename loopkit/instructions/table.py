@@ -8,6 +8,7 @@ from loopkit.instructions import (
     asynchronous_copy,
     atomic_update,
     block_flag,
+    fences,
     groups,
     ldmatrix,
     mma,
@@ -15,6 +16,7 @@ from loopkit.instructions import (
     simd_loop,
     tma,
     vector_access,
+    wgmma,
 )
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction
 from loopkit.instructions.nests import NestInstruction
@@ -24,17 +26,21 @@ STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
     "atomic": atomic_update.AtomicUpdate(), "async": asynchronous_copy.AsynchronousCopy()}
 
 #: The instructions that execute nests of loops, by name.
-NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {**mma.MMA, **ldmatrix.LDMATRIX, **tma.TMA}
+NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {
+    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **tma.TMA}
 
 #: The instruction that completes each event for all accesses that a thread started.
-WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)}
+WAITS: Mapping[Completion, Instruction] = {
+    Completion.GROUP: groups.WaitGroup(0), Completion.PRODUCTS: groups.WaitGroup(0, Completion.PRODUCTS),
+    Completion.PROXY: fences.ProxyFence(), Completion.REGISTERS: fences.RegisterFence()}
 
 #: The instructions of CUDA C++. The order here is that of the helper functions in a text.
 CUDA_TEXTS: InstructionTexts = {
     asynchronous_copy.AsynchronousCopy: asynchronous_copy.CUDA,
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
+    fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
     phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
-    block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA,
+    block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 

@@ -57,6 +57,7 @@ class TmaLoad(NestInstruction):
     scope: ClassVar[Scope] = Scope.THREAD
     loads_for_others: ClassVar[bool] = False
     completion: ClassVar[Completion] = Completion.PHASE
+    asynchronous_proxy: ClassVar[bool] = True
     capability: ClassVar[int] = 90
 
     @property
@@ -106,6 +107,7 @@ class TmaLoadIssue(Issue):
     scope: ClassVar[Scope] = Scope.THREAD
     loads_for_others: ClassVar[bool] = False
     completion: ClassVar[Completion] = Completion.PHASE
+    asynchronous_proxy: ClassVar[bool] = True
 
     @property
     def titles(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 from pytools.tag import Tag
 
-from loopkit.ast.nodes import Commuting, Completion, Instruction, commuting_of, completion_of
+from loopkit.ast.nodes import Commuting, Completion, Instruction, Scope, commuting_of, completion_of
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import add
@@ -95,7 +95,12 @@ class Statement(Shown):
     @property
     def loads_for_others(self) -> bool:
         """May a thread load an element that it reads for another thread?"""
-        return any(i.loads_for_others for i in self.instructions)
+        return self.loads_for is not Scope.THREAD
+
+    @property
+    def loads_for(self) -> Scope:
+        """The threads for which a thread may load an element."""
+        return max((i.scope for i in self.instructions if i.loads_for_others), default=Scope.THREAD)
 
     @property
     def completion(self) -> Completion:

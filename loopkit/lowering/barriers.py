@@ -46,13 +46,14 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
     tree = with_phases(launch, tree, phased) if phased else tree
-    for completion, counted in _COUNTED.items():
-        tree = counted(launch, tree, [h for h in copies if h.completion is completion])
+    of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
+    for completion in _COUNTED:
+        tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion])
     return replace(launch, tree=tree)
 
 
-#: By the event of accesses, the pass that adds the instructions by which waits count them.
-_COUNTED = {Completion.GROUP: with_groups}
+#: The events of accesses for which threads wait by groups.
+_COUNTED = (Completion.GROUP, Completion.PRODUCTS)
 
 
 @dataclass(frozen=True)

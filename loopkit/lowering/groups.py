@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from loopkit.ast.nodes import Scope
-from loopkit.instructions.groups import WaitGroup, commits, group_instructions, pending
+from loopkit.ast.nodes import Completion, Instruction, Scope, covering
+from loopkit.instructions.groups import CommitGroup, WaitGroup, commits, pending, wait_of, with_wait
 from loopkit.kernel.tree import (
     Barrier,
     Leaf,
@@ -34,17 +34,20 @@ from loopkit.poly.sets import Map
 #: The largest number of groups that a wait leaves pending.
 MOST_PENDING = 31
 
-_COMMIT = Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD)
 
+def with_groups(of: Completion, launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tree:
+    """*tree*, whose waits for the event *of* wait for all accesses, with groups of these accesses.
 
-def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
-    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many groups pending as possible."""
-    if not copies:
+    Each wait leaves as many groups pending as possible.
+
+    :arg accesses: the hazards, also those of other events, whose sources are such accesses.
+    """
+    if not accesses:
         return tree
-    ending = _group_by_group(tree, copies, Waits(launch, tree))
-    tree, _ = _committing(tree, frozenset(h.source for h in copies), ending, started=False)
+    ending = _group_by_group(tree, accesses, Waits(launch, tree))
+    tree, _ = _committing(tree, of, frozenset(h.source for h in accesses), ending, started=False)
     waits = Waits(launch, tree)
-    return tree if waits.places is None else _with_pending(tree, waits, waits.places, copies)
+    return tree if waits.places is None else _with_pending(tree, of, waits, waits.places, accesses)
 
 
 def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> frozenset[LoopPlace]:
@@ -69,7 +72,7 @@ def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> froze
     return frozenset(found)
 
 
-def _committing(tree: Tree, copies: frozenset[str], ending: frozenset[LoopPlace], *, started: bool
+def _committing(tree: Tree, of: Completion, copies: frozenset[str], ending: frozenset[LoopPlace], *, started: bool
                 ) -> tuple[Tree, bool]:
     """*tree* where waits commit the copies started since the last commit, and iterations of the loops *ending* those
     that their waits leave; and whether some remain at its end.
@@ -78,45 +81,55 @@ def _committing(tree: Tree, copies: frozenset[str], ending: frozenset[LoopPlace]
         case Leaf(statement):
             return tree, started or statement in copies
         case Loop(iname, inner):
-            body, after = _committing(inner, copies, ending, started=started)
+            body, after = _committing(inner, of, copies, ending, started=started)
             if after and loop_place(tree) in ending:
-                return Loop(iname, seq(body, _COMMIT)), started
+                return Loop(iname, seq(body, Barrier(instructions=(CommitGroup(of),), scope=Scope.THREAD))), started
             if after and not started:
-                body, after = _committing(inner, copies, ending, started=True)
+                body, after = _committing(inner, of, copies, ending, started=True)
             return Loop(iname, body), started or after
         case Seq(children):
             result: list[Tree] = []
             for child in children:
-                new, started = _committing(child, copies, ending, started=started)
+                new, started = _committing(child, of, copies, ending, started=started)
                 result.append(new)
             return Seq(tuple(result)), started
         case Barrier():
-            left = pending(tree.instructions)
-            if left is not None and started:
-                return replace(tree, instructions=group_instructions(commit=True, leaving=left)), False
-            return tree, started and not commits(tree.instructions)
+            wait = wait_of(tree.instructions, of)
+            if wait is not None and started:
+                return replace(tree, instructions=with_wait(tree.instructions, wait, commit=True)), False
+            return tree, started and not commits(tree.instructions, of)
 
 
-def _with_pending(tree: Tree, waits: Waits, places: Sequence[PlacedWait], copies: Sequence[Hazard]) -> Tree:
+def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[PlacedWait], accesses: Sequence[Hazard]
+                  ) -> Tree:
     """*tree* whose waits leave as many groups pending as possible, those in inner loops first."""
-    leaving = [pending(place.node.instructions) for place in places]
+    leaving = [pending(place.node.instructions, of) for place in places]
+
+    def changed(place: PlacedWait, number: int | None) -> tuple[Instruction, ...]:
+        """The instructions of *place*, whose wait leaves *number* groups pending; ``None``: it has no wait."""
+        own = place.node.instructions
+        return with_wait(own, WaitGroup(number or 0, of), commit=commits(own, of), waits=number is not None)
 
     def enough(place: int, number: int | None) -> bool:
-        """Are all accesses performed in time if that wait leaves *number* groups pending? ``None``: without a wait."""
-        changed = [None if n is None else WaitGroup(n) for n in (*leaving[:place], number, *leaving[place + 1:])]
-        return all(waits.left(h, h.scope, changed) is None for h in copies)
+        """Are all accesses performed in time if that wait leaves *number* groups pending?"""
+        numbers = (*leaving[:place], number, *leaving[place + 1:])
+        own = [changed(*pair) for pair in zip(places, numbers, strict=True)]
+        return all(waits.left(h, h.scope, [covering(h.completion, of, i) for i in own]) is None for h in accesses)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
         own = leaving[i]
         if own is not None and enough(i, own):
             more = takewhile(partial(enough, i), range(own + 1, MOST_PENDING + 1))
             leaving[i] = None if enough(i, None) else max(more, default=own)
-    numbers = iter(leaving)
+    numbers = iter([changed(*pair) for pair in zip(places, leaving, strict=True)])
+    statements = waits.launch.kernel.statement_by_id
+    registers = tuple(sorted({h.array for h in accesses if h.scope is Scope.THREAD and any(
+        i.asynchronous_registers for i in statements[h.source].instructions)}))
 
     def numbered(node: Tree) -> Tree:
         if not isinstance(node, Barrier):
             return node
         if node.instructions:
-            new = group_instructions(commit=commits(node.instructions), leaving=next(numbers))
-            node = replace(node, instructions=new)
+            new = (replace(i, registers=registers) if i == wait_of((i,), of) else i for i in next(numbers))
+            node = replace(node, instructions=tuple(new))
         return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)

@@ -22,7 +22,7 @@ from loopkit.analysis.events import Event
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
-from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of
+from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of, events_between
 from loopkit.errors import IllegalTransformError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
@@ -91,34 +91,49 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
 
 
 def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
-    """All pairs of *launch* that must wait for an asynchronous access: the later conflicting accesses."""
+    """All pairs of *launch* that need an event between: later conflicting accesses wait for an asynchronous access, and
+    accesses of instructions come after a fence of the thread.
+    """
     knl, ways = launch.kernel, paths(launch.tree)
-    together = {node.statement: node.instruction for node in nodes_in(launch.tree)
-                if isinstance(node, Leaf) and node.instruction is not None}
-    every = {x: completion_of((*(i for i in bound.statement.instructions if serves(i, bound.statement, storages)),
-                               *((together[x],) if x in together else ())))
-             for x, bound in launch.statements.items()}
-    events = {x: event for x, event in every.items() if event.needs_wait}
+    every = instructions_in(launch, storages)
+    events = {x for x, own in every.items() if completion_of(own).needs_wait}
+    fenced = {x for x, own in every.items() if any(i.asynchronous_proxy or i.asynchronous_registers for i in own)}
 
-    def hazard(array: str, source: str, sink: str, pairs: Map, kind: str) -> Hazard:
-        apart = _other_thread(launch, source, sink, pairs)
+    def hazard(array: str, source: str, sink: str, pairs: Map, kind: str, event: Completion) -> Hazard:
+        own = array in storages and storages[array].space is AddressSpace.PRIVATE
+        apart = None if own else _other_thread(launch, source, sink, pairs)
         scope = Scope.THREAD if apart is None else _scope(launch, source, sink, apart)
-        return Hazard(array, source, sink, pairs, kind, scope, completion=events[source])
-    for source in events:
-        for a in accesses_of(knl, knl.statement_by_id[source]):
-            storage = storages.get(a.array)
-            for b in accesses_by_array(knl)[a.array]:
-                if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write):
-                    continue
-                pairs = _in_one_block(knl, source, b.statement,
-                                      same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
-                where = meeting(ways[source], ways[b.statement])
-                ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
-                if not ordered.is_empty():
-                    yield hazard(a.array, source, b.statement, ordered, kind_of(a.is_write, b.is_write))
+        return Hazard(array, source, sink, pairs, kind, scope, completion=event)
+    for a in (a for s in every if events or fenced for a in accesses_of(knl, knl.statement_by_id[s])):
+        source, storage = a.statement, storages.get(a.array)
+        for b in accesses_by_array(knl)[a.array] if storage is not None else ():
+            if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write) \
+                    or (source not in events and b.statement not in fenced):
+                continue
+            needed = events_between(every[source], every[b.statement], writes=a.is_write,
+                                    shared=storage.space is AddressSpace.SHARED,
+                                    private=storage.space is AddressSpace.PRIVATE)
+            if not needed:
+                continue
+            pairs = _in_one_block(knl, source, b.statement,
+                                  same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
+            where = meeting(ways[source], ways[b.statement])
+            ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
+            if not ordered.is_empty():
+                yield from (hazard(a.array, source, b.statement, ordered, kind_of(a.is_write, b.is_write), event)
+                            for event in needed)
     for d in dependences(knl) if events else ():
         if d.source in events and d.array not in storages and d.sink in launch.statements:
-            yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind)
+            yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+                         completion_of(every[d.source]))
+
+
+def instructions_in(launch: Launch, storages: Mapping[str, Storage]) -> dict[str, tuple[Instruction, ...]]:
+    """The instructions that make the accesses of each statement of *launch*."""
+    together = {node.statement: node.instruction for node in nodes_in(launch.tree)
+                if isinstance(node, Leaf) and node.instruction is not None}
+    return {x: (*(i for i in bound.statement.instructions if serves(i, bound.statement, storages)),
+                *((together[x],) if x in together else ())) for x, bound in launch.statements.items()}
 
 
 def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access]) -> Iterator[Hazard]:
@@ -194,7 +209,8 @@ def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     ends = launch.statements[source], launch.statements[sink]
     if launch.within_warp():
         return Scope.WARP
-    if not isinstance(launch.threads, int):
+    # an instruction accesses elements for threads of other warps too
+    if not isinstance(launch.threads, int) or any(bound.statement.loads_for > Scope.WARP for bound in ends):
         return Scope.BLOCK
     first, second = (_warp_number(launch, bound) for bound in ends)
     if first is None or second is None:

@@ -132,6 +132,8 @@ def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, e
     mask = multiply(swizzle.chunk, row)
     if isinstance(column, int) and isinstance(mask, int):
         return str(column ^ mask)
+    if mask == 0:
+        return expr(column)
     # compilers warn about sums and products beside "^" without parentheses
     left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
                    for text in (expr(column), expr(mask)))

@@ -22,6 +22,7 @@ from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.nests import WORD, NestInstruction
+from loopkit.instructions.products import Product
 from loopkit.instructions.table import NEST_INSTRUCTIONS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.instructions.vector_access import copied_element
@@ -95,7 +96,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
         raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
                                 hint="tensorize a statement once")
     match found:
-        case Mma():
+        case Product():
             result, tags = _by_products(kernel, statement, found, inames)
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
@@ -117,14 +118,14 @@ def _executed_by(kernel: LoopKernel, statement: str, instruction: NestInstructio
 
 # Products
 
-def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Iterable[str] | None
+def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | Iterable[str] | None
              ) -> tuple[LoopKernel, Tags]:
     node, (left, right) = _sum_of_products(kernel, statement)
     update = node.update
     names = _boxes(kernel, node, (left, right), mma, given)
     tags: Tags = {}
     parts = list[tuple[str, ...]]()
-    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, mma.left.columns), strict=True):
+    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, mma.steps), strict=True):
         kernel, own = _split(kernel, x, digits)
         parts.append(own)
         of_steps = x == names[2]
@@ -134,6 +135,8 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Mma, given: str | Iter
                 else VecTag() if is_item else InstructionTag()
     rows, columns, steps = ({*own} for own in parts)
     kernel = _executed_by(kernel, update, mma)
+    if not isinstance(mma, Mma):
+        return kernel, tags
     operand = expanded_expression(kernel, kernel.statement_by_id[update])
     for layout, along in ((mma.left, (rows, steps)), (mma.right, (steps, columns))):
         for e in elements_of(operand, kernel.temporaries):
@@ -158,7 +161,7 @@ def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode,
     return node, (operand.children[0], operand.children[1])
 
 
-def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Mma,
+def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Product,
            given: str | Iterable[str] | None) -> tuple[str, str, str]:
     """The inames of the rows, the columns and the steps."""
     update = kernel.statement_by_id[node.update]
@@ -211,9 +214,8 @@ def _extent_from_zero(kernel: LoopKernel, iname: str) -> int | None:
 def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> tuple[LoopKernel, tuple[str, ...]]:
     """*kernel* with *iname* split into *digits*, after a *first* iname of further values if it has a name."""
     names = list[str]()
-    lane = next((k for k, d in enumerate(digits) if d.of_lanes), len(digits))
-    for k, d in enumerate(digits):
-        part = ("warp" if d.place > 1 else "lane") if d.of_lanes else "part" if k < lane else "item"
+    for d in digits:
+        part = ("warp" if d.place > 1 else "lane") if d.of_lanes else "item" if d is digits[-1] else "part"
         names.append(kernel.fresh_name(f"{iname}_{part}", *names))
     every = (*([first] if first else []), *names)
     if len(every) == 1:

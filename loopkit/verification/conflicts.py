@@ -145,6 +145,11 @@ class Conflicts:
     def _warp_instructions(self) -> frozenset[int]:
         return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
+    def is_private(self, array: str) -> bool:
+        """Is *array* in registers of single threads?"""
+        storage = self.storages.get(array)
+        return storage is not None and storage.space is AddressSpace.PRIVATE
+
     def _in_warp_registers(self, array: str) -> bool:
         storage = self.storages.get(array)
         return storage is not None and storage.space is AddressSpace.WARP
@@ -194,10 +199,9 @@ class Conflicts:
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         a, b = self._bound(c.source), self._bound(c.sink)
-        for_others = any(x.loads_for_others and not y.is_write for x, y in (
-            (a.statement, c.source), (b.statement, c.sink)))
-        apart = self.threads.in_two_warps if beyond_warps else partial(
-            self.threads.on_two_threads, for_others=for_others)
+        loads = (x.loads_for for x, y in ((a.statement, c.source), (b.statement, c.sink)) if not y.is_write)
+        apart = partial(self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads,
+                        loads_for=max(loads, default=Scope.THREAD))
         turned = ("block", beyond_warps, (*c.pattern[1::-1], *c.pattern[2:]))
         if turned[2] != c.pattern and turned in self.memo:
             known: Map | None = self.memo[turned]

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import Completion, Function, Scope, wait_for
+from loopkit.ast.nodes import FENCES, Completion, Function, Scope, covering, wait_for
 from loopkit.errors import VerificationError, values_text
 from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
@@ -121,10 +121,12 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                       if (left := _not_covered(conflicts, some, scope)) is not None), None)
         if pairs is not None:
             does = f"access an element of '{u.array}'" if u.array else "start"
-            noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
+            own = (i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
+            noun, fence = next(own, ""), u.completion in FENCES
             yield refuted(VerificationError(
-                f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
-                check="races", hint=f"wait for its {u.completion.value} between the two",
+                f"'{u.sink}' may {does} before '{u.source}'{f', {noun},' if noun else ''} "
+                f"{'has its effect there' if fence else 'is performed'}.", check="races",
+                hint=f"{'put a' if fence else 'wait for its'} {u.completion.value} between the two",
                 witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness()))
 
 
@@ -163,27 +165,31 @@ def _waits(conflicts: Conflicts) -> Waits:
 def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
     """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
-    for_others = any(x.statement.loads_for_others and u.kind == kind for x, kind in ((a, "anti"), (b, "flow")))
-    for scope, apart in ((Scope.WARP, partial(conflicts.threads.on_two_threads, for_others=for_others)),
+    if conflicts.is_private(u.array):
+        return
+    loads = [x.statement.loads_for for x, kind in ((a, "anti"), (b, "flow")) if u.kind == kind]
+    for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads),
                          (Scope.BLOCK, conflicts.threads.in_two_warps)):
-        pairs = apart(a, b, u.pairs)
+        pairs = apart(a, b, u.pairs, loads_for=max(loads, default=Scope.THREAD))
         if pairs is not None:
             yield scope, replace(u, pairs=pairs)
 
 
 def _not_covered(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None = None) -> Map | None:
     """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
-    waits = _waits(conflicts)
+    waits, source = _waits(conflicts), conflicts.launch.statements[u.source].statement.completion
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     return waits.left(u, scope, [None if but is not None and place.way == but.way else
-                                 wait_for(u.completion, place.node.instructions) for place in waits.places])
+                                 covering(u.completion, source, place.node.instructions) for place in waits.places])
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """For waits at unknown times: the pairs of *u* without a must-run wait for all accesses between."""
-    waits = [b for b in conflicts.ways.places
-             if b is not but and WAITS.get(u.completion) in b.barrier.instructions and b.barrier.scope >= scope]
+    source = conflicts.launch.statements[u.source].statement.completion
+    waits = [b for b in conflicts.ways.places if b is not but and b.barrier.scope >= scope
+             and (wait := covering(u.completion, source, b.barrier.instructions)) is not None
+             and wait in (WAITS.get(u.completion), WAITS.get(source))]
     loops = conflicts.loops(u.source, u.sink)
     return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])

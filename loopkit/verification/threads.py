@@ -48,19 +48,20 @@ class Threads:
         """The *pairs* that two blocks may run."""
         return self._apart_along(self._long(GRID), a, b, pairs)
 
-    def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map, *, for_others: bool = False
-                       ) -> Map | None:
+    def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map, *,
+                       loads_for: Scope = Scope.THREAD) -> Map | None:
         """The *pairs*, all of one block, that two threads may run.
 
-        :arg for_others: any lane of the warp may load the element for an instruction of several threads.
+        :arg loads_for: any of these threads may load the element for an instruction of all of them.
         """
         if a is b and a.auto:
             pairs = other_instance(pairs)            # some thread runs it, but only one
-        if for_others:
+        if loads_for is not Scope.THREAD:
             return None if pairs.is_empty() else pairs
         return self._apart_along(self._long(BLOCK), a, b, pairs)
 
-    def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+    def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map, *, loads_for: Scope = Scope.THREAD
+                     ) -> Map | None:
         """The *pairs*, all of one block, that threads of two warps may run.
 
         A warp holds threads with neighbouring numbers, ``l.0`` fastest.
@@ -68,6 +69,8 @@ class Threads:
         warp = self.launch.machine.warp
         if self.launch.within_warp():
             return None
+        if loads_for > Scope.WARP:
+            return self.on_two_threads(a, b, pairs, loads_for=loads_for)
         if not isinstance(self.launch.threads, int):
             return self.on_two_threads(a, b, pairs)
         first, second = (kept(self.memo, ("number", x.hardware, x.alone_on), partial(self._number, x)) for x in (a, b))

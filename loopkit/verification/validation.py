@@ -17,10 +17,23 @@ from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.analysis.events import Event
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Region, Scope, Sync, completion_of, wait_for
+from loopkit.ast.nodes import (
+    Assign,
+    Call,
+    Completion,
+    For,
+    Function,
+    Instruction,
+    Region,
+    Scope,
+    Sync,
+    completion_of,
+    covering,
+    events_between,
+)
 from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.instructions.nests import Issue, statement_of
 from loopkit.instructions.phases import StartPhases
 from loopkit.kernel.data import AddressSpace
@@ -274,21 +287,25 @@ class _OrderCheck(LaunchCheck):
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
+        private, shared = (storage is not None and storage.space is x for x in (
+            AddressSpace.PRIVATE, AddressSpace.SHARED))
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        own = completion_of((*first.assign.instructions, *(() if first.instruction is None else (first.instruction,))))
+        one, other = map(_instructions_of, (first, second))
+        own = completion_of(one)
         # the wait for a phase orders the accesses of all threads
-        if self.launch.threads != 1 and own is not Completion.PHASE and (
-                storage is None or storage.space is not AddressSpace.PRIVATE):
+        if self.launch.threads != 1 and own is not Completion.PHASE and not private:
             # warp instructions order arrays in warp registers only
             in_warp = storage is not None and storage.space is AddressSpace.WARP
             between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
                                              and (in_warp or b.node is not TOGETHER)]
-        if own.needs_wait:
-            between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
+        writes = array_of(first.assign.target) == array
+        for wanted in events_between(one, other, writes=writes, shared=shared, private=private):
+            between[wanted] = [b for b in self.places if covering(wanted, own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
         # by the checks of lanes and of nests, only threads of one warp access an element of warp registers
-        widest = Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
+        widest = Scope.THREAD if private else \
+            Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
         for event, places in between.items():
             if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
@@ -323,13 +340,15 @@ class _OrderCheck(LaunchCheck):
             if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction
-        instructions = (z.execution.instruction for z in (x, y))
-        foreign = any(i is not None and i.loads_for_others for i in instructions)
+        instructions = [z.execution.instruction for z in (x, y) if z.execution.instruction is not None]
+        foreign = any(i.loads_for_others for i in instructions)
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
                 continue
-            if isinstance(self.launch.threads, int):
+            # those of a warpgroup, for another warp
+            if isinstance(self.launch.threads, int) and not any(
+                    i.loads_for_others and i.scope > Scope.WARP for i in instructions):
                 warp = [floor_div(self.thread_number, self.launch.machine.warp)]
                 others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
             yield Scope.BLOCK, others
@@ -362,7 +381,7 @@ class _OrderCheck(LaunchCheck):
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
             # a thread's wait covers other threads only after a barrier with them
-            wait = None if event is None else wait_for(event, place.sync.instructions)
+            wait = None if event is None else _covering(x, place, event)
             widest = place.sync.scope if wait is None else max(place.sync.scope, wait.completes_for)
             if widest >= scope and not pairs.is_empty():
                 behind = self._behind(x, place, event)
@@ -402,7 +421,7 @@ class _OrderCheck(LaunchCheck):
         z = self._at(place)
         if event is None or not event.needs_wait:
             return first(x, z)
-        wait = wait_for(event, place.sync.instructions)
+        wait = _covering(x, place, event)
         assert wait is not None
 
         def in_phase(a: _Coordinates, b: _Coordinates) -> Map | None:
@@ -413,6 +432,16 @@ class _OrderCheck(LaunchCheck):
                                      b.names, [substitute(other.number, b.execution.names)])
         found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first, in_phase)
         return Map.empty(self._first(x, z).get_space()) if found is None else found
+
+
+def _instructions_of(execution: Execution) -> tuple[Instruction, ...]:
+    """The instructions that make the accesses of an execution of an assignment."""
+    return (*execution.assign.instructions, *(() if execution.instruction is None else (execution.instruction,)))
+
+
+def _covering(x: _Coordinates, place: Execution, event: Completion) -> Instruction | None:
+    """The instruction of *place* by which *event* follows the accesses of *x*; ``None``: there is none."""
+    return covering(event, completion_of(_instructions_of(x.execution)), place.sync.instructions)
 
 
 def _phase_of(execution: Execution) -> Phase | None:

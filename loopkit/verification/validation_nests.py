@@ -80,7 +80,9 @@ class NestCheck(NodeCheck):
         :arg bounds: those of the thread and of the loops: a superset of the iterations.
         :arg length: the number of threads along the warps.
         """
-        e, warp, thread = self.execution, self.launch.machine.warp, p.Variable(BLOCK[0])
+        instruction = self.execution.region.instruction
+        assert instruction is not None
+        e, warp, thread = self.execution, self.launch.threads_of(instruction.scope), p.Variable(BLOCK[0])
         lane, register = (substitute(i, {LANE.name: remainder(thread, warp)}) for i in (passed.lane, passed.register))
         # the same block and iteration of the loops around: only the coordinate along the warp differs
         source = add(multiply(warp, floor_div(thread, warp)), lane)

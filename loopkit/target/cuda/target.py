@@ -207,10 +207,12 @@ class _CudaFunction(FunctionText):
         together = ((bound.statement, i) for bound in self.launch.statements.values()
                     for i in bound.statement.instructions if i.scope is not Scope.THREAD)
         for s, i in (*self.memory_instructions(), *together):
-            if self.limits.capability < i.capability:
+            if self.limits.capability < i.capability or i.only_on not in ("", self.limits.arch):
                 way_out = i.alternative if isinstance(i, MemoryInstruction) else ""
+                hint = f"target={f'lk.CudaTarget({i.only_on!r})'}" if i.only_on else \
+                    f"target sm_{i.capability} or later{way_out}"
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
-                                        subject=s.id, hint=f"target sm_{i.capability} or later{way_out}")
+                                        subject=s.id, hint=hint)
 
     def require_tensor_maps(self) -> None:
         """:raises PreconditionError: the device or TMA lacks a copy of the function, or a shape is not known."""

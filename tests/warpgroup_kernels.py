@@ -1,0 +1,99 @@
+"""Small products by the instructions of a warpgroup, with tiles of both factors in shared memory."""
+from __future__ import annotations
+
+import numpy as np
+
+import loopkit as lk
+from loopkit.expr.kinds import named_dtype
+from loopkit.instructions.wgmma import WGMMA
+
+#: Warpgroups of a block, each with the rows of a box.
+WARPGROUPS = 2
+
+#: Blocks along the rows and along the columns, and tiles along the steps.
+BLOCKS = (2, 2, 4)
+
+
+def sizes(name: str) -> tuple[int, int, int]:
+    """The rows, the columns and the steps of the product for the instruction *name*."""
+    wgmma = WGMMA[name]
+    rows, columns, _ = wgmma.shape
+    return BLOCKS[0]*WARPGROUPS*rows, BLOCKS[1]*columns, BLOCKS[2]*128 // wgmma.factor.size
+
+
+def plain(name: str, left: str = "ik", right: str = "jk") -> lk.LoopKernel:
+    """The product; *left*, *right*: the axes of the factors in memory."""
+    n, m, length = sizes(name)
+    wgmma = WGMMA[name]
+    call = {"tf32": "tf32"}.get(wgmma.factor.ptx, "")
+    factors = [f"{call}({x}_rows({', '.join(axes)}))" for x, axes in (("a", left), ("b", right))]
+    knl = lk.make_kernel(f"{{[i, j, k]: 0<=i<{n} and 0<=j<{m} and 0<=k<{length}}}", f"""
+        a_rows(row, column) := a[row, column]
+        b_rows(row, column) := b[row, column]
+        c[i, j] = sum(k, {factors[0]}*{factors[1]})  {{id=insn}}
+        """, name="product")
+    return lk.add_dtypes(knl, {"a,b": named_dtype(wgmma.factor.dtype), "c": np.dtype(wgmma.sum.dtype)})
+
+
+def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, swizzled: bool = True,
+            asynchronous: bool = True) -> lk.LoopKernel:
+    """The same by the instruction, in a pipeline of tiles, each of 128 bytes along the steps."""
+    wgmma = WGMMA[name]
+    rows, columns, steps = wgmma.shape
+    size = wgmma.factor.size
+    knl = lk.split_levels(plain(name, left, right), "i", {"i_block": None, "i_group": WARPGROUPS, "i_box": rows},
+                          tags={"i_block": "g.1", "i_group": "l.0"})
+    knl = lk.split_levels(knl, "j", {"j_block": None, "j_box": columns}, tags={"j_block": "g.0"})
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": 128 // size // steps, "k_box": steps},
+                          tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(knl, "i_block, j_block, i_group, k_outer, k_step, i_box, j_box")
+    for x, axes, sweep in (("a", left, ["i_group", "i_box"]), ("b", right, ["j_box"])):
+        knl = _tile(knl, x, [f"{x}_{axis}" for axis in axes], sweep, size, columns if x == "b" else WARPGROUPS*rows,
+                    swizzled=swizzled)
+    if wgmma.factor.size < 4:
+        knl = lk.set_accumulator_dtype(knl, np.dtype(wgmma.sum.dtype))
+    knl = lk.tensorize(knl, "insn", name)
+    if stages > 1:
+        knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=asynchronous)
+    return knl
+
+
+def _tile(knl: lk.LoopKernel, x: str, inames: list[str], sweep: list[str], size: int, extent: int, *, swizzled: bool
+          ) -> lk.LoopKernel:
+    """A tile of a factor, copied in pieces of 16 bytes to boxes whose rows have 128 or 16 bytes."""
+    tile, last, items = f"{x}_tile", inames[1], 16 // size
+    length = 128 // size if last.endswith("k") else extent
+    width = min(128 // size, length) if swizzled else items
+    knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=tile, precompute_inames=inames,
+                        default_tag=None, dtype=knl.array_args[x].dtype)
+    levels = {f"{last}_group": None, f"{last}_piece": width // items, f"{last}_item": items}
+    knl = lk.split_levels(knl, last, levels, tags={**dict.fromkeys(levels, "l.auto"), f"{last}_item": "vec"})
+    knl = lk.tag_inames(knl, {inames[0]: "l.auto"})
+    if length > width:
+        knl = lk.tag_array_axes(lk.split_array_axis(knl, tile, 1, width), tile, "N1,N2,N0")
+    return lk.swizzle(knl, tile, chunk=items) if swizzled else knl
+
+
+def data(name: str, left: str = "ik", right: str = "jk", seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The factors and the product. Whole numbers, whose sums are exact; those for tf32 with bits that it ignores."""
+    wgmma, rng = WGMMA[name], np.random.default_rng(seed)
+    n, m, length = sizes(name)
+    low = 0 if wgmma.factor.ptx == "u8" else -4
+    a, b = rng.integers(low, 5, (n, length)), rng.integers(low, 5, (length, m))
+    dtype, ignored = named_dtype(wgmma.factor.dtype), 1 + 2.0**-12 if wgmma.factor.through else 1
+    given = {"a": a if left == "ik" else a.T, "b": b if right == "kj" else b.T}
+    return {x: np.ascontiguousarray(y*ignored).astype(dtype) for x, y in given.items()}, \
+        (a @ b).astype(wgmma.sum.dtype)
+
+
+#: The instruction, the axes of the factors, the stages of the pipeline and the layout of each product.
+PRODUCTS = [
+    *((f"wgmma.m64n{n}k16.f32.bf16", left, right, stages, True) for n, left, right, stages in (
+        (128, "ik", "kj", 3), (256, "ik", "kj", 4), (128, "ik", "jk", 1), (8, "ik", "jk", 3), (64, "ki", "kj", 2),
+        (192, "ki", "jk", 3))),
+    *((f"wgmma.m64n{n}k16.f32.f16", left, right, 3, True) for n, left, right in (
+        (128, "ik", "kj"), (256, "ki", "jk"))),
+    *(("wgmma.m64n64k16.f32.bf16", left, right, 2, False) for left in ("ik", "ki") for right in ("jk", "kj")),
+    *((f"wgmma.m64n{n}k{k}.{of}", "ik", "jk", 3, swizzled) for n, k, of in (
+        (128, 8, "f32.tf32"), (128, 32, "f32.e4m3"), (24, 32, "f32.e5m2"), (128, 32, "s32.s8"), (80, 32, "s32.u8"))
+      for swizzled in (True, False))]
