@@ -105,7 +105,7 @@ class Ring:
 
     def start(self, slot: int, effect: Effect) -> None:
         """:raises VerificationError: the copies of the slot's current phase have all been started already."""
-        own = self.slots[slot]
+        own = self._slot(slot)
         if len(own.effects) == self.copies:
             raise VerificationError(f"Slot {slot} gets another copy before a thread has waited for its phase.",
                                     check="emulation")
@@ -116,10 +116,15 @@ class Ring:
 
     def has_ended(self, slot: int, parity: int) -> bool:
         """Has the phase of this parity ended? A late one ends where this is asked."""
-        own = self.slots[slot]
+        own = self._slot(slot)
         if own.phase % 2 == parity:
             self._end_if_complete(own)
         return own.phase % 2 != parity
+
+    def _slot(self, number: int) -> _Slot:
+        if not 0 <= number < len(self.slots):
+            raise VerificationError(f"A ring of {len(self.slots)} slots has no slot {number}.", check="emulation")
+        return self.slots[number]
 
     def _end_if_complete(self, slot: _Slot) -> None:
         if len(slot.effects) == self.copies:
