@@ -86,6 +86,10 @@ class Instruction:
         """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
 
+    def with_values(self, change: Callable[[Expression], Expression]) -> Instruction:
+        """For an instruction at a synchronisation: it, with its expressions in the inames around it changed."""
+        return self
+
     @property
     def phase(self) -> Phase | None:
         """The phase of its accesses, or the one that it waits for; ``None``: it has none."""

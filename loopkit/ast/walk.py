@@ -320,7 +320,10 @@ def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str]
             return replace(node, target=target, value=_put(node.value, known), instance=instance)
         case Define():
             return Define(node.name, add(_put(node.value, known)))
-        case Region() | Block() | Sync() | Call():
+        case Sync():
+            return replace(node, instructions=tuple(
+                i.with_values(lambda e: _put(e, known)) for i in node.instructions))
+        case Region() | Block() | Call():
             return node
 
 

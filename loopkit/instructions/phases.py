@@ -7,7 +7,7 @@ of the next phase of the slot may start before all threads have waited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from loopkit.ast.nodes import Completion, E, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.instructions.base import InstructionText, Printer
+from loopkit.poly.affine import add
 from loopkit.poly.sets import Map
 
 #: The dtype of a slot.
@@ -62,6 +63,9 @@ class WaitPhase(Instruction):
     @property
     def operands(self) -> tuple[Expression, ...]:
         return (self.of.number,)
+
+    def with_values(self, change: Callable[[Expression], Expression]) -> WaitPhase:
+        return WaitPhase(replace(self.of, number=add(change(self.of.number))))
 
     def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
                   in_phase: Callable[[E, E], Map | None]) -> Map | None:

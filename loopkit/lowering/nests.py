@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, accesses_of
 from loopkit.analysis.constructors import with_dependences
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region, Scope
@@ -122,11 +122,20 @@ def with_tensor_maps(function: Function, launch: Launch) -> Function:
     """*function* with the tensor maps of its instructions.
 
     :raises NameConflictError: a name of the kernel is that of a tensor map.
+    :raises PreconditionError: TMA may not see the elements that the kernel wrote.
     """
     found = dict.fromkeys(made for node in nodes_in(function.body)
                           if isinstance(node, Region) and isinstance(node.instruction, Issue)
                           for made in node.instruction.made_maps)
+    written = {x.array for s in launch.statements.values() for x in accesses_of(launch.kernel, s.statement)
+               if x.is_write}
     for made in found:
+        if made.array in written or made.array not in launch.kernel.array_args:
+            raise PreconditionError(
+                f"TMA copies '{made.array}', which a statement of the same launch writes." if made.array in written else
+                f"TMA copies from array arguments, and '{made.array}' is a temporary.", subject=made.array,
+                hint="write it in a kernel that runs before, or copy it without TMA: the copy engine need not see what "
+                     "threads wrote in the same launch")
         if made.name in launch.kernel.all_names:
             raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
                                     subject=made.name, hint="give it another name")

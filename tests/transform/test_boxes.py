@@ -1,6 +1,8 @@
 """tensorize with TMA: what it cannot copy, each with the reason and a way out."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,27 @@ def test_copies_through_registers_beside_tma() -> None:
     """Threads cannot hold in registers what TMA copies, and other copies do not become asynchronous unasked."""
     with pytest.raises(lk.PreconditionError, match="registers=True and asynchronous=True exclude"):
         lk.pipeline(rowsum(1), "k_outer", 2, registers=True)
+
+
+def test_an_unrolled_loop_over_tiles() -> None:
+    """Each wait in the text has its own parity."""
+    knl = lk.tag_inames(lk.fix_parameters(rowsum(1), l=96), "k_outer:unr")
+    knl = lk.set_options(knl, textual_unroll=True)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    text = str(lk.generate_code(knl, target=lk.CudaTarget("sm_90")))
+    assert re.findall(r"wait_for_phase\((.*)\);", text) == [f"&tile_full[0], {parity}" for parity in (0, 1, 0)]
+
+
+def test_tma_need_not_see_what_the_same_launch_writes() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<64}", """
+        z[i] = 2*x[i]  {id=write}
+        <> t[j] = z[j]  {id=copy, dep=write}
+        y[i] = t[63 - i]  {dep=copy}
+        """, [lk.GlobalArg("x, y, z", np.float32, (64,))])
+    knl = lk.tensorize(lk.tag_inames(knl, "i:l.0"), "copy", "tma.load")
+    with pytest.raises(lk.PreconditionError, match="TMA copies 'z', which a statement of the same launch writes"):
+        lk.lower(knl)
 
 
 @pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (4, 2)])

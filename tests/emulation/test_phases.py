@@ -1,0 +1,63 @@
+"""Rings of phases by emulation: numpy's numbers whenever the copies land, and no fault without a trace."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product as every
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Program
+from loopkit.ast.walk import as_block, rewritten
+from loopkit.expr.kinds import named_dtype
+from tests.tma_kernels import box, product, rowsum
+from tests.verification.test_phases import FAULTS
+
+ROWS = np.random.default_rng(0).integers(-9, 9, (65, 260)).astype(np.float32)
+
+CHOICES = [*every(("last", "first"), ("backward", "forward"))]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_rows(stages: int) -> None:
+    for completion, order in CHOICES:
+        found = lk.emulate(rowsum(stages), a=ROWS, completion=completion, order=order).s
+        np.testing.assert_array_equal(found, ROWS.sum(axis=1))
+
+
+def test_boxes() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (6, 7, 12)).astype(np.float32)
+    np.testing.assert_array_equal(lk.emulate(box((2, 3, 8)), x=x).y, 2*x[:2, :3, :8])
+
+
+def test_a_product_with_swizzled_tiles() -> None:
+    """Tiles beyond the edges, and a last strip of one element in 64."""
+    bfloat16 = named_dtype("bfloat16")
+    a, b = (np.random.default_rng(k).integers(-4, 5, (n, m)).astype(bfloat16) for k, (n, m) in enumerate(
+        ((3, 200), (200, 72))))
+    found = lk.emulate(product(3, b_transposed=False), a=a, b=b).c
+    expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(bfloat16)
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
+def _traces(knl: lk.LoopKernel, program: Program) -> Iterator[str]:
+    """The wrong results and the errors of the ways to run *program*."""
+    for completion, order in CHOICES:
+        try:
+            found = lk.emulate(knl, a=ROWS, completion=completion, order=order, program=program).s
+        except lk.VerificationError as error:
+            yield error.message
+        else:
+            if not np.array_equal(found, ROWS.sum(axis=1)):
+                yield "a wrong result"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_leaves_a_trace(fault: str) -> None:
+    knl = rowsum(3)
+    low = lk.lower(knl)
+    (function,) = low.program.functions
+    wrong = replace(function, body=as_block(rewritten(function.body, FAULTS[fault])))
+    assert next(_traces(knl, replace(low.program, functions=(wrong,))), None)
