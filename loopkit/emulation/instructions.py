@@ -9,13 +9,13 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
+from loopkit.emulation import phases
 from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
 from loopkit.emulation.pending import Effect
-from loopkit.emulation.phases import load_box, start_phases, wait_for_phase
-from loopkit.emulation.program import Emulation, Emulations, Nodes, Step, as_run
-from loopkit.emulation.strands import Run, Strand
+from loopkit.emulation.program import Emulation, Emulations, Nodes, Step
+from loopkit.emulation.strands import Strand
 from loopkit.expr.mappers import array_of, replaced
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy, number_at
 from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
@@ -111,12 +111,12 @@ def _copied_by_vectors(nodes: Nodes, loop: For) -> Step | None:
     return copy
 
 
-def _commit(_: Nodes, __: CommitGroup) -> Run:
-    return as_run(lambda s: s.block.groups(Completion.GROUP).commit(s.active))
+def _commit(_nodes: Nodes, _: CommitGroup) -> Step:
+    return lambda s: s.block.groups(Completion.GROUP).commit(s.active)
 
 
-def _wait(_: Nodes, wait: WaitGroup) -> Run:
-    return as_run(lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending))
+def _wait(_: Nodes, wait: WaitGroup) -> Step:
+    return lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending)
 
 
 # Flags between blocks
@@ -213,6 +213,6 @@ EMULATIONS: Emulations = {
     CommitGroup: Emulation(sync=_commit), WaitGroup: Emulation(sync=_wait),
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
-    StartPhases: Emulation(sync=start_phases), WaitPhase: Emulation(sync=wait_for_phase),
-    TmaLoadIssue: Emulation(region=load_box), Shuffle: Emulation(region=_shuffle),
+    StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
+    TmaLoadIssue: Emulation(region=phases.load), Shuffle: Emulation(region=_shuffle),
     MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from loopkit.emulation.memory import NumpyArray
-from loopkit.errors import VerificationError
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,62 +77,6 @@ class CommitGroups:
 
 def _remaining(effects: list[Effect], done: NumpyArray) -> list[Effect]:
     return [part for e in effects if (part := e.of(~done)) is not None]
-
-
-@dataclass
-class _Slot:
-    """A slot of a ring: the number of its current phase, and the effects that belong to this phase."""
-
-    phase: int = 0
-    effects: list[Effect] = field(default_factory=list)
-
-
-@dataclass
-class Ring:
-    """Phases that the copies of a block end, *copies* each; a slot tells a phase by the parity of its number.
-
-    :ivar late: the copies of a phase take effect at the first wait for its end, or never; else where they are started.
-    """
-
-    late: bool
-    slots: list[_Slot]
-    copies: int
-
-    @classmethod
-    def of(cls, late: bool, slots: int, copies: int) -> Ring:
-        return cls(late, [_Slot() for _ in range(slots)], copies)
-
-    def _slot(self, number: int) -> _Slot:
-        """:raises VerificationError: the ring does not have it."""
-        if not 0 <= number < len(self.slots):
-            raise VerificationError(f"A ring of {len(self.slots)} slots has none with the number {number}.",
-                                    check="emulation")
-        return self.slots[number]
-
-    def start(self, slot: int, effect: Effect) -> None:
-        """:raises VerificationError: the copies of the slot's current phase have all been started already."""
-        own = self._slot(slot)
-        if len(own.effects) == self.copies:
-            raise VerificationError(f"Slot {slot} gets another copy before a thread has waited for its phase.",
-                                    check="emulation")
-        own.effects.append(effect)
-        if not self.late:
-            effect.perform()
-            self._end_if_complete(own)
-
-    def has_ended(self, slot: int, parity: int) -> bool:
-        """Has the phase of this parity ended? A late one ends where this is asked."""
-        own = self._slot(slot)
-        if own.phase % 2 == parity:
-            self._end_if_complete(own)
-        return own.phase % 2 != parity
-
-    def _end_if_complete(self, slot: _Slot) -> None:
-        if len(slot.effects) == self.copies:
-            for e in slot.effects if self.late else ():
-                e.perform()
-            slot.phase += 1
-            slot.effects = []
 
 
 #: The effects that a block's threads have started, by the kind of event that completes them.

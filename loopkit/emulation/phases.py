@@ -1,82 +1,119 @@
-"""The emulations of phases, and of the copies of boxes that end them."""
+"""The emulation of phases: rings of mbarriers, the copies of boxes that end their phases, and the waits for these."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from math import prod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from loopkit.ast.nodes import Region
-from loopkit.emulation.memory import EmulatedArray, NumpyArray, SharedArray
-from loopkit.emulation.pending import Effect, Ring
-from loopkit.emulation.program import Nodes, Step, as_run
-from loopkit.emulation.strands import Blocked, Run, Stop, Strand
+from loopkit.emulation.memory import NumpyArray, SharedArray
+from loopkit.emulation.program import Nodes, Step
+from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
 from loopkit.instructions.nests import guard_of
 from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoadIssue
 
 
-def start_phases(_: Nodes, start: StartPhases) -> Run:
-    """Thread 0 prepares the ring."""
+@dataclass(eq=False)
+class Slot:
+    """An mbarrier, whose phases end with *copies* copies.
+
+    :ivar late: the copies take effect when a thread waits for their phase; else where they are started.
+    :ivar ended: the number of phases that have ended; *started*: the copies of the one under way.
+    """
+
+    ring: str
+    copies: int
+    late: bool
+    ended: int = 0
+    started: list[Callable[[], None]] = field(default_factory=list)
+
+    def start(self, copy: Callable[[], None]) -> None:
+        """:raises VerificationError: threads have not waited for the phase before."""
+        if len(self.started) == self.copies:
+            raise VerificationError(f"A copy of another phase of '{self.ring}' starts before the last one has ended.",
+                                    check="emulation")
+        self.started.append(copy if self.late else lambda: None)
+        if not self.late:
+            copy()
+            self._end_if_complete()
+
+    def has_ended(self, parity: int) -> bool:
+        """Has a phase of this *parity* ended, as far as an mbarrier tells?"""
+        if self.ended % 2 == parity:
+            self._end_if_complete()
+        return self.ended % 2 != parity
+
+    def _end_if_complete(self) -> None:
+        if len(self.started) == self.copies:
+            for copy in self.started:
+                copy()
+            self.started, self.ended = [], self.ended + 1
+
+
+def start(_: Nodes, instruction: StartPhases) -> Step:
+    """Thread 0 prepares the mbarriers of a ring."""
     def prepare(s: Strand) -> None:
-        if s.active[0]:
-            s.block.rings[start.ring] = Ring.of(s.block.choices.late, start.slots, start.copies)
-    return as_run(prepare)
+        if 0 in s.threads:
+            s.block.rings[instruction.ring] = [
+                Slot(instruction.ring, instruction.copies, s.block.choices.late) for _ in range(instruction.slots)]
+    return prepare
 
 
-def wait_for_phase(nodes: Nodes, wait: WaitPhase) -> Run:
-    """Each active thread waits for the end of its phase."""
+def _slot(s: Strand, ring: str, number: int) -> Slot:
+    """:raises VerificationError: the ring does not have it."""
+    slots: list[Slot] = s.block.rings.get(ring, [])
+    if not 0 <= number < len(slots):
+        raise VerificationError(f"Block {s.block_number} uses slot {number} of '{ring}', which has {len(slots)}.",
+                                check="emulation")
+    return slots[number]
+
+
+def ended(nodes: Nodes, wait: WaitPhase) -> Callable[[Strand], bool]:
+    """Has the phase ended for which all threads wait?"""
     slot, parity = nodes.expressions.value(wait.of.slot), nodes.expressions.value(wait.of.parity)
 
-    def run(s: Strand) -> Iterator[Stop]:
-        ring = s.block.ring(wait.of.ring)
-        for k, odd in sorted(set(zip(*(s.lanes(f(s))[s.mask].tolist() for f in (slot, parity)), strict=True))):
-            if not ring.has_ended(k, odd):
-                yield Blocked(f"end of a phase of '{wait.of.ring}'", partial(ring.has_ended, k, odd))
-    return run
+    def is_over(s: Strand) -> bool:
+        return _slot(s, wait.of.ring, int(np.max(slot(s)))).has_ended(int(np.max(parity(s))))
+    return is_over
 
 
-def load_box(nodes: Nodes, region: Region, issue: TmaLoadIssue) -> Step:
-    """Each active thread starts a copy."""
-    guard, slot = guard_of(region), nodes.expressions.value(issue.of.slot)
-    condition = None if guard is None else nodes.expressions.condition(guard.condition)
-    first = nodes.expressions.element(issue.target)
-    start = [nodes.expressions.value(i) for i in issue.start]
+def load(nodes: Nodes, region: Region, issue: TmaLoadIssue) -> Step:
+    """One thread starts the copy of a box: zeros outside of the array, and bytes at the places of the tensor map."""
+    guard, compiler, made = guard_of(region), nodes.expressions, issue.tensor_map
+    holds = None if guard is None else compiler.condition(guard.condition)
+    target, slot = compiler.element(issue.target), compiler.value(issue.of.slot)
+    start = [compiler.value(i) for i in issue.start]
 
-    def load(s: Strand) -> None:
-        outer = s.mask
-        s.mask = outer & s.lanes(True if condition is None else condition(s))
-        if s.mask.any():
-            target, (*_, place) = first(s)
-            at = [s.lanes(i(s)) for i in start]
-            for k in np.flatnonzero(s.mask):
-                effect = _copy_of_box(s, issue, target, int(s.lanes(place)[k]), [int(i[k]) for i in at], int(k))
-                s.block.ring(issue.of.ring).start(int(s.lanes(slot(s))[k]), effect)
-        s.mask = outer
-    return load
+    def begin(s: Strand) -> None:
+        own = s.mask if holds is None else s.mask & s.lanes(holds(s))
+        if not own.any():
+            return
+        (lane,) = np.flatnonzero(own)
+        cells, (first,) = target(s)
+        assert isinstance(cells, SharedArray)
+        place, box = int(s.lanes(first)[lane]), [int(s.lanes(value(s))[lane]) for value in start]
+        size = cells.data.itemsize
+        elements = [made.place(byte) // size for byte in range(0, made.bytes_of_box(size), size)]
+        if place*size % made.alignment or place + len(elements) > len(cells.data):
+            raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple of "
+                                    f"{made.alignment}, or ends outside.", check="emulation")
+        array = s.block.memory[made.array]
+
+        def copy() -> None:
+            found = _elements_of_box(array.data.reshape(array.extents), box, made.box)
+            cells.data[place + np.array(elements)] = found.reshape(-1)
+        _slot(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(copy)
+    return begin
 
 
-def _copy_of_box(s: Strand, issue: TmaLoadIssue, target: EmulatedArray, first: int, start: list[int], lane: int
-                 ) -> Effect:
-    """The copy of the box from *start* on, by one *lane*, to the element *first* of *target* and those after it."""
-    assert isinstance(target, SharedArray)
-    source, box, size = s.block.memory[issue.tensor_map.array], issue.tensor_map.box, target.data.dtype.itemsize
-    places = (first + np.arange(prod(box)))*size
-    if places[0] % issue.tensor_map.alignment or places[-1] >= target.data.nbytes:
-        raise VerificationError(f"A box does not begin at a multiple of {issue.tensor_map.alignment} bytes of "
-                                f"'{target.name}', or ends behind it.", check="emulation")
-    if issue.tensor_map.swizzle:
-        # the number of a piece of 16 bytes in its row is changed by that of the row
-        places ^= (places // issue.tensor_map.swizzle % 8)*16
-
-    def act(_: NumpyArray) -> None:
-        array = source.data.reshape(source.extents)
-        values = np.zeros(box, target.data.dtype)
-        inside = [slice(max(-i, 0), min(n, extent - i)) for i, n, extent in zip(start, box, array.shape, strict=True)]
-        if all(part.start < part.stop for part in inside):
-            values[tuple(inside)] = array[tuple(
-                slice(i + part.start, i + part.stop) for i, part in zip(start, inside, strict=True))]
-        target.data[places // size] = values.reshape(-1)
-    return Effect(s.threads, np.arange(len(s.threads)) == lane, act)
+def _elements_of_box(array: NumpyArray, start: list[int], extents: tuple[int, ...]) -> NumpyArray:
+    """The elements of a box that begins at *start*; zeros outside of *array*."""
+    found = np.zeros(extents, array.dtype)
+    inside = [(max(s, 0), min(s + n, m)) for s, n, m in zip(start, extents, array.shape, strict=True)]
+    if all(low < high for low, high in inside):
+        found[tuple(slice(low - s, high - s) for (low, high), s in zip(inside, start, strict=True))] = \
+            array[tuple(slice(low, high) for low, high in inside)]
+    return found

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ from loopkit.ast.nodes import (
 )
 from loopkit.emulation.expressions import Compiler, Value
 from loopkit.emulation.memory import Lanes
-from loopkit.emulation.strands import Rendezvous, Run, Stop, Strand
+from loopkit.emulation.strands import Rendezvous, Run, Strand
 from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import REDUCTIONS
 
@@ -63,7 +64,7 @@ class Emulation:
     :ivar one_by_one: the threads of a strand execute such an assignment one after another.
     :ivar loop: a loop that the instruction executes.
     :ivar region: a region that the threads of its scope execute together.
-    :ivar sync: at a synchronisation of threads; it may wait for other threads.
+    :ivar sync: at a synchronisation of threads; *ended*: has the event happened for which it waits?
     :ivar assumes_layout: it is correct only if arrays have the layout that the instruction assumes.
     """
 
@@ -72,7 +73,8 @@ class Emulation:
     one_by_one: bool = False
     loop: Callable[[Nodes, For, Any], Step] | None = None
     region: Callable[[Nodes, Region, Any], Step] | None = None
-    sync: Callable[[Nodes, Any], Run] | None = None
+    sync: Callable[[Nodes, Any], Step] | None = None
+    ended: Callable[[Nodes, Any], Callable[[Strand], bool]] | None = None
     assumes_layout: bool = False
 
 
@@ -151,12 +153,12 @@ class NodeCompiler:
         """The execution of *node*, up to its end."""
         match node:
             case OneStep():
-                return as_run(_one_by_one([self.plain(x) for x in node.children if isinstance(x, Assign)]))
+                return _as_run(_one_by_one([self.plain(x) for x in node.children if isinstance(x, Assign)]))
             case Block():
                 return self._block(node)
             case For():
                 own = None if node.instruction is None else self.emulation(node.instruction).loop
-                return self._for(node) if own is None else as_run(own(self, node, node.instruction))
+                return self._for(node) if own is None else _as_run(own(self, node, node.instruction))
             case If():
                 return self._if(node)
             case Sync():
@@ -164,9 +166,9 @@ class NodeCompiler:
             case Region():
                 return self._region(node)
             case Assign():
-                return as_run(self._assign(node))
+                return _as_run(self._assign(node))
             case Define():
-                return as_run(self._define(node))
+                return _as_run(self._define(node))
             case Call():
                 raise AssertionError(node)
 
@@ -177,7 +179,7 @@ class NodeCompiler:
             parts.append((self._assign(node), None) if isinstance(node, Assign) else
                          (self._define(node), None) if isinstance(node, Define) else (None, self.run(node)))
 
-        def run(s: Strand) -> Iterator[Stop]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             outer = s.names
             s.names = dict(outer)
             for step, inner in parts:
@@ -192,7 +194,7 @@ class NodeCompiler:
         x, step, body = node.iname, node.step, self.run(node.body)
         start, stop = (self._bound(e) for e in (node.start, node.stop))
 
-        def run(s: Strand) -> Iterator[Stop]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             first, end, outer, names = start(s), stop(s), s.mask, s.names
             s.names = dict(names)
             if not isinstance(first, np.ndarray) and not isinstance(end, np.ndarray):
@@ -222,7 +224,7 @@ class NodeCompiler:
         condition = self.expressions.condition(node.condition)
         then, other = self.run(node.then), self.run(node.otherwise or Block())
 
-        def run(s: Strand) -> Iterator[Stop]:
+        def run(s: Strand) -> Iterator[Rendezvous]:
             holds, outer = condition(s), s.mask
             if not isinstance(holds, np.ndarray):
                 yield from (then if holds else other)(s)
@@ -236,11 +238,15 @@ class NodeCompiler:
 
     def _sync(self, node: Sync) -> Run:
         own = [sync(self, i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
+        events = [(i, ended(self, i)) for i in node.instructions if (ended := self.emulation(i).ended) is not None]
         meeting = None if node.scope is Scope.THREAD else Rendezvous(node.scope, node, node.title)
 
-        def run(s: Strand) -> Iterator[Stop]:
-            for inner in own:
-                yield from inner(s)
+        def run(s: Strand) -> Iterator[Rendezvous]:
+            for step in own:
+                step(s)
+            for i, ended in events:
+                if not ended(s):
+                    yield Rendezvous(Scope.THREAD, node, i.noun, ready=partial(ended, s))
             if meeting is not None:
                 yield meeting
         return run
@@ -251,17 +257,16 @@ class NodeCompiler:
         if i is None or own is None:
             return self.run(node.body)
         if i.scope is Scope.THREAD:
-            return as_run(own(self, node, i))
+            return _as_run(own(self, node, i))
         meeting = Rendezvous(i.scope, node, i.noun, own(self, node, i))
 
-        def run(_: Strand) -> Iterator[Stop]:
+        def run(_: Strand) -> Iterator[Rendezvous]:
             yield meeting
         return run
 
 
-def as_run(step: Step) -> Run:
-    """*step* as the execution of a node at which no thread waits."""
-    def run(s: Strand) -> Iterator[Stop]:
+def _as_run(step: Step) -> Run:
+    def run(s: Strand) -> Iterator[Rendezvous]:
         step(s)
         return
         yield

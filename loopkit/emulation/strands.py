@@ -9,7 +9,7 @@ import numpy as np
 
 from loopkit.ast.nodes import Scope
 from loopkit.emulation.memory import Lanes, Memory, NumpyArray
-from loopkit.emulation.pending import CommitGroups, Pending, Ring
+from loopkit.emulation.pending import CommitGroups, Pending
 from loopkit.errors import VerificationError
 
 
@@ -40,18 +40,11 @@ class BlockState:
     memory: Memory
     choices: Choices
     pending: Pending = field(default_factory=dict)
-    rings: dict[str, Ring] = field(default_factory=dict)
+    rings: dict[str, list[Any]] = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""
         return self.pending.setdefault(kind, CommitGroups(self.choices.late))
-
-    def ring(self, name: str) -> Ring:
-        """The ring of phases *name*; :raises VerificationError: it is not started."""
-        if name not in self.rings:
-            raise VerificationError(f"Block {self.number} uses the phases '{name}' before they are started.",
-                                    check="emulation")
-        return self.rings[name]
 
 
 @dataclass(eq=False)
@@ -88,31 +81,18 @@ class Rendezvous:
     """A place at which the threads of *scope* wait for each other, and then *act* together.
 
     :ivar place: the node of the loop program; *title*: its name for a reader.
+    :ivar ready: for threads that wait for an event, and not for each other: has it happened?
     """
 
     scope: Scope
     place: object
     title: str
     act: Callable[[Strand], None] | None = None
-
-    def is_over(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """A place at which a strand waits until an event has happened; *title*: the event."""
-
-    title: str
-    is_over: Callable[[], bool]
-
-
-#: A place at which a strand lets others run.
-Stop = Rendezvous | Blocked
+    ready: Callable[[], bool] | None = None
 
 
 #: The execution of a part of a program by a strand, up to its end.
-Run = Callable[[Strand], Iterator[Stop]]
+Run = Callable[[Strand], Iterator[Rendezvous]]
 
 #: The numbers of neighbouring threads that meet; the threads of other scopes are all of the block's.
 _TOGETHER: Mapping[Scope, int] = {Scope.WARP: 32}
@@ -120,16 +100,15 @@ _TOGETHER: Mapping[Scope, int] = {Scope.WARP: 32}
 
 @dataclass(eq=False)
 class _Task:
-    """The execution of a strand; *waits*: the place that it has reached."""
+    """The execution of a strand; *waits*: the meeting that it has reached."""
 
     strand: Strand
-    steps: Iterator[Stop]
-    waits: Stop | None = None
+    steps: Iterator[Rendezvous]
+    waits: Rendezvous | None = None
     done: bool = False
 
-    @property
-    def can_run(self) -> bool:
-        return not self.done and (self.waits is None or self.waits.is_over())
+    def can_go_on(self) -> bool:
+        return not self.done and (self.waits is None or (self.waits.ready is not None and self.waits.ready()))
 
     def advance(self) -> None:
         self.waits = next(self.steps, None)
@@ -150,13 +129,13 @@ def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
             x: value[own] if isinstance(value, np.ndarray) else value for x, value in names.items()})
         tasks.append(_Task(strand, run(strand)))
     order = block.choices.ordered(tasks)
-    while (task := next((t for t in order if t.can_run), None)) is not None:
+    while (task := next((t for t in order if t.can_go_on()), None)) is not None:
         task.advance()
-        if not isinstance(task.waits, Rendezvous):
+        if task.waits is None or task.waits.ready is not None:
             continue
         together = _TOGETHER.get(task.waits.scope, block.threads)
         unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together]
-        if all(isinstance(t.waits, Rendezvous) and t.waits.place is task.waits.place for t in unit):
+        if all(t.waits is not None and t.waits.place is task.waits.place for t in unit):
             _meet(task.waits, unit)
     if any(not t.done for t in tasks):
         raise _unmet(block, next(t.waits for t in tasks if t.waits is not None))
@@ -171,9 +150,9 @@ def _meet(meeting: Rendezvous, unit: Sequence[_Task]) -> None:
         t.waits = None
 
 
-def _unmet(block: BlockState, meeting: Stop) -> VerificationError:
-    if isinstance(meeting, Blocked):
-        return VerificationError(f"Threads of block {block.number} wait for the {meeting.title}, which does not come.",
+def _unmet(block: BlockState, meeting: Rendezvous) -> VerificationError:
+    if meeting.ready is not None:
+        return VerificationError(f"Threads of block {block.number} wait, and nothing ends {meeting.title}.",
                                  check="emulation")
     return VerificationError(f"Some threads of block {block.number} do not reach the {meeting.title} at which others "
                              "wait.", check="emulation")

@@ -37,7 +37,7 @@ def copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {x: v.copy() if isinstance(v, np.ndarray) else v for x, v in arguments.items()}
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_real_cases(case: Case) -> None:
     size = case.sizes[len(case.sizes) // 2] if np.prod(case.sizes[len(case.sizes) // 2]) < 3000 else case.sizes[0]
@@ -52,7 +52,7 @@ def test_real_cases(case: Case) -> None:
             assert apart <= error*(1 + np.abs(wide).max(initial=0))
 
 
-@pytest.mark.deep(every=5)
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize(("name", "way"), PRODUCTS)
 def test_products(name: str, way: str) -> None:
     given, want = data(name)
