@@ -190,7 +190,7 @@ def test_only_the_library_takes_the_length_of_a_warp_from_the_table() -> None:
 INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
         "transform.pipelining",)),
-    "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
+    "groups": (r"CommitGroup|WaitGroup|end_(copy|product)_group|wait_for_(copies|products)|\bpending\(", (
         "lowering.groups",)),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
@@ -198,9 +198,11 @@ INSTRUCTIONS = {
         "transform.synchronization", "target.cuda.target")),
     "nests": (r"NestInstruction|\bIssue\b|nest_instruction|InstructionTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.nests", "lowering.nest_data",
-        "lowering.pipeline", "verification.validation", "verification.validation_nests",
-        "verification.validation_walk", "verification.validation_instructions", "runtime.precision",
-        "instructions.mma", "instructions.ldmatrix", "instructions.tma", "show.warp_access")),
+        "lowering.pipeline", "verification.validation_nests",
+        "verification.validation_walk", "verification.validation_instructions", "verification.validation_order",
+        "runtime.precision",
+        "instructions.mma", "instructions.wgmma", "instructions.products", "instructions.ldmatrix", "instructions.tma",
+        "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|start_phases|wait_for_phase", (
         "lowering.phases", "lowering.program", "verification.phases", "verification.races", "verification.validation",
         "verification.validation_instances")),
@@ -208,6 +210,8 @@ INSTRUCTIONS = {
         "transform.tensorize", "lowering.phases")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
+    "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", ()),
+    "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", ()),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
         "transform.tensorize",)),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
@@ -217,7 +221,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.tma", "verification.validation_nests", "target.cuda.target",
+        "instructions.tma", "verification.validation_nests",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),

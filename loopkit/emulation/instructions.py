@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
-from loopkit.emulation import phases
+from loopkit.emulation import phases, warpgroups
 from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
@@ -20,6 +20,7 @@ from loopkit.expr.mappers import array_of, replaced
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy, number_at
 from loopkit.instructions.atomic_update import AtomicFetch, AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
+from loopkit.instructions.fences import ProxyFence, RegisterFence
 from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
@@ -40,6 +41,7 @@ from loopkit.instructions.vector_access import (
     stored_by_elements,
     vectors_of,
 )
+from loopkit.instructions.wgmma import WgmmaIssue
 
 
 def _in_branches(condition: Callable[[Strand], Lanes], then: Step, other: Step) -> Step:
@@ -111,12 +113,12 @@ def _copied_by_vectors(nodes: Nodes, loop: For) -> Step | None:
     return copy
 
 
-def _commit(_nodes: Nodes, _: CommitGroup) -> Step:
-    return lambda s: s.block.groups(Completion.GROUP).commit(s.active)
+def _commit(_nodes: Nodes, commit: CommitGroup) -> Step:
+    return lambda s: s.block.groups(commit.of).commit(s.active)
 
 
 def _wait(_: Nodes, wait: WaitGroup) -> Step:
-    return lambda s: s.block.groups(Completion.GROUP).wait(s.active, wait.pending)
+    return lambda s: s.block.groups(wait.of).wait(s.active, wait.pending)
 
 
 # Flags between blocks
@@ -215,4 +217,6 @@ EMULATIONS: Emulations = {
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
     TmaLoadIssue: Emulation(region=phases.load), Shuffle: Emulation(region=_shuffle),
-    MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load)}
+    MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
+    WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
+    RegisterFence: Emulation()}

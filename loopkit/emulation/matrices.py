@@ -19,15 +19,16 @@ from loopkit.instructions.fragments import Fragment
 from loopkit.instructions.ldmatrix import LdMatrix, LdMatrixIssue
 from loopkit.instructions.mma import Mma, MmaIssue
 from loopkit.instructions.nests import WORD
+from loopkit.instructions.products import Product
 
 #: Lanes of a warp; rows of a matrix that ldmatrix loads, and bytes of a row.
 _LANES, _ROWS, _BYTES = 32, 8, 16
 
 
 @lru_cache(maxsize=256)
-def _lane_elements(layout: Fragment) -> tuple[NumpyArray, NumpyArray]:
-    """The row and the column of the element in each register of each lane."""
-    every = [[layout.element(lane, register) for register in range(layout.registers)] for lane in range(_LANES)]
+def places_in(layout: Fragment, lanes: int = _LANES) -> tuple[NumpyArray, NumpyArray]:
+    """The row and the column of the element in each register of each of the *lanes*."""
+    every = [[layout.element(lane, register) for register in range(layout.registers)] for lane in range(lanes)]
     rows, columns = np.moveaxis(np.array(every), -1, 0)
     return rows, columns
 
@@ -54,9 +55,9 @@ def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
         _require_warps(s, mma.noun)
         places = [place(s) for place in sums]
         total = _matrix(mma.sums, np.stack([s.lanes(cells.load(s, at)) for cells, at in places], axis=1), whole)
-        left, right = (_matrix(layout, _of_unit(mma, registers(s)), whole)
+        left, right = (_matrix(layout, of_unit(mma, registers(s)), whole)
                        for layout, registers in zip((mma.left, mma.right), factors, strict=True))
-        new = (total + left @ right).astype(dtype)[_lane_elements(mma.sums)]
+        new = (total + left @ right).astype(dtype)[places_in(mma.sums)]
         for (cells, at), values in zip(places, new.T, strict=True):
             cells.store(s, at, values)
     return multiply
@@ -78,14 +79,14 @@ class _FactorRegisters:
         return np.stack(found, axis=1)
 
 
-def _of_unit(mma: Mma, values: NumpyArray) -> NumpyArray:
+def of_unit(mma: Product, values: NumpyArray) -> NumpyArray:
     """The numbers that the matrix unit takes *values* for."""
     return FUNCTIONS[mma.factor.through].value(values) if mma.factor.through else values
 
 
 def _matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype) -> NumpyArray:
     found = np.empty(layout.extents, dtype)
-    found[_lane_elements(layout)] = registers.astype(dtype)
+    found[places_in(layout)] = registers.astype(dtype)
     return found
 
 

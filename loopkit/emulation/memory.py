@@ -149,9 +149,20 @@ class FlatArray(EmulatedArray):
 
 @dataclass(eq=False)
 class SharedArray(FlatArray):
-    """An array that the threads of a block share, perhaps with a swizzle."""
+    """An array that the threads of a block share, perhaps with a swizzle.
+
+    :ivar unfenced: for each element the thread whose store no proxy fence has followed yet; -1: there is none.
+    """
 
     array: Array
+    unfenced: NumpyArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unfenced = np.full(self.data.shape, -1)
+
+    def store(self, who: Reader, place: Place, value: Lanes) -> None:
+        super().store(who, place, value)
+        EmulatedArray(self.name, self.unfenced, self.extents).store(who, place, who.threads)
 
     def address(self, index: Sequence[Lanes]) -> Lanes:
         own = list(index)

@@ -95,7 +95,7 @@ class Rendezvous:
 Run = Callable[[Strand], Iterator[Rendezvous]]
 
 #: The numbers of neighbouring threads that meet; the threads of other scopes are all of the block's.
-_TOGETHER: Mapping[Scope, int] = {Scope.WARP: 32}
+_TOGETHER: Mapping[Scope, int] = {Scope.WARP: 32, Scope.WARPGROUP: 128}
 
 
 @dataclass(eq=False)

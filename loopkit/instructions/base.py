@@ -143,6 +143,9 @@ class InstructionText:
 InstructionTexts = Mapping[type[Instruction], InstructionText]
 
 
+#: Bytes of the widest access of a thread.
+WIDEST = 16
+
 #: The qualifiers of memory in OpenCL C.
 OPENCL_MEMORIES = {AddressSpace.GLOBAL: "__global ", AddressSpace.SHARED: "__local ", AddressSpace.PRIVATE: ""}
 

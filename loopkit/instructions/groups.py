@@ -134,14 +134,14 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
 """}
 
 
-def _commit_lines(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
+def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
     return ["end_product_group();" if commit.of is Completion.PRODUCTS else "end_copy_group();"]
 
 
-def _wait_lines(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
+def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
     what = "products" if wait.of is Completion.PRODUCTS else "copies"
     return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
 
 
-CUDA_COMMIT = InstructionText(_HELPERS, sync=_commit_lines)
-CUDA_WAIT = InstructionText(sync=_wait_lines)
+CUDA_COMMIT = InstructionText(_HELPERS, sync=_lines_of_commit)
+CUDA_WAIT = InstructionText(sync=_lines_of_wait)

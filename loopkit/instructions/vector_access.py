@@ -18,12 +18,9 @@ from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import OPENCL_MEMORIES, InstructionText, Printer, if_else
+from loopkit.instructions.base import OPENCL_MEMORIES, WIDEST, InstructionText, Printer, if_else
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
-
-#: Bytes of the widest access of a thread.
-WIDEST = 16
 
 
 @dataclass(frozen=True)

@@ -346,7 +346,7 @@ def linear(index: Sequence[Expression], shape: Sequence[Expression]) -> Expressi
     return number
 
 
-def _distance(memory: ElementMemory, element: p.Subscript, first: p.Subscript) -> int | None:
+def _distance_of(memory: ElementMemory, element: p.Subscript, first: p.Subscript) -> int | None:
     """The number of elements from *first* to *element*; ``None``: it is not constant."""
     return affine_difference(*(linear(e.index_tuple, memory.shape) for e in (element, first)))
 
@@ -357,10 +357,10 @@ def _distances_of_sums(of: Product, nest: Nest, sums: Sequence[p.Subscript]) -> 
     """The elements between sums of each digit of the register's number; :raises NoMatchError: not constant."""
     memory, digits = nest.memory_of(sums[0]), of.sums.digits_of_registers
     weights = [prod(d.extent for d in digits[k + 1:]) for k in range(len(digits))]
-    found = tuple(_distance(memory, sums[weight], sums[0]) or 0 for weight in weights)
+    found = tuple(_distance_of(memory, sums[weight], sums[0]) or 0 for weight in weights)
     places = [sum(by*int(value) for by, value in zip(found, of.sums.register_digits(number), strict=True))
               for number in range(len(sums))]
-    if any(_distance(memory, e, sums[0]) != place for e, place in zip(sums, places, strict=True)):
+    if any(_distance_of(memory, e, sums[0]) != place for e, place in zip(sums, places, strict=True)):
         raise NoMatchError(f"the registers of {to_text(sums[0])} depend on the thread, or are not in rows",
                            "leave the axes of the sums as tensorize orders them")
     return found
@@ -368,7 +368,7 @@ def _distances_of_sums(of: Product, nest: Nest, sums: Sequence[p.Subscript]) -> 
 
 # The instructions
 
-def _all() -> Iterator[Wgmma]:
+def _instructions_of_sizes() -> Iterator[Wgmma]:
     for factor, total in ((BFLOAT16, FLOAT32), (FLOAT16, FLOAT32), (TF32, FLOAT32), (E4M3, FLOAT32), (E5M2, FLOAT32),
                           (INT8, INT32), (UINT8, INT32)):
         k = 2*_PIECE // factor.size
@@ -383,7 +383,7 @@ def _wgmma(n: int, k: int, factor: Numbers, total: Numbers) -> Wgmma:
 
 
 #: The instructions by name.
-WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _all()}
+WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _instructions_of_sizes()}
 
 
 # CUDA: functions in PTX that the threads of a warpgroup call together

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
+from loopkit.ast.nodes import Scope
 from loopkit.errors import PreconditionError
 from loopkit.lazy import LazyTable
 from loopkit.shown import Declared
@@ -27,6 +28,10 @@ class Machine:
 
     warp: int = WARP
     barriers_in_branches: bool = True
+
+    def threads_of(self, scope: Scope) -> int:
+        """The threads of a warp or a warpgroup."""
+        return self.warp*{Scope.WARP: 1, Scope.WARPGROUP: 4}[scope]
 
 
 #: A CUDA GPU of any architecture.

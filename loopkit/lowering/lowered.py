@@ -18,7 +18,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Scope, Swizzle
+from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle
 from loopkit.ast.text import block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
@@ -343,10 +343,6 @@ class Launch(Shown):
     def threads(self) -> Expression:
         """The threads of a block; a number, unless it depends on the sizes."""
         return reduce(multiply, self.block)
-
-    def threads_of(self, scope: Scope) -> int:
-        """The threads of a warp, or of a warpgroup."""
-        return self.machine.warp*{Scope.WARP: 1, Scope.WARPGROUP: 4}[scope]
 
     def within_warp(self) -> bool:
         """Is a block surely one warp, or a part of one?"""

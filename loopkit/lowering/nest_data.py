@@ -35,9 +35,9 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
         raise NoMatchError("it is not one assignment in a nest of loops")
     instruction = nest_instruction(launch.kernel.statement_by_id[assign.statement])
     scope = Scope.WARP if instruction is None else instruction.scope
-    if scope is not Scope.THREAD and (not isinstance(length, int) or length % launch.threads_of(scope)):
+    if scope is not Scope.THREAD and (not isinstance(length, int) or length % launch.machine.threads_of(scope)):
         raise NoMatchError(f"its blocks must have whole {scope.name.lower()}s along l.0, and not {length} threads",
-                           f"give l.0 a multiple of {launch.threads_of(scope)} threads in all statements")
+                           f"give l.0 a multiple of {launch.machine.threads_of(scope)} threads in all statements")
     node = launch.kernel.reduction_of.get(assign.statement)
     return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
                 _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages))

@@ -20,8 +20,8 @@ from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import children, conjunction, conjuncts, subexpressions, substitute, variables
+from loopkit.instructions.base import WIDEST
 from loopkit.instructions.vector_access import (
-    WIDEST,
     Vector,
     VectorAccess,
     condition_at,

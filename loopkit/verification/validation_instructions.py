@@ -20,11 +20,11 @@ from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction
 from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
+from loopkit.instructions.base import WIDEST
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
-    WIDEST,
     Vector,
     VectorAccess,
     assignment_of,

@@ -82,7 +82,7 @@ class NestCheck(NodeCheck):
         """
         instruction = self.execution.region.instruction
         assert instruction is not None
-        e, warp, thread = self.execution, self.launch.threads_of(instruction.scope), p.Variable(BLOCK[0])
+        e, warp, thread = self.execution, self.launch.machine.threads_of(instruction.scope), p.Variable(BLOCK[0])
         lane, register = (substitute(i, {LANE.name: remainder(thread, warp)}) for i in (passed.lane, passed.register))
         # the same block and iteration of the loops around: only the coordinate along the warp differs
         source = add(multiply(warp, floor_div(thread, warp)), lane)

@@ -144,8 +144,8 @@ def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
     if left is not None:
         yield "wait deleted", replace(node, instructions=group_instructions(commit=ends, leaving=None))
         yield "wait weakened", replace(node, instructions=group_instructions(commit=ends, leaving=left + 1))
-        for scope in range(node.scope):
-            yield "wait of fewer threads", replace(node, scope=Scope(scope))
+        for scope in (x for x in (Scope.THREAD, Scope.WARP) if x < node.scope):
+            yield "wait of fewer threads", replace(node, scope=scope)
     if ends:
         yield "group not ended", replace(node, instructions=group_instructions(commit=False, leaving=left))
 

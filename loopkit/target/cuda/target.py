@@ -14,10 +14,9 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.base import WIDEST, MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.instructions.vector_access import WIDEST
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions

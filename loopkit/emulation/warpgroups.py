@@ -1,0 +1,92 @@
+"""The emulation of products by warpgroups: the matrix units read the bytes at which descriptors say the factors are."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from loopkit.ast.nodes import Completion, Region
+from loopkit.emulation.matrices import of_unit, places_in
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray, poisoned
+from loopkit.emulation.pending import Effect
+from loopkit.emulation.program import Nodes, Step
+from loopkit.emulation.strands import Strand
+from loopkit.errors import VerificationError
+from loopkit.expr.kinds import named_dtype
+from loopkit.instructions.fences import ProxyFence
+from loopkit.instructions.wgmma import MatrixLayout, SharedMatrix, Wgmma, WgmmaIssue
+
+#: Threads of a warpgroup; bytes of a swizzled row, and of its pieces, which are permuted over 8 rows.
+_THREADS, _ROW, _PIECE, _PERIOD = 128, 128, 16, 8
+
+
+@lru_cache(maxsize=256)
+def _offsets(layout: MatrixLayout, extents: tuple[int, int], size: int, distances: tuple[tuple[str, int], ...]
+             ) -> NumpyArray:
+    """The bytes from the first element to each element of a matrix, before the swizzle."""
+    return np.array([[layout.offset(row, step, size, dict(distances)) for step in range(extents[1])]
+                     for row in range(extents[0])])
+
+
+def product(nodes: Nodes, _: Region, issue: WgmmaIssue) -> Step:
+    """The threads start a product. It reads the factors and the sums, and writes the sums, at one moment."""
+    wgmma = issue.instruction
+    assert isinstance(wgmma, Wgmma)
+    rows, columns, steps = wgmma.shape
+    factors = [(part, nodes.expressions.element(part.first), (extent, steps)) for part, extent in (
+        (issue.left, rows), (issue.right, columns))]
+    sums = [nodes.expressions.element(e) for e in issue.sums]
+    whole, dtype = np.dtype(np.int64 if wgmma.sum.ptx == "s32" else np.float64), named_dtype(wgmma.sum.dtype)
+    lanes = places_in(wgmma.sums, _THREADS)
+
+    def begin(s: Strand) -> None:
+        if len(s.threads) != _THREADS:
+            raise VerificationError(f"A warpgroup of block {s.block_number} has fewer than {_THREADS} threads for "
+                                    f"{wgmma.noun}.", check="emulation")
+        read = [(*_first(s, *element(s)), part, extents) for part, element, extents in factors]
+        registers = [place(s) for place in sums]
+
+        def act(performed: NumpyArray) -> None:
+            """Each warp waits for its own rows."""
+            own = Strand(s.block, s.threads, performed, {})
+            left, right = (of_unit(wgmma, _loaded(*one)).astype(whole) for one in read)
+            found = np.empty((rows, columns), whole)
+            found[lanes] = np.stack([s.lanes(cells.load(s, at)) for cells, at in registers], axis=1).astype(whole)
+            new = (found + left @ right.T).astype(dtype)[lanes]
+            for (cells, at), values in zip(registers, new.T, strict=True):
+                cells.store(own, at, values)
+        s.block.groups(Completion.PRODUCTS).start(Effect(s.threads, s.mask, act))
+    return begin
+
+
+def _first(s: Strand, cells: EmulatedArray, place: Place) -> tuple[SharedArray, int]:
+    """The array and the number of the first element; :raises VerificationError: the threads have different ones."""
+    assert isinstance(cells, SharedArray)
+    (number,) = place
+    found = np.unique(s.lanes(number))
+    if len(found) > 1:
+        raise VerificationError(f"Threads of a warpgroup have different matrices in '{cells.name}'.", check="emulation")
+    return cells, int(found[0])
+
+
+def _loaded(cells: SharedArray, first: int, part: SharedMatrix, extents: tuple[int, int]) -> NumpyArray:
+    """The elements of a matrix; :raises VerificationError: it is not inside of its array."""
+    size = cells.data.itemsize
+    at = first*size + _offsets(part.layout, extents, size, tuple(part.distances.items()))
+    if part.layout.swizzle:
+        at ^= at // _ROW % _PERIOD*_PIECE
+    if (at % size).any() or at.min() < 0 or at.max() >= cells.data.nbytes:
+        raise VerificationError(f"A matrix that begins at byte {first*size} of '{cells.name}' ends outside.",
+                                check="emulation")
+    found = cells.data[at // size]
+    # stores that no proxy fence follows are not there for the matrix units
+    return np.where(cells.unfenced[at // size] < 0, found, poisoned((), found.dtype))
+
+
+def fence(_: Nodes, __: ProxyFence) -> Step:
+    """The stores of the threads to shared memory are there for the asynchronous proxy."""
+    def run(s: Strand) -> None:
+        for cells in s.block.memory.values():
+            if isinstance(cells, SharedArray):
+                cells.unfenced[np.isin(cells.unfenced, s.threads[s.mask])] = -1
+    return run

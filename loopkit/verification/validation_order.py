@@ -1,0 +1,295 @@
+"""Translation validation of the order: dependent executions run in the order of the kernel, with barriers between.
+
+Between an asynchronous access and a later one is a wait or a fence that covers it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
+from loopkit.ast.nodes import (
+    Completion,
+    For,
+    Instruction,
+    Region,
+    Scope,
+    completion_of,
+    covering,
+    events_between,
+)
+from loopkit.ast.phases import Phase
+from loopkit.errors import values_text
+from loopkit.expr.mappers import array_of, substitute, variables
+from loopkit.instructions.nests import Issue
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Meeting, meeting, paths
+from loopkit.lowering.lowered import Storage
+from loopkit.poly.affine import floor_div
+from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
+from loopkit.poly.relations import (
+    apart_along,
+    in_one_iteration,
+    in_time_order,
+    only_dims,
+    same_element,
+    shared_dims,
+    smallest_pair,
+    with_same_dims,
+)
+from loopkit.poly.sets import Map, Set
+from loopkit.verification.report import Mismatch
+from loopkit.verification.threads import TOGETHER
+from loopkit.verification.validation_walk import Execution, LaunchCheck
+
+Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
+
+#: Two statements, and the array of their conflict.
+Meet = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Some of the coordinates of an execution in its block. The coordinates of the block are parameters.
+
+    :ivar every: all coordinates in the block.
+    """
+
+    execution: Execution
+    every: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def points(self) -> Set:
+        return projected(projected(self.execution.condition, (), self.every), self.every, self.names)
+
+    @cached_property
+    def instances(self) -> tuple[Map, list[int]]:
+        """The map to the inames that these coordinates determine, and the places of those inames."""
+        own = tuple(self.execution.instance.values())
+        kept = [i for i, value in enumerate(own) if not variables(value) & set(self.every).difference(self.names)]
+        values = [own[i] for i in kept]
+        return piecewise_relation(self.names, values).intersect_domain(self.points), kept
+
+
+@dataclass(frozen=True, eq=False)
+class OrderCheck(LaunchCheck):
+    """The check of the order of dependent executions."""
+
+    def findings(self) -> Iterator[Mismatch]:
+        for _ in (node for node in self.divergent if not isinstance(node, For) and not (
+                isinstance(node, Region) and isinstance(node.instruction, Issue))):
+            yield from self.mismatch("divergent", "",
+                                "a barrier is under a condition that may differ between the threads of a block")
+        ways = paths(self.launch.tree)
+        def where(source: str, sink: str) -> Meeting | None:
+            return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
+        required = joined(required_order(self.kernel, self.storages, self.storages, where))
+        for (source, sink, array), pairs in required.items():
+            if array in self.storages:
+                pairs = without_assumed(self.kernel, array, source, sink, pairs)
+            for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
+                yield from self._pair(array, first, second, pairs)
+
+    @cached_property
+    def _in_lanes(self) -> frozenset[str]:
+        """The arrays whose elements are in the registers of lanes."""
+        return frozenset(a.name for a in self.function.arrays if a.thread_axes)
+
+    # One pair of executions
+
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
+        storage = self.storages.get(array)
+        private, shared = (storage is not None and storage.space is x for x in (
+            AddressSpace.PRIVATE, AddressSpace.SHARED))
+        between: dict[Completion | None, Sequence[Execution]] = {None: ()}
+        one, other = map(_instructions_of, (first, second))
+        own = completion_of(one)
+        # the wait for a phase orders the accesses of all threads
+        if self.launch.threads != 1 and own is not Completion.PHASE and not private:
+            # warp instructions order arrays in warp registers only
+            in_warp = storage is not None and storage.space is AddressSpace.WARP
+            between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
+                                             and (in_warp or b.node is not TOGETHER)]
+        writes = array_of(first.assign.target) == array
+        for wanted in events_between(one, other, writes=writes, shared=shared, private=private):
+            between[wanted] = [b for b in self.places if covering(wanted, own, b.sync.instructions)]
+        # at first without the coordinates of threads, in small sets: most pairs are not broken there
+        rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
+        # by the checks of lanes and of nests, only threads of one warp access an element of warp registers
+        widest = Scope.THREAD if private else \
+            Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
+        for event, places in between.items():
+            if self._left(*rough, event, places, widest) is not None:
+                x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
+                wide = all(place.sync.scope >= widest for place in places)
+                for scope, some in self._by_scope(event, x, y, run, wide=wide):
+                    left = self._left(x, y, some, event, places, scope)
+                    if left is not None:
+                        left = with_same_dims(left, self.grid.along("g"))
+                        yield from self._finding(event, array, first, second, left)
+                        return
+
+    def _run(self, first: Execution, second: Execution, pairs: Map, names: tuple[str, ...]
+             ) -> tuple[_Coordinates, _Coordinates, Map]:
+        """The *pairs* as executions of one block, by the coordinates that order them among barriers, and *names*."""
+        x, y = (self._coordinates(e, names) for e in (first, second))
+        (source, own), (sink, others) = x.instances, y.instances
+        return x, y, source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
+
+    def _by_scope(self, event: Completion | None, x: _Coordinates, y: _Coordinates, pairs: Map, *, wide: bool
+                  ) -> Iterator[tuple[Scope, Map]]:
+        """The *pairs* of one block with the scope of the places that order them: those of one thread, or of an *event*
+        for which the first one's thread waits; those of two threads, and those of two warps.
+
+        :arg wide: every place is one of all threads of the block.
+        """
+        threads = [*map(x.every.index, self.grid.along("l"))]
+        if event is None:
+            yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
+            return
+        if event.needs_wait:
+            yield Scope.THREAD, pairs
+            if wide or event is Completion.PHASE:
+                return
+        # any lane of a warp may load the operands of an instruction
+        instructions = [z.execution.instruction for z in (x, y) if z.execution.instruction is not None]
+        foreign = any(i.loads_for_others for i in instructions)
+        for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
+            yield Scope.WARP, others
+            if wide:
+                continue
+            # those of a warpgroup, for another warp
+            if isinstance(self.launch.threads, int) and not any(
+                    i.loads_for_others and i.scope > Scope.WARP for i in instructions):
+                warp = [floor_div(self.thread_number, self.launch.machine.warp)]
+                others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
+            yield Scope.BLOCK, others
+
+    def _finding(self, event: Completion | None, array: str, first: Execution, second: Execution, pairs: Map
+                 ) -> Iterator[Mismatch]:
+        a, b = first.assign.statement, second.assign.statement
+        real = self.grid.real(pairs.domain(), first.coordinates)
+        if real is None:
+            text = f"whether '{b}' conflicts with '{a}' in an existing block is unknown"
+            yield from self.mismatch("undecided", b, text)
+            return
+        parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
+        kind, what = (
+            ("order", "runs later, although it must run first") if event is None else
+            (event.value, "is asynchronous, with no wait between that is proven to cover it") if event.needs_wait else
+            ("barrier", "runs on another thread with no barrier between"))
+        on = f"on '{array}'" if array else "by dep="
+        yield Mismatch(kind, self.launch.name, b, f"'{b}' conflicts with '{a}' {on}, which {what}"
+                       + values_text(source, ", at {}"), parameters, sink)
+
+    # Barriers and waits between
+
+    def _left(self, x: _Coordinates, y: _Coordinates, pairs: Map, event: Completion | None,
+              places: Sequence[Execution], scope: Scope) -> Map | None:
+        """The *pairs* of executions, identified by *x* and *y*, that run in the wrong order, or with none of *places*
+        of this *scope* between: barriers, or for the *event* of an asynchronous access waits. ``None``: none.
+        """
+        if event is None and not pairs.is_empty():
+            pairs = pairs.subtract(self._first(x, y))
+        for place in places:
+            # a thread's wait covers other threads only after a barrier with them
+            wait = None if event is None else _covering(x, place, event)
+            widest = place.sync.scope if wait is None else max(place.sync.scope, wait.completes_for)
+            if widest >= scope and not pairs.is_empty():
+                behind = self._behind(x, place, event)
+                pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
+        return None if pairs.is_empty() else pairs
+
+    @kept_by_kernel
+    def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
+        """The coordinates that order it among barriers, those of the loops with barriers; and *also*."""
+        loops = (meeting(execution.path, place.path).loops for place in self.places)
+        names = set(also).union(*loops, variables(self._number_of_phase(execution)))
+        every = execution.coordinates[len(self.grid.along("g")):]
+        return _Coordinates(execution, every, tuple(x for x in every if x in names))
+
+    @staticmethod
+    def _number_of_phase(execution: Execution) -> Expression:
+        """The number of the phase of an access, or of a wait, in terms of the coordinates; 0: it has none."""
+        phase = _phase_of(execution)
+        return 0 if phase is None else substitute(phase.number, execution.names)
+
+    @kept_by_kernel
+    def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
+        """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
+        where = meeting(x.execution.path, y.execution.path)
+        pairs = equal_coordinates(x.names, (), y.names, ())
+        return in_time_order(pairs, shared_dims(x.names, y.names, where.loops), where.before)
+
+    @kept_by_kernel
+    def _at(self, place: Execution) -> _Coordinates:
+        return self._coordinates(place, place.loops)
+
+    @kept_by_kernel
+    def _behind(self, x: _Coordinates, place: Execution, event: Completion | None) -> Map:
+        """Executions of *x* and of *place* after it, which waits for an *event* that needs it."""
+        def first(a: _Coordinates, b: _Coordinates) -> Map:
+            return self._first(a, b).intersect_range(b.points)
+        z = self._at(place)
+        if event is None or not event.needs_wait:
+            return first(x, z)
+        wait = _covering(x, place, event)
+        assert wait is not None
+
+        def in_phase(a: _Coordinates, b: _Coordinates) -> Map | None:
+            one, other = _phase_of(a.execution), wait.phase
+            if one is None or other is None or one.ring != other.ring:
+                return None
+            return equal_coordinates(a.names, [self._number_of_phase(a.execution)],
+                                     b.names, [substitute(other.number, b.execution.names)])
+        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first, in_phase)
+        return Map.empty(self._first(x, z).get_space()) if found is None else found
+
+
+def _instructions_of(execution: Execution) -> tuple[Instruction, ...]:
+    """The instructions that make the accesses of an execution of an assignment."""
+    return (*execution.assign.instructions, *(() if execution.instruction is None else (execution.instruction,)))
+
+
+def _covering(x: _Coordinates, place: Execution, event: Completion) -> Instruction | None:
+    """The instruction of *place* by which *event* follows the accesses of *x*; ``None``: there is none."""
+    return covering(event, completion_of(_instructions_of(x.execution)), place.sync.instructions)
+
+
+def _phase_of(execution: Execution) -> Phase | None:
+    """The phase of an access by an instruction; ``None``: it has none."""
+    return None if execution.instruction is None else execution.instruction.phase
+
+
+def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],
+                   where: Callable[[str, str], Meeting | None]) -> Iterator[tuple[Meet, Map]]:
+    """Pairs of instances whose first must complete before the second starts, in the kernel's order.
+
+    Both access one cell of one of *arrays*, temporaries, and one of them writes; or they depend on each other in
+    arguments.
+
+    :arg where: the loops that two statements share, and which of the two comes first; ``None`` for other statements.
+    """
+    found: list[tuple[Meet, Map]] = []
+    for array in arrays:
+        accessed_cells = storages[array].accessed_cells
+        for a, b in product(accesses_by_array(knl).get(array, ()), repeat=2):
+            met = where(a.statement, b.statement)
+            if met is not None and (met.loops or met.before) and (a.is_write or b.is_write) and not commute(a, b):
+                found.append(((a.statement, b.statement, array), same_element(accessed_cells(a), accessed_cells(b))))
+    found += [((d.source, d.sink, d.array), d.relation) for d in dependences(knl) if d.array not in storages]
+    for meet, pairs in found:
+        source, sink, _ = meet
+        met = where(source, sink)
+        if met is not None:
+            pairs = in_time_order(pairs, shared_loops(knl, source, sink, met.loops), met.before)
+            if not pairs.is_empty():
+                yield meet, pairs
