@@ -31,7 +31,9 @@ class ProxyFence(Fence):
 
 @dataclass(frozen=True)
 class RegisterFence(Fence):
-    """Accesses of the thread to registers come before later asynchronous ones."""
+    """Accesses of the thread to registers, those of *registers*, come before later asynchronous ones."""
+
+    registers: tuple[str, ...] = ()
 
     noun: ClassVar[str] = "a register fence"
     completes: ClassVar[Completion | None] = Completion.REGISTERS
@@ -54,4 +56,4 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-"""}, sync=lambda *_: ["register_fence();"])
+"""}, sync=lambda _, fence, __: [*(f"keep_below({x});" for x in fence.registers), "register_fence();"])

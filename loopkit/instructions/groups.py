@@ -140,7 +140,9 @@ def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[s
 
 def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
     what = "products" if wait.of is Completion.PRODUCTS else "copies"
-    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
+    # while groups are pending, no thread uses the registers
+    pins = () if wait.pending else wait.registers
+    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in pins)]
 
 
 CUDA_COMMIT = InstructionText(_HELPERS, sync=_lines_of_commit)

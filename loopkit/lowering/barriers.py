@@ -172,7 +172,10 @@ class _Placed:
 
 def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
     """Do the barriers of inner bodies separate the source and the sink of *w*?"""
-    able = [b for b in placed if b.may_serve(w)]
+    # the matrix units need not be done in a loop with the products whose sums are read after it
+    by_itself = w.completion is Completion.PRODUCTS and w.scope is Scope.THREAD and not w.cyclic
+    able = [b for b in placed if b.may_serve(w) and not (
+        by_itself and len(b.body) > len(w.body) and w.source[:len(b.body)] == b.body)]
     return bool(able) and affordable(lambda: _separate_all(launch, w, able), otherwise=False)
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import takewhile
 
 from loopkit.ast.nodes import Completion, Instruction, Scope, covering
+from loopkit.instructions.fences import RegisterFence
 from loopkit.instructions.groups import CommitGroup, WaitGroup, commits, pending, wait_of, with_wait
 from loopkit.kernel.tree import (
     Barrier,
@@ -129,7 +130,8 @@ def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[Pla
         if not isinstance(node, Barrier):
             return node
         if node.instructions:
-            new = (replace(i, registers=registers) if i == wait_of((i,), of) else i for i in next(numbers))
+            new = (replace(i, registers=registers) if isinstance(i, RegisterFence) or i == wait_of((i,), of) else i
+                   for i in next(numbers))
             node = replace(node, instructions=tuple(new))
         return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
