@@ -12,6 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
+from loopkit.library.warpgroups import product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -26,7 +27,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            multiprocessors: int | None = None, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
-           mma: bool | None = None, b_transposed: bool = False, result: npt.DTypeLike | None = None) -> lk.LoopKernel:
+           mma: bool | None = None, wgmma: bool = False, b_transposed: bool = False,
+           result: npt.DTypeLike | None = None) -> lk.LoopKernel:
     """A kernel for the matrix product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp computes a part of the tile,
@@ -60,6 +62,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         prefetch.
     :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results. GPUs before
         sm_80 need ``False``, and those before sm_89 for floats of 8 bits.
+    :arg wgmma: compute tiles by the warpgroups of Hopper (``lk.CudaTarget("sm_90a")``), from tiles that TMA copies:
+        rows of *a* and *b* begin at multiples of 16 bytes. *tile* has rows and columns; factors other than of 16 bits
+        need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
@@ -73,6 +78,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            [3., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
+    if wgmma:
+        _require_inapplicable("warpgroups", warp=warp, depth=depth, whole=whole, min_blocks=min_blocks)
+        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, b_transposed=b_transposed)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
         return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)

@@ -68,7 +68,8 @@ class Gpu:
     def known_arch(self) -> str:
         """The architecture to compile for: its own, else the newest it runs; :raises DeviceError: there is none."""
         major, minor = self.capability
-        older = (f"sm_{major}{number}" for number in range(minor, -1, -1))
+        # its own with the instructions that no other architecture has
+        older = (f"sm_{major}{minor}a", *(f"sm_{major}{number}" for number in range(minor, -1, -1)))
         found = next((arch for arch in older if arch in DEVICE_LIMITS), None)
         if found is not None:
             return found

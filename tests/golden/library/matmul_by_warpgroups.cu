@@ -1,0 +1,250 @@
+// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+// vector accesses: c at multiples of 4 bytes, row by row; other calls run a text without them
+// tensor maps: a, b at multiples of 16 bytes, row by row; other calls are refused
+
+#include <cuda_bf16.h>
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+// the registers of the warpgroup are ready for the matrix units
+__device__ __forceinline__ void register_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// thread 0 prepares a ring of mbarriers; COPIES copies end a phase of each
+template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(unsigned long long (&ring)[SLOTS])
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        for (int slot = 0; slot < SLOTS; ++slot)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&ring[slot]))), "n"(COPIES) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+}
+// TMA: a box, of this number of bytes, of the array that the map describes goes to shared memory, as a part of a phase
+__device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
+    unsigned long long *slot, int start_0, int start_1)
+{
+    const unsigned int box = __cvta_generic_to_shared(to), phase = __cvta_generic_to_shared(slot);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(phase), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4}], [%2];"
+        :: "r"(box), "l"(&map), "r"(phase), "r"(start_1), "r"(start_0) : "memory");
+}
+// until the phase of the mbarrier with this parity has ended
+__device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int parity)
+{
+    const unsigned int place = __cvta_generic_to_shared(slot);
+    for (unsigned int ended = 0; !ended;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+}
+// the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
+template <int LEADING, int STRIDE, int SWIZZLE>
+__device__ __forceinline__ unsigned long long matrix_at(const void *first)
+{
+    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
+    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i; LEFT, RIGHT: is it transposed?
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
+    float *sums, unsigned long long left, unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n256k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+        "%128, %129, p, 1, 1, %130, %131; }"
+        : "+f"(sums[0*BOX + 0*PART + 0*ITEM]), "+f"(sums[0*BOX + 0*PART + 1*ITEM]), "+f"(sums[0*BOX + 1*PART + 0*ITEM]), "+f"(sums[0*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[1*BOX + 0*PART + 0*ITEM]), "+f"(sums[1*BOX + 0*PART + 1*ITEM]), "+f"(sums[1*BOX + 1*PART + 0*ITEM]), "+f"(sums[1*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[2*BOX + 0*PART + 0*ITEM]), "+f"(sums[2*BOX + 0*PART + 1*ITEM]), "+f"(sums[2*BOX + 1*PART + 0*ITEM]), "+f"(sums[2*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[3*BOX + 0*PART + 0*ITEM]), "+f"(sums[3*BOX + 0*PART + 1*ITEM]), "+f"(sums[3*BOX + 1*PART + 0*ITEM]), "+f"(sums[3*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[4*BOX + 0*PART + 0*ITEM]), "+f"(sums[4*BOX + 0*PART + 1*ITEM]), "+f"(sums[4*BOX + 1*PART + 0*ITEM]), "+f"(sums[4*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[5*BOX + 0*PART + 0*ITEM]), "+f"(sums[5*BOX + 0*PART + 1*ITEM]), "+f"(sums[5*BOX + 1*PART + 0*ITEM]), "+f"(sums[5*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[6*BOX + 0*PART + 0*ITEM]), "+f"(sums[6*BOX + 0*PART + 1*ITEM]), "+f"(sums[6*BOX + 1*PART + 0*ITEM]), "+f"(sums[6*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[7*BOX + 0*PART + 0*ITEM]), "+f"(sums[7*BOX + 0*PART + 1*ITEM]), "+f"(sums[7*BOX + 1*PART + 0*ITEM]), "+f"(sums[7*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[8*BOX + 0*PART + 0*ITEM]), "+f"(sums[8*BOX + 0*PART + 1*ITEM]), "+f"(sums[8*BOX + 1*PART + 0*ITEM]), "+f"(sums[8*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[9*BOX + 0*PART + 0*ITEM]), "+f"(sums[9*BOX + 0*PART + 1*ITEM]), "+f"(sums[9*BOX + 1*PART + 0*ITEM]), "+f"(sums[9*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[10*BOX + 0*PART + 0*ITEM]), "+f"(sums[10*BOX + 0*PART + 1*ITEM]), "+f"(sums[10*BOX + 1*PART + 0*ITEM]), "+f"(sums[10*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[11*BOX + 0*PART + 0*ITEM]), "+f"(sums[11*BOX + 0*PART + 1*ITEM]), "+f"(sums[11*BOX + 1*PART + 0*ITEM]), "+f"(sums[11*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[12*BOX + 0*PART + 0*ITEM]), "+f"(sums[12*BOX + 0*PART + 1*ITEM]), "+f"(sums[12*BOX + 1*PART + 0*ITEM]), "+f"(sums[12*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[13*BOX + 0*PART + 0*ITEM]), "+f"(sums[13*BOX + 0*PART + 1*ITEM]), "+f"(sums[13*BOX + 1*PART + 0*ITEM]), "+f"(sums[13*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[14*BOX + 0*PART + 0*ITEM]), "+f"(sums[14*BOX + 0*PART + 1*ITEM]), "+f"(sums[14*BOX + 1*PART + 0*ITEM]), "+f"(sums[14*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[15*BOX + 0*PART + 0*ITEM]), "+f"(sums[15*BOX + 0*PART + 1*ITEM]), "+f"(sums[15*BOX + 1*PART + 0*ITEM]), "+f"(sums[15*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[16*BOX + 0*PART + 0*ITEM]), "+f"(sums[16*BOX + 0*PART + 1*ITEM]), "+f"(sums[16*BOX + 1*PART + 0*ITEM]), "+f"(sums[16*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[17*BOX + 0*PART + 0*ITEM]), "+f"(sums[17*BOX + 0*PART + 1*ITEM]), "+f"(sums[17*BOX + 1*PART + 0*ITEM]), "+f"(sums[17*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[18*BOX + 0*PART + 0*ITEM]), "+f"(sums[18*BOX + 0*PART + 1*ITEM]), "+f"(sums[18*BOX + 1*PART + 0*ITEM]), "+f"(sums[18*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[19*BOX + 0*PART + 0*ITEM]), "+f"(sums[19*BOX + 0*PART + 1*ITEM]), "+f"(sums[19*BOX + 1*PART + 0*ITEM]), "+f"(sums[19*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[20*BOX + 0*PART + 0*ITEM]), "+f"(sums[20*BOX + 0*PART + 1*ITEM]), "+f"(sums[20*BOX + 1*PART + 0*ITEM]), "+f"(sums[20*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[21*BOX + 0*PART + 0*ITEM]), "+f"(sums[21*BOX + 0*PART + 1*ITEM]), "+f"(sums[21*BOX + 1*PART + 0*ITEM]), "+f"(sums[21*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[22*BOX + 0*PART + 0*ITEM]), "+f"(sums[22*BOX + 0*PART + 1*ITEM]), "+f"(sums[22*BOX + 1*PART + 0*ITEM]), "+f"(sums[22*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[23*BOX + 0*PART + 0*ITEM]), "+f"(sums[23*BOX + 0*PART + 1*ITEM]), "+f"(sums[23*BOX + 1*PART + 0*ITEM]), "+f"(sums[23*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[24*BOX + 0*PART + 0*ITEM]), "+f"(sums[24*BOX + 0*PART + 1*ITEM]), "+f"(sums[24*BOX + 1*PART + 0*ITEM]), "+f"(sums[24*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[25*BOX + 0*PART + 0*ITEM]), "+f"(sums[25*BOX + 0*PART + 1*ITEM]), "+f"(sums[25*BOX + 1*PART + 0*ITEM]), "+f"(sums[25*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[26*BOX + 0*PART + 0*ITEM]), "+f"(sums[26*BOX + 0*PART + 1*ITEM]), "+f"(sums[26*BOX + 1*PART + 0*ITEM]), "+f"(sums[26*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[27*BOX + 0*PART + 0*ITEM]), "+f"(sums[27*BOX + 0*PART + 1*ITEM]), "+f"(sums[27*BOX + 1*PART + 0*ITEM]), "+f"(sums[27*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[28*BOX + 0*PART + 0*ITEM]), "+f"(sums[28*BOX + 0*PART + 1*ITEM]), "+f"(sums[28*BOX + 1*PART + 0*ITEM]), "+f"(sums[28*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[29*BOX + 0*PART + 0*ITEM]), "+f"(sums[29*BOX + 0*PART + 1*ITEM]), "+f"(sums[29*BOX + 1*PART + 0*ITEM]), "+f"(sums[29*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[30*BOX + 0*PART + 0*ITEM]), "+f"(sums[30*BOX + 0*PART + 1*ITEM]), "+f"(sums[30*BOX + 1*PART + 0*ITEM]), "+f"(sums[30*BOX + 1*PART + 1*ITEM]),
+            "+f"(sums[31*BOX + 0*PART + 0*ITEM]), "+f"(sums[31*BOX + 0*PART + 1*ITEM]), "+f"(sums[31*BOX + 1*PART + 0*ITEM]), "+f"(sums[31*BOX + 1*PART + 1*ITEM])
+        : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
+    __nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
+    const __grid_constant__ CUtensorMap b_map_64x64_swizzled, const int l, const int m, const int n)
+{
+    const int i_group = blockIdx.y;
+    const int j_block = (int)blockIdx.x / 8;
+    const int i_block = (int)blockIdx.x % 8;
+    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_box_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int j_box_lane = (int)threadIdx.x % 4;
+    float acc_k[2][32][2];
+    extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
+    __nv_bfloat16 (&b_tile)[4][4][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
+    unsigned long long (&a_tile_full)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 196608);
+    unsigned long long (&b_tile_full)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 196640);
+
+    if (1024*i_group + 128*i_block < n) {
+        // all threads use the mbarriers after thread 0 prepared them
+        start_phases<1>(a_tile_full);
+        start_phases<4>(b_tile_full);
+        __syncthreads();
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                #pragma unroll
+                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                    // insn.k.init
+                    acc_k[i_box_part][j_box_part][j_box_item] = 0.0f;
+                }
+            }
+        }
+        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
+            if ((int)threadIdx.x == 0) {
+                // a_tile_rule_first
+                load_box_2d(&a_tile[k_outer_first][0][0], a_map_128x64_swizzled, 16384,
+                        &a_tile_full[k_outer_first % 4], 128*i_block + 1024*i_group, 64*k_outer_first);
+            }
+            for (int b_part = 0; b_part < 4; ++b_part) {
+                if ((int)threadIdx.x == 0) {
+                    // b_tile_rule_first
+                    load_box_2d(&b_tile[k_outer_first][b_part][0][0], b_map_64x64_swizzled, 8192,
+                            &b_tile_full[k_outer_first % 4], 64*k_outer_first, 256*j_block + 64*b_part);
+                }
+            }
+        }
+        // acc_k: insn.k.init writes, insn.k.update reads
+        keep_below(acc_k);
+        register_fence();
+        for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+            if (64*k_outer + 129 <= l) {
+                if ((int)threadIdx.x == 0) {
+                    // a_tile_rule
+                    load_box_2d(&a_tile[(k_outer + 2) % 4][0][0], a_map_128x64_swizzled, 16384,
+                            &a_tile_full[(k_outer + 2) % 4], 128*i_block + 1024*i_group, 64*k_outer + 128);
+                }
+                for (int b_part = 0; b_part < 4; ++b_part) {
+                    if ((int)threadIdx.x == 0) {
+                        // b_tile_rule
+                        load_box_2d(&b_tile[(k_outer + 2) % 4][b_part][0][0], b_map_64x64_swizzled, 8192,
+                                &b_tile_full[(k_outer + 2) % 4], 64*k_outer + 128, 256*j_block + 64*b_part);
+                    }
+                }
+            }
+            // a_tile: a_tile_rule_first writes, insn.k.update reads
+            // a_tile: a_tile_rule writes, insn.k.update reads
+            wait_for_phase(&a_tile_full[k_outer % 4], k_outer / 4 % 2);
+            // b_tile: b_tile_rule_first writes, insn.k.update reads
+            // b_tile: b_tile_rule writes, insn.k.update reads
+            wait_for_phase(&b_tile_full[k_outer % 4], k_outer / 4 % 2);
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                // insn.k.update
+                wgmma_m64n256k16_f32_bf16<2, 64, 1, 0,
+                        1>(&acc_k[0][0][0], matrix_at<16, 1024,
+                        1>(&a_tile[k_outer % 4][64*i_warpgroup][16*k_step]), matrix_at<8192, 1024,
+                        1>(&b_tile[k_outer % 4][0][16*k_step][0]));
+            }
+            // a_tile: insn.k.update reads, a_tile_rule overwrites
+            // b_tile: insn.k.update reads, b_tile_rule overwrites
+            end_product_group();
+            wait_for_products<1>();
+            __syncthreads();
+        }
+        // acc_k: insn.k.update writes, insn reads
+        wait_for_products<0>();
+        keep_below(acc_k);
+        if (256*j_block + 2*j_box_lane < m &&
+                1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp + i_box_lane < n) {
+            if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                        alignas(4) __nv_bfloat16 c_vec[2];
+                        #pragma unroll
+                        for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                            // insn
+                            c_vec[j_box_item] = (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
+                        }
+                        *reinterpret_cast<unsigned int *>(&c[(1024*i_group + 128*i_block + 64*i_warpgroup +
+                                    16*i_box_warp + 8*i_box_part + i_box_lane)*m + 256*j_block +
+                                    8*j_box_part + 2*j_box_lane]) =
+                                *reinterpret_cast<const unsigned int *>(c_vec);
+                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                        #pragma unroll
+                        for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                            if (256*j_block + 8*j_box_part + 2*j_box_lane + j_box_item < m &&
+                                    1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
+                                    8*i_box_part + i_box_lane < n) {
+                                // insn
+                                c[(1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
+                                            8*i_box_part + i_box_lane)*m + 256*j_block + 8*j_box_part +
+                                            2*j_box_lane + j_box_item] =
+                                        (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

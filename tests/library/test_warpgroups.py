@@ -1,0 +1,55 @@
+"""The library's products by warpgroups: text, proofs, emulated results, and what they refuse."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.expr.kinds import named_dtype
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+
+HOPPER = lk.CudaTarget("sm_90a")
+
+
+def test_golden_cuda(golden: GoldenFiles) -> None:
+    """The matrix units work on one group of products while threads wait for the tiles of the next one."""
+    code = lk.generate_code(lk.library.matmul("bfloat16", wgmma=True), target=HOPPER)
+    golden.check("library/matmul_by_warpgroups.cu", code)
+    compiled = compile_cuda(code.source, "sm_90a")
+    assert not compiled.spills
+    assert "serialized" not in compiled.binary.log
+    assert "wait_for_products<1>();" in code.source
+
+
+@pytest.mark.parametrize("b_transposed", [False, True])
+def test_the_pipeline_is_short_and_proven(b_transposed: bool) -> None:
+    knl = lk.library.matmul("float16", wgmma=True, b_transposed=b_transposed, tile=(64, 64, 64))
+    assert len(knl.history) <= 20
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+
+
+@pytest.mark.deep(every=2)
+@pytest.mark.parametrize(("dtype", "b_transposed"), [("bfloat16", False), ("int8", True)])
+@pytest.mark.parametrize("completion", ["first", "last"])
+def test_partial_tiles(dtype: str, b_transposed: bool, completion: str) -> None:
+    """By emulation, with tiles beyond all edges."""
+    knl = lk.library.matmul(dtype, wgmma=True, b_transposed=b_transposed, tile=(64, 64, 64))
+    rng, n, m, length = np.random.default_rng(0), 5, 72, 208
+    a, b = (rng.integers(-4, 5, shape).astype(named_dtype(dtype)) for shape in ((n, length), (length, m)))
+    found = lk.emulate(knl, a=a, b=np.ascontiguousarray(b.T) if b_transposed else b, completion=completion,
+                       target=HOPPER).c
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(found.dtype).astype(np.float64))
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"tile": (100, 256, 64)}, "a multiple of 64 rows, at most 256, and not 100."),
+    ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
+    ({"dtype": "int8"}, "wgmma multiplies factors of int8 that are stored along the sums only."),
+    ({"depth": 64}, "The argument 'depth' does not apply to warpgroups.")])
+def test_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(lk.PreconditionError) as caught:
+        lk.library.matmul(**{"dtype": "bfloat16", "wgmma": True, **given})        # type: ignore[arg-type]
+    assert message in str(caught.value)
