@@ -50,21 +50,15 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
-    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread if an element
-        has four bytes, half as many for larger elements.
+    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread, or 32 large ones.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
-    :arg group: the number of rows of blocks that run column by column, so that concurrent blocks share strips of *b* in
-        the cache; default: the measured number, or fewer for groups of equal size.
-    :arg min_blocks: the least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no
-        limit; default: two if the results of a thread then take half of its 128 registers, else one.
-    :arg stages: the number of strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no
-        prefetch.
-    :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 16x8 results. GPUs before
-        sm_80 need ``False``, and those before sm_89 for floats of 8 bits.
-    :arg wgmma: compute tiles by the warpgroups of Hopper (``lk.CudaTarget("sm_90a")``), from tiles that TMA copies:
-        rows of *a* and *b* begin at multiples of 16 bytes. *tile* has rows and columns; factors other than of 16 bits
-        need *b_transposed*.
+    :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
+    :arg min_blocks: the least number of blocks on a multiprocessor, which limits registers; 0: no limit; default: 1 or 2.
+    :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
+    :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.
+    :arg wgmma: compute by the warpgroups of Hopper, from tiles that TMA copies: rows of *a* and *b* begin at multiples
+        of 16 bytes. *tile* is rows and columns; factors not of 16 bits need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
