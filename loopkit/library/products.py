@@ -50,11 +50,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
-    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread, or 32 large ones.
+    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
-    :arg min_blocks: the least number of blocks on a multiprocessor, which limits registers; 0: no limit; default: 1 or 2.
+    :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.
     :arg wgmma: compute by the warpgroups of Hopper, from tiles that TMA copies: rows of *a* and *b* begin at multiples
