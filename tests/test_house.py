@@ -200,8 +200,8 @@ INSTRUCTIONS = {
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.nests", "lowering.nest_data",
         "lowering.pipeline", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "verification.validation_order",
-        "runtime.precision",
-        "instructions.mma", "instructions.wgmma", "instructions.products", "instructions.ldmatrix", "instructions.tma",
+        "runtime.precision", "instructions.wgmma", "instructions.shared_matrices", "instructions.products",
+        "instructions.mma", "instructions.ldmatrix", "instructions.tma",
         "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|start_phases|wait_for_phase", (
         "lowering.phases", "lowering.program", "verification.phases", "verification.races", "verification.validation",
@@ -210,7 +210,10 @@ INSTRUCTIONS = {
         "transform.tensorize", "lowering.phases")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
-    "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", ()),
+    "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", (
+        "transform.tensorize",)),
+    "shared_matrices": (r"SharedMatrix|MatrixLayout", (
+        "instructions.wgmma",)),
     "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", ()),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
         "transform.tensorize",)),

@@ -10,8 +10,8 @@ from loopkit.instructions.wgmma import WGMMA
 #: Warpgroups of a block, each with the rows of a box.
 WARPGROUPS = 2
 
-#: Blocks along the rows and along the columns, and tiles along the steps.
-BLOCKS = (2, 2, 4)
+#: Blocks along the rows and along the columns, and tiles of steps.
+BLOCKS = (1, 2, 4)
 
 
 def sizes(name: str) -> tuple[int, int, int]:
@@ -36,8 +36,11 @@ def plain(name: str, left: str = "ik", right: str = "jk") -> lk.LoopKernel:
 
 
 def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, swizzled: bool = True,
-            asynchronous: bool = True) -> lk.LoopKernel:
-    """The same by the instruction, in a pipeline of tiles, each of 128 bytes along the steps."""
+            by_tma: bool = False) -> lk.LoopKernel:
+    """The same by the instruction, in a pipeline of tiles, each of 128 bytes along the steps.
+
+    :arg by_tma: TMA copies the tiles; else the threads, by ``cp.async`` if there are several stages.
+    """
     wgmma = WGMMA[name]
     rows, columns, steps = wgmma.shape
     size = wgmma.factor.size
@@ -48,30 +51,40 @@ def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, 
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "i_block, j_block, i_group, k_outer, k_step, i_box, j_box")
     for x, axes, sweep in (("a", left, ["i_group", "i_box"]), ("b", right, ["j_box"])):
-        knl = _tile(knl, x, [f"{x}_{axis}" for axis in axes], sweep, size, columns if x == "b" else WARPGROUPS*rows,
-                    swizzled=swizzled)
+        extent, inames = columns if x == "b" else WARPGROUPS*rows, [f"{x}_{axis}" for axis in axes]
+        knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
+                            precompute_inames=inames, default_tag=None, dtype=knl.array_args[x].dtype)
+        length = 128 // size if axes.endswith("k") else extent
+        knl = _boxes(knl, x, inames, length, size) if by_tma else _pieces(knl, x, inames, length, size, swizzled)
     if wgmma.factor.size < 4:
         knl = lk.set_accumulator_dtype(knl, np.dtype(wgmma.sum.dtype))
     knl = lk.tensorize(knl, "insn", name)
     if stages > 1:
-        knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=asynchronous)
+        knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=not by_tma)
     return knl
 
 
-def _tile(knl: lk.LoopKernel, x: str, inames: list[str], sweep: list[str], size: int, extent: int, *, swizzled: bool
-          ) -> lk.LoopKernel:
-    """A tile of a factor, copied in pieces of 16 bytes to boxes whose rows have 128 or 16 bytes."""
+def _pieces(knl: lk.LoopKernel, x: str, inames: list[str], length: int, size: int, swizzled: bool) -> lk.LoopKernel:
+    """The tile of a factor, copied in pieces of 16 bytes to boxes whose rows have 128 or 16 bytes."""
     tile, last, items = f"{x}_tile", inames[1], 16 // size
-    length = 128 // size if last.endswith("k") else extent
     width = min(128 // size, length) if swizzled else items
-    knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=tile, precompute_inames=inames,
-                        default_tag=None, dtype=knl.array_args[x].dtype)
     levels = {f"{last}_group": None, f"{last}_piece": width // items, f"{last}_item": items}
     knl = lk.split_levels(knl, last, levels, tags={**dict.fromkeys(levels, "l.auto"), f"{last}_item": "vec"})
     knl = lk.tag_inames(knl, {inames[0]: "l.auto"})
     if length > width:
         knl = lk.tag_array_axes(lk.split_array_axis(knl, tile, 1, width), tile, "N1,N2,N0")
     return lk.swizzle(knl, tile, chunk=items) if swizzled else knl
+
+
+def _boxes(knl: lk.LoopKernel, x: str, inames: list[str], length: int, size: int) -> lk.LoopKernel:
+    """The tile of a factor, copied by TMA in boxes whose rows have 128 bytes."""
+    tile, (first, last), width = f"{x}_tile", inames, 128 // size
+    if length > width:
+        knl = lk.split_iname(knl, last, width, outer_iname=f"{last}_group", inner_iname=f"{last}_item")
+        knl = lk.tag_array_axes(lk.split_array_axis(knl, tile, 1, width), tile, "N1,N2,N0")
+        knl = lk.prioritize_loops(knl, f"{last}_group, {first}, {last}_item")
+        last = f"{last}_item"
+    return lk.swizzle(lk.tensorize(knl, f"{tile}_rule", "tma.load", [first, last]), tile, chunk=16 // size)
 
 
 def data(name: str, left: str = "ik", right: str = "jk", seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -97,3 +110,7 @@ PRODUCTS = [
     *((f"wgmma.m64n{n}k{k}.{of}", "ik", "jk", 3, swizzled) for n, k, of in (
         (128, 8, "f32.tf32"), (128, 32, "f32.e4m3"), (24, 32, "f32.e5m2"), (128, 32, "s32.s8"), (80, 32, "s32.u8"))
       for swizzled in (True, False))]
+
+#: Those whose tiles TMA copies: the instruction, the axes of the factors and the stages.
+BY_TMA = [("wgmma.m64n128k16.f32.bf16", "ik", "kj", 3), ("wgmma.m64n64k16.f32.f16", "ki", "jk", 2),
+          ("wgmma.m64n256k32.f32.e4m3", "ik", "jk", 3), ("wgmma.m64n128k8.f32.tf32", "ik", "jk", 4)]

@@ -1,4 +1,4 @@
-"""The emulation of products by warpgroups: the matrix units read the bytes at which descriptors say the factors are."""
+"""The emulation of products by warpgroups: the matrix units read the bytes that descriptors name."""
 from __future__ import annotations
 
 from functools import lru_cache
@@ -14,7 +14,8 @@ from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.fences import ProxyFence
-from loopkit.instructions.wgmma import MatrixLayout, SharedMatrix, Wgmma, WgmmaIssue
+from loopkit.instructions.shared_matrices import MatrixLayout, SharedMatrix
+from loopkit.instructions.wgmma import Wgmma, WgmmaIssue
 
 #: Threads of a warpgroup; bytes of a swizzled row, and of its pieces, which are permuted over 8 rows.
 _THREADS, _ROW, _PIECE, _PERIOD = 128, 128, 16, 8
@@ -43,13 +44,13 @@ def product(nodes: Nodes, _: Region, issue: WgmmaIssue) -> Step:
         if len(s.threads) != _THREADS:
             raise VerificationError(f"A warpgroup of block {s.block_number} has fewer than {_THREADS} threads for "
                                     f"{wgmma.noun}.", check="emulation")
-        read = [(*_first(s, *element(s)), part, extents) for part, element, extents in factors]
+        read = [(*_first_element(s, *element(s)), part, extents) for part, element, extents in factors]
         registers = [place(s) for place in sums]
 
         def act(performed: NumpyArray) -> None:
             """Each warp waits for its own rows."""
             own = Strand(s.block, s.threads, performed, {})
-            left, right = (of_unit(wgmma, _loaded(*one)).astype(whole) for one in read)
+            left, right = (of_unit(wgmma, _loaded_matrix(*one)).astype(whole) for one in read)
             found = np.empty((rows, columns), whole)
             found[lanes] = np.stack([s.lanes(cells.load(s, at)) for cells, at in registers], axis=1).astype(whole)
             new = (found + left @ right.T).astype(dtype)[lanes]
@@ -59,7 +60,7 @@ def product(nodes: Nodes, _: Region, issue: WgmmaIssue) -> Step:
     return begin
 
 
-def _first(s: Strand, cells: EmulatedArray, place: Place) -> tuple[SharedArray, int]:
+def _first_element(s: Strand, cells: EmulatedArray, place: Place) -> tuple[SharedArray, int]:
     """The array and the number of the first element; :raises VerificationError: the threads have different ones."""
     assert isinstance(cells, SharedArray)
     (number,) = place
@@ -69,7 +70,7 @@ def _first(s: Strand, cells: EmulatedArray, place: Place) -> tuple[SharedArray, 
     return cells, int(found[0])
 
 
-def _loaded(cells: SharedArray, first: int, part: SharedMatrix, extents: tuple[int, int]) -> NumpyArray:
+def _loaded_matrix(cells: SharedArray, first: int, part: SharedMatrix, extents: tuple[int, int]) -> NumpyArray:
     """The elements of a matrix; :raises VerificationError: it is not inside of its array."""
     size = cells.data.itemsize
     at = first*size + _offsets(part.layout, extents, size, tuple(part.distances.items()))

@@ -40,7 +40,7 @@ from loopkit.transform.tags import tagged
 @transform
 def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str | Iterable[str] | None = None, *,
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let one *instruction* execute the loops around *statement*, by the lanes of a warp together or by one thread.
+    """Let one *instruction* execute the loops around *statement*: by a warp, a warpgroup or one thread.
 
     **Products.** ``"mma.m16n8k16.f32.bf16"`` computes a box of ``sum(k, a[i, k]*b[k, j])``: 16 rows, 8 columns and 16
     steps, with sums in float32 and factors in bfloat16. Other names have other shapes, and other types of PTX:
@@ -49,11 +49,13 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
 
     Each lane loads the factors that it provides from any array. A factor may also be in a temporary of the address
     space ``"warp"``, the registers of a warp. One statement copies it (``add_prefetch(...,
-    temporary_address_space="warp", default_tag=None)``). The layout then also splits the axes of the temporary and the
-    loops of its copy.
+    temporary_address_space="warp", default_tag=None)``). The layout then also splits its axes and the loops of the
+    copy. ``"ldmatrix.x4"`` executes such a copy from shared memory: four matrices of 8 rows of 16 bytes, ``.x2`` two
+    and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
 
-    **Loads.** ``"ldmatrix.x4"`` executes such a copy from shared memory. It loads four matrices of 8 rows of 16 bytes,
-    ``.x2`` two and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
+    **Products of warpgroups.** Four warps start ``"wgmma.m64n256k16.f32.bf16"`` (sm_90a): 64 rows, 8 to 256 columns,
+    and 32 bytes of steps. Both factors are in shared memory, in rows of 128 bytes with a :func:`swizzle` in pieces of
+    16 bytes, or in boxes of rows of 16 bytes. Rows have steps, for elements of 2 bytes perhaps rows or columns.
 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
@@ -66,8 +68,8 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
 
     :arg statement: the id of a statement with a sum, or of a copy.
     :arg inames: the inames of the rows, the columns and the steps of a product, for example ``"i_box, j_box, k_box"``.
-        They start at 0 and have the extents of the shape. Default: the innermost inames that have them. For a box its
-        inames; default: all without a tag that subscript the temporary.
+        They start at 0 and have the extents of the shape. Default: the innermost ones that do. For a box its inames;
+        default: all without a tag that subscript the temporary.
     :raises UnknownNameError: there is no such statement, instruction or iname.
     :raises PreconditionError: an iname has a tag or another number of values, or *statement* is neither a sum of
         products nor such a copy.

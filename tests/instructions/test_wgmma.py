@@ -1,0 +1,243 @@
+"""Products by warpgroups: their numbers, proofs, texts and refusals, and the faults that each check finds."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Completion, Instruction, Node, Region, Scope
+from loopkit.ast.walk import nodes_in
+from loopkit.expr.kinds import named_dtype
+from loopkit.instructions.fences import ProxyFence, RegisterFence
+from loopkit.instructions.groups import CommitGroup, WaitGroup
+from loopkit.instructions.shared_matrices import SharedMatrix
+from loopkit.instructions.wgmma import WGMMA, WgmmaIssue
+from loopkit.kernel.tree import Barrier
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
+from loopkit.verification.validation import validate
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+from tests.verification.changed import built, changed, report, with_one_changed
+from tests.warpgroup_kernels import BY_TMA, PRODUCTS, data, product
+
+SMALL = "wgmma.m64n8k16.f32.bf16"
+TARGET = lk.CudaTarget("sm_90a")
+
+
+def issue_of(lowered: Lowered) -> WgmmaIssue:
+    [found] = [node.instruction for node in nodes_in(lowered.program.functions[0].body)
+               if isinstance(node, Region) and isinstance(node.instruction, WgmmaIssue)]
+    return found
+
+
+# What they compute
+
+@pytest.mark.deep(every=22)
+@pytest.mark.parametrize(("name", "left", "right", "stages", "swizzled"), PRODUCTS)
+def test_each_layout(name: str, left: str, right: str, stages: int, swizzled: bool) -> None:
+    """Proven; the emulated matrix units read the right bytes, early or late; ptxas runs the products asynchronously."""
+    require_right(product(name, left, right, stages, swizzled=swizzled), *data(name, left, right))
+
+
+@pytest.mark.deep(every=8)
+@pytest.mark.parametrize(("name", "left", "right", "stages"), BY_TMA)
+def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
+    """Without proxy fences: both go through the asynchronous proxy."""
+    knl = product(name, left, right, stages, by_tma=True)
+    require_right(knl, *data(name, left, right))
+    assert "proxy_fence();" not in lk.generate_code(knl, target=TARGET).source
+
+
+def require_right(knl: lk.LoopKernel, given: dict[str, np.ndarray], expected: np.ndarray) -> None:
+    assert lk.verify(knl, full=True).proven
+    assert validate(lower_fully(knl)) == ()
+    for completion in ("first", "last"):
+        found = lk.emulate(knl, given, completion=completion, target=TARGET).c
+        np.testing.assert_array_equal(found, expected)
+    compiled = compile_cuda(lk.generate_code(knl, target=TARGET).source, "sm_90a")
+    assert "C75" not in compiled.binary.log             # ptxas remarks products that it runs one after another
+    assert compiled.spills == 0
+
+
+def test_all_proofs_of_a_pipeline() -> None:
+    verdicts = lk.verify(product(SMALL), full=True)
+    assert verdicts.proven
+    assert verdicts["barriers"].summary == "2, each needed"
+    assert [line.strip() for line in verdicts["barriers"].notes if "loop over" in line] == [
+        "product: commit group of products, wait for all groups of products, commit group, wait for all groups but 1, "
+        "a proxy fence, barrier in the loop over 'k_outer'"]
+
+
+def test_a_product_on_the_host() -> None:
+    """In C the threads run the loops."""
+    given, expected = data(SMALL)
+    np.testing.assert_array_equal(product(SMALL, stages=1)(**given).c, expected)
+
+
+# Their texts
+
+def test_the_text_of_a_pipeline(golden: GoldenFiles) -> None:
+    """One commit group and one wait for each tile; a call has two descriptors."""
+    source = lk.generate_code(product("wgmma.m64n128k16.f32.bf16", "ik", "kj"), target=TARGET).source
+    golden.check("product_by_warpgroups.cu", source)
+    assert re.findall(r"__align__\((\d+)\) unsigned char shared_memory_", source) == ["1024"]
+
+
+def test_names_say_shapes_and_types() -> None:
+    for name, wgmma in WGMMA.items():
+        types = f"{wgmma.sum.ptx}.{wgmma.factor.ptx}"
+        assert name == wgmma.name == "wgmma.m{}n{}k{}.{}".format(*wgmma.shape, types)
+        assert wgmma.shape[2]*wgmma.factor.size == 32
+    assert len(WGMMA) == 5*32 + 2*18
+
+
+@pytest.mark.parametrize("name", [
+    "wgmma.m64n8k16.f32.f16", "wgmma.m64n24k32.s32.u8", "wgmma.m64n16k8.f32.tf32", "wgmma.m64n256k32.f32.e4m3"])
+def test_a_register_for_each_sum(name: str) -> None:
+    """Those of the manual: thread 37 is lane 5 of warp 1."""
+    sums, (_, columns, _) = WGMMA[name].sums, WGMMA[name].shape
+    assert sums.registers == columns // 2
+    assert [sums.element(37, k) for k in range(4)] == [(17, 2), (17, 3), (25, 2), (25, 3)]
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
+def test_one_architecture_has_it(arch: str) -> None:
+    with pytest.raises(lk.PreconditionError) as err:
+        lk.generate_code(product(SMALL), target=lk.CudaTarget(arch))
+    assert str(err.value).splitlines() == [f"'insn.k.update' needs {SMALL}, which {arch} does not have.",
+                                           "  hint: target=lk.CudaTarget('sm_90a')"]
+
+
+# Faults
+
+def without(kind: type[Instruction], of: Completion | None = None) -> Callable[[Barrier], Iterator[Barrier]]:
+    def change(place: Barrier) -> Iterator[Barrier]:
+        kept = tuple(i for i in place.instructions if not (isinstance(i, kind) and getattr(i, "of", None) is of))
+        if kept != place.instructions:
+            yield replace(place, instructions=kept)
+    return change
+
+
+def weaker_wait(place: Barrier) -> Iterator[Barrier]:
+    for i in place.instructions:
+        if isinstance(i, WaitGroup) and i.of is Completion.PRODUCTS:
+            yield replace(place, instructions=tuple(
+                replace(x, pending=x.pending + 1) if x is i else x for x in place.instructions))
+
+
+def narrower(place: Barrier) -> Iterator[Barrier]:
+    yield from (replace(place, scope=scope) for scope in (Scope.THREAD, Scope.WARP) if scope < place.scope)
+
+
+FAULTS = {
+    "proxy fence": (without(ProxyFence), {"proxy fence"}, True),
+    "register fence": (without(RegisterFence), {"register fence"}, False),
+    "wait": (without(WaitGroup, Completion.PRODUCTS), {"group of products"}, True),
+    "weaker wait": (weaker_wait, {"group of products"}, True),
+    "commit": (without(CommitGroup, Completion.PRODUCTS), {"group of products"}, True),
+    "barrier": (narrower, {"barrier", "proxy fence", "group", "group of products"}, False)}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str) -> None:
+    """By the check of the tree with a witness, by that of the program, and where it can show by emulation."""
+    change, kinds, shows = FAULTS[fault]
+    knl, (given, expected) = product(SMALL), data(SMALL)
+    wrong = [*with_one_changed(lower_fully(knl), change)]
+    assert wrong
+    for lowered in wrong:
+        found = report(knl, lowered)["races"]
+        assert found.verdict is lk.Verdict.REFUTED
+        assert any(isinstance(f.error, lk.VerificationError) and f.error.witness is not None for f in found.findings)
+        program = built(lowered)
+        mismatches = {m.kind for m in validate(program)}
+        assert mismatches & kinds
+        if shows and lowered is wrong[0]:
+            computed = lk.emulate(knl, given, target=TARGET, program=program.program).c
+            assert not np.array_equal(computed, expected)
+
+
+def test_the_witness_of_a_missing_proxy_fence() -> None:
+    knl = product(SMALL, stages=1)
+    [lowered] = with_one_changed(lower_fully(knl), without(ProxyFence))
+    first, witness, hint = str(report(knl, lowered)["races"].findings[0].error).splitlines()
+    assert first == "'insn.k.update' may access an element of 'a_tile' before 'a_tile_rule' has its effect there."
+    assert re.search(r"a_tile_rule\[.*\] writes a_tile\[0, 0\], which insn.k.update\[.*\] reads", witness)
+    assert hint == "  hint: put a proxy fence between the two"
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_wrong_descriptor_is_found(side: str) -> None:
+    low = lower_fully(product("wgmma.m64n16k16.f32.bf16", stages=1))
+    matrix: SharedMatrix = getattr(issue_of(low), side)
+    first = matrix.first.index_tuple
+    for other in (replace(matrix, stride=512), replace(matrix, layout=replace(matrix.layout, swizzle=False)),
+                  replace(matrix, first=replace(matrix.first, index=(first[0] + 8, *first[1:])))):
+        def change(node: Node, other: SharedMatrix = other) -> Node:
+            if isinstance(node, Region) and isinstance(node.instruction, WgmmaIssue):
+                return replace(node, instruction=replace(node.instruction, **{side: other}))
+            return node
+        assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
+
+
+# What they refuse
+
+def tiles(name: str, right: str = "jk", chunk: int = 0, *, factors: str = "ab", threads: int = 128) -> lk.LoopKernel:
+    """A product with whole rows of both factors in tiles, in blocks of one warpgroup."""
+    wgmma = WGMMA[name]
+    rows, columns, steps = wgmma.shape
+    knl = lk.make_kernel(f"{{[i, j, k, q]: 0<=i<{rows} and 0<=j<{columns} and 0<=k<{4*steps} and 0<=q<{threads}}}", f"""
+        c[i, j] = sum(k, a[i, k]*b[{', '.join(right)}])  {{id=insn}}
+        d[q] = 0  {{id=other}}""")
+    knl = lk.add_dtypes(knl, {"a,b": named_dtype(wgmma.factor.dtype), "c": np.dtype(wgmma.sum.dtype), "d": np.int32})
+    knl = lk.split_iname(lk.tag_inames(knl, "q: l.0"), "k", steps, inner_iname="k_box")
+    knl = lk.prioritize_loops(knl, "k_outer, i, j")
+    for x, sweep in (("a", "i"), ("b", "j")):
+        if x in factors:
+            knl = lk.add_prefetch(knl, x, [sweep, "k_outer", "k_box"], temporary_name=f"{x}_tile",
+                                  default_tag="l.auto")
+            knl = lk.swizzle(knl, f"{x}_tile", chunk=chunk) if chunk else knl
+    return lk.tensorize(lk.set_accumulator_dtype(knl, np.dtype(wgmma.sum.dtype)), "insn", name)
+
+
+def test_rows_of_128_bytes_with_a_swizzle() -> None:
+    assert "wgmma_m64n8k16_f32_bf16<" in lk.generate_code(tiles(SMALL, chunk=8), target=TARGET).source
+
+
+REFUSALS: dict[str, tuple[Callable[[], lk.LoopKernel], str, str]] = {
+    "no swizzle": (lambda: tiles(SMALL),
+                   "the elements a_tile[16*i_warp + 8*i_part + i_lane, 16*k_outer + k_box] of a matrix are not where "
+                   "the instruction looks for them", "swizzle(knl, 'a_tile', chunk=8)"),
+    "another swizzle": (lambda: tiles(SMALL, chunk=4),
+                        "the matrix units cannot read 'a_tile' with the swizzle 'columns ^ 4*(axis 0 mod 16)' of rows "
+                        "of 64 elements", "let the last axis of 'a_tile' have 64 elements, and swizzle(knl, 'a_tile', "
+                        "chunk=8): split_iname, split_array_axis and tag_array_axes make boxes of them"),
+    "long rows": (lambda: tiles("wgmma.m64n128k16.f32.f16", "kj", chunk=8),
+                  "the matrix units cannot read 'b_tile' with the swizzle 'columns ^ 8*(axis 0 mod 8)' of rows of 128 "
+                  "elements", "let the last axis of 'b_tile' have 64 elements, and swizzle(knl, 'b_tile', chunk=8): "
+                  "split_iname, split_array_axis and tag_array_axes make boxes of them"),
+    "transposed bytes": (lambda: tiles("wgmma.m64n128k32.s32.s8", "kj", chunk=16),
+                         "steps of b_tile[32*k_outer + k_box, 8*j_part + 2*j_lane + j_item] are not next to each "
+                         "other, as the instruction needs them for int8",
+                         "store 'b_tile' with the steps along its last axis"),
+    "global memory": (lambda: tiles(SMALL, chunk=8, factors="a"),
+                      "'b' is in global memory, and the instruction multiplies matrices in shared memory",
+                      "add_prefetch(knl, 'b', ...) or precompute the tile"),
+    "parts of warpgroups": (lambda: tiles(SMALL, chunk=8, threads=160),
+                            "its blocks must have whole warpgroups along l.0, and not 160 threads",
+                            "give l.0 a multiple of 128 threads in all statements")}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_names_a_way_out(case: str) -> None:
+    make, reason, hint = REFUSALS[case]
+    with pytest.raises(lk.PreconditionError) as err:
+        lk.generate_code(make(), target=TARGET)
+    first, last = str(err.value).splitlines()
+    assert re.fullmatch(rf"'wgmma.*' cannot execute 'insn.k.update': {re.escape(reason)}\.", first)
+    assert last == f"  hint: {hint}"
