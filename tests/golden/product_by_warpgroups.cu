@@ -147,6 +147,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
     // b_tile: b_tile_rule_first writes, insn.k.update reads
     wait_for_copies<1>();
     proxy_fence();
+    keep_below(acc_k);
     register_fence();
     __syncthreads();
     for (int k_outer = 0; k_outer < 4; ++k_outer) {

@@ -76,40 +76,56 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
 {
     asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n256k16."
         "f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-        "%128, %129, p, 1, 1, %130, %131; }"
-        : "+f"(sums[0*BOX + 0*PART + 0*ITEM]), "+f"(sums[0*BOX + 0*PART + 1*ITEM]), "+f"(sums[0*BOX + 1*PART + 0*ITEM]), "+f"(sums[0*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[1*BOX + 0*PART + 0*ITEM]), "+f"(sums[1*BOX + 0*PART + 1*ITEM]), "+f"(sums[1*BOX + 1*PART + 0*ITEM]), "+f"(sums[1*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[2*BOX + 0*PART + 0*ITEM]), "+f"(sums[2*BOX + 0*PART + 1*ITEM]), "+f"(sums[2*BOX + 1*PART + 0*ITEM]), "+f"(sums[2*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[3*BOX + 0*PART + 0*ITEM]), "+f"(sums[3*BOX + 0*PART + 1*ITEM]), "+f"(sums[3*BOX + 1*PART + 0*ITEM]), "+f"(sums[3*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[4*BOX + 0*PART + 0*ITEM]), "+f"(sums[4*BOX + 0*PART + 1*ITEM]), "+f"(sums[4*BOX + 1*PART + 0*ITEM]), "+f"(sums[4*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[5*BOX + 0*PART + 0*ITEM]), "+f"(sums[5*BOX + 0*PART + 1*ITEM]), "+f"(sums[5*BOX + 1*PART + 0*ITEM]), "+f"(sums[5*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[6*BOX + 0*PART + 0*ITEM]), "+f"(sums[6*BOX + 0*PART + 1*ITEM]), "+f"(sums[6*BOX + 1*PART + 0*ITEM]), "+f"(sums[6*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[7*BOX + 0*PART + 0*ITEM]), "+f"(sums[7*BOX + 0*PART + 1*ITEM]), "+f"(sums[7*BOX + 1*PART + 0*ITEM]), "+f"(sums[7*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[8*BOX + 0*PART + 0*ITEM]), "+f"(sums[8*BOX + 0*PART + 1*ITEM]), "+f"(sums[8*BOX + 1*PART + 0*ITEM]), "+f"(sums[8*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[9*BOX + 0*PART + 0*ITEM]), "+f"(sums[9*BOX + 0*PART + 1*ITEM]), "+f"(sums[9*BOX + 1*PART + 0*ITEM]), "+f"(sums[9*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[10*BOX + 0*PART + 0*ITEM]), "+f"(sums[10*BOX + 0*PART + 1*ITEM]), "+f"(sums[10*BOX + 1*PART + 0*ITEM]), "+f"(sums[10*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[11*BOX + 0*PART + 0*ITEM]), "+f"(sums[11*BOX + 0*PART + 1*ITEM]), "+f"(sums[11*BOX + 1*PART + 0*ITEM]), "+f"(sums[11*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[12*BOX + 0*PART + 0*ITEM]), "+f"(sums[12*BOX + 0*PART + 1*ITEM]), "+f"(sums[12*BOX + 1*PART + 0*ITEM]), "+f"(sums[12*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[13*BOX + 0*PART + 0*ITEM]), "+f"(sums[13*BOX + 0*PART + 1*ITEM]), "+f"(sums[13*BOX + 1*PART + 0*ITEM]), "+f"(sums[13*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[14*BOX + 0*PART + 0*ITEM]), "+f"(sums[14*BOX + 0*PART + 1*ITEM]), "+f"(sums[14*BOX + 1*PART + 0*ITEM]), "+f"(sums[14*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[15*BOX + 0*PART + 0*ITEM]), "+f"(sums[15*BOX + 0*PART + 1*ITEM]), "+f"(sums[15*BOX + 1*PART + 0*ITEM]), "+f"(sums[15*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[16*BOX + 0*PART + 0*ITEM]), "+f"(sums[16*BOX + 0*PART + 1*ITEM]), "+f"(sums[16*BOX + 1*PART + 0*ITEM]), "+f"(sums[16*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[17*BOX + 0*PART + 0*ITEM]), "+f"(sums[17*BOX + 0*PART + 1*ITEM]), "+f"(sums[17*BOX + 1*PART + 0*ITEM]), "+f"(sums[17*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[18*BOX + 0*PART + 0*ITEM]), "+f"(sums[18*BOX + 0*PART + 1*ITEM]), "+f"(sums[18*BOX + 1*PART + 0*ITEM]), "+f"(sums[18*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[19*BOX + 0*PART + 0*ITEM]), "+f"(sums[19*BOX + 0*PART + 1*ITEM]), "+f"(sums[19*BOX + 1*PART + 0*ITEM]), "+f"(sums[19*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[20*BOX + 0*PART + 0*ITEM]), "+f"(sums[20*BOX + 0*PART + 1*ITEM]), "+f"(sums[20*BOX + 1*PART + 0*ITEM]), "+f"(sums[20*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[21*BOX + 0*PART + 0*ITEM]), "+f"(sums[21*BOX + 0*PART + 1*ITEM]), "+f"(sums[21*BOX + 1*PART + 0*ITEM]), "+f"(sums[21*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[22*BOX + 0*PART + 0*ITEM]), "+f"(sums[22*BOX + 0*PART + 1*ITEM]), "+f"(sums[22*BOX + 1*PART + 0*ITEM]), "+f"(sums[22*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[23*BOX + 0*PART + 0*ITEM]), "+f"(sums[23*BOX + 0*PART + 1*ITEM]), "+f"(sums[23*BOX + 1*PART + 0*ITEM]), "+f"(sums[23*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[24*BOX + 0*PART + 0*ITEM]), "+f"(sums[24*BOX + 0*PART + 1*ITEM]), "+f"(sums[24*BOX + 1*PART + 0*ITEM]), "+f"(sums[24*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[25*BOX + 0*PART + 0*ITEM]), "+f"(sums[25*BOX + 0*PART + 1*ITEM]), "+f"(sums[25*BOX + 1*PART + 0*ITEM]), "+f"(sums[25*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[26*BOX + 0*PART + 0*ITEM]), "+f"(sums[26*BOX + 0*PART + 1*ITEM]), "+f"(sums[26*BOX + 1*PART + 0*ITEM]), "+f"(sums[26*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[27*BOX + 0*PART + 0*ITEM]), "+f"(sums[27*BOX + 0*PART + 1*ITEM]), "+f"(sums[27*BOX + 1*PART + 0*ITEM]), "+f"(sums[27*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[28*BOX + 0*PART + 0*ITEM]), "+f"(sums[28*BOX + 0*PART + 1*ITEM]), "+f"(sums[28*BOX + 1*PART + 0*ITEM]), "+f"(sums[28*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[29*BOX + 0*PART + 0*ITEM]), "+f"(sums[29*BOX + 0*PART + 1*ITEM]), "+f"(sums[29*BOX + 1*PART + 0*ITEM]), "+f"(sums[29*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[30*BOX + 0*PART + 0*ITEM]), "+f"(sums[30*BOX + 0*PART + 1*ITEM]), "+f"(sums[30*BOX + 1*PART + 0*ITEM]), "+f"(sums[30*BOX + 1*PART + 1*ITEM]),
-            "+f"(sums[31*BOX + 0*PART + 0*ITEM]), "+f"(sums[31*BOX + 0*PART + 1*ITEM]), "+f"(sums[31*BOX + 1*PART + 0*ITEM]), "+f"(sums[31*BOX + 1*PART + 1*ITEM])
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
+        "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
+        "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
+        "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
+        "%123, %124, %125, %126, %127}, %128, %129, p, 1, 1, %130, %131; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM]), "+f"(sums[16*BOX]), "+f"(sums[16*BOX + ITEM]),
+          "+f"(sums[16*BOX + PART]), "+f"(sums[16*BOX + PART + ITEM]), "+f"(sums[17*BOX]),
+          "+f"(sums[17*BOX + ITEM]), "+f"(sums[17*BOX + PART]), "+f"(sums[17*BOX + PART + ITEM]),
+          "+f"(sums[18*BOX]), "+f"(sums[18*BOX + ITEM]), "+f"(sums[18*BOX + PART]),
+          "+f"(sums[18*BOX + PART + ITEM]), "+f"(sums[19*BOX]), "+f"(sums[19*BOX + ITEM]),
+          "+f"(sums[19*BOX + PART]), "+f"(sums[19*BOX + PART + ITEM]), "+f"(sums[20*BOX]),
+          "+f"(sums[20*BOX + ITEM]), "+f"(sums[20*BOX + PART]), "+f"(sums[20*BOX + PART + ITEM]),
+          "+f"(sums[21*BOX]), "+f"(sums[21*BOX + ITEM]), "+f"(sums[21*BOX + PART]),
+          "+f"(sums[21*BOX + PART + ITEM]), "+f"(sums[22*BOX]), "+f"(sums[22*BOX + ITEM]),
+          "+f"(sums[22*BOX + PART]), "+f"(sums[22*BOX + PART + ITEM]), "+f"(sums[23*BOX]),
+          "+f"(sums[23*BOX + ITEM]), "+f"(sums[23*BOX + PART]), "+f"(sums[23*BOX + PART + ITEM]),
+          "+f"(sums[24*BOX]), "+f"(sums[24*BOX + ITEM]), "+f"(sums[24*BOX + PART]),
+          "+f"(sums[24*BOX + PART + ITEM]), "+f"(sums[25*BOX]), "+f"(sums[25*BOX + ITEM]),
+          "+f"(sums[25*BOX + PART]), "+f"(sums[25*BOX + PART + ITEM]), "+f"(sums[26*BOX]),
+          "+f"(sums[26*BOX + ITEM]), "+f"(sums[26*BOX + PART]), "+f"(sums[26*BOX + PART + ITEM]),
+          "+f"(sums[27*BOX]), "+f"(sums[27*BOX + ITEM]), "+f"(sums[27*BOX + PART]),
+          "+f"(sums[27*BOX + PART + ITEM]), "+f"(sums[28*BOX]), "+f"(sums[28*BOX + ITEM]),
+          "+f"(sums[28*BOX + PART]), "+f"(sums[28*BOX + PART + ITEM]), "+f"(sums[29*BOX]),
+          "+f"(sums[29*BOX + ITEM]), "+f"(sums[29*BOX + PART]), "+f"(sums[29*BOX + PART + ITEM]),
+          "+f"(sums[30*BOX]), "+f"(sums[30*BOX + ITEM]), "+f"(sums[30*BOX + PART]),
+          "+f"(sums[30*BOX + PART + ITEM]), "+f"(sums[31*BOX]), "+f"(sums[31*BOX + ITEM]),
+          "+f"(sums[31*BOX + PART]), "+f"(sums[31*BOX + PART + ITEM])
         : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
 }
 
@@ -192,10 +208,9 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 // insn.k.update
-                wgmma_m64n256k16_f32_bf16<2, 64, 1, 0,
-                        1>(&acc_k[0][0][0], matrix_at<16, 1024,
-                        1>(&a_tile[k_outer % 4][64*i_warpgroup][16*k_step]), matrix_at<8192, 1024,
-                        1>(&b_tile[k_outer % 4][0][16*k_step][0]));
+                wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_k[0][0][0],
+                    matrix_at<16, 1024, 1>(&a_tile[k_outer % 4][64*i_warpgroup][16*k_step]),
+                    matrix_at<8192, 1024, 1>(&b_tile[k_outer % 4][0][16*k_step][0]));
             }
             // a_tile: insn.k.update reads, a_tile_rule overwrites
             // b_tile: insn.k.update reads, b_tile_rule overwrites
