@@ -232,7 +232,7 @@ TERMS = (
     "lane", "launch plan", "ldmatrix", "matrix multiply-accumulate", "may-write", "mbarrier", "mma", "must-write",
     "nest", "obligation", "output", "output dependence", "padding the iteration domain", "partial tile", "phase",
     "staging buffer", "statement instance set", "storage allocation", "thread distribution", "ticketed block order",
-    "TMA load", "translation validation", "value range", "value-based flow", "wait group", "warp shuffle", "wgmma")
+    "TMA load", "translation validation", "value range", "value-based flow", "wait group", "warp shuffle", "warpgroup")
 ENTRIES = [(terms.split("\n"), " ".join(meaning.split())) for terms, meaning in re.findall(
     r"^   ((?:\w.*\n   )*\w.*)\n((?:      .*\n)+)", PAGES["glossary"], re.MULTILINE)]
 

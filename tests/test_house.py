@@ -214,8 +214,7 @@ INSTRUCTIONS = {
         "transform.tensorize",)),
     "shared_matrices": (r"SharedMatrix|MatrixLayout", (
         "instructions.wgmma",)),
-    "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", (
-        "lowering.groups",)),
+    "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", ("lowering.groups",)),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
         "transform.tensorize",)),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
