@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, E, Instruction
@@ -31,9 +31,12 @@ class ProxyFence(Fence):
 
 @dataclass(frozen=True)
 class RegisterFence(Fence):
-    """Accesses of the thread to registers, those of *registers*, come before later asynchronous ones."""
+    """Accesses of the thread to registers come before later asynchronous ones.
 
-    registers: tuple[str, ...] = ()
+    :ivar registers: the arrays in these registers.
+    """
+
+    registers: tuple[str, ...] = field(default=(), compare=False)
 
     noun: ClassVar[str] = "a register fence"
     completes: ClassVar[Completion | None] = Completion.REGISTERS

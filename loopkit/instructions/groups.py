@@ -33,7 +33,7 @@ class WaitGroup(Instruction):
     """A thread waits until all of its groups but the *pending* newest are performed.
 
     :ivar of: the event at which accesses of these groups are performed.
-    :ivar registers: the arrays in registers of the thread that the accesses of these groups write.
+    :ivar registers: the arrays in registers of the thread whose uses rely on this wait.
     """
 
     pending: int
@@ -140,9 +140,7 @@ def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[s
 
 def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
     what = "products" if wait.of is Completion.PRODUCTS else "copies"
-    # while groups are pending, no thread uses the registers
-    pins = () if wait.pending else wait.registers
-    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in pins)]
+    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
 
 
 CUDA_COMMIT = InstructionText(_HELPERS, sync=_lines_of_commit)

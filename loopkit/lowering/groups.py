@@ -5,7 +5,7 @@ access to the wait. Commits are counted exactly, as relations between iterations
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -121,17 +121,37 @@ def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[Pla
         if own is not None and enough(i, own):
             more = takewhile(partial(enough, i), range(own + 1, MOST_PENDING + 1))
             leaving[i] = None if enough(i, None) else max(more, default=own)
-    numbers = iter([changed(*pair) for pair in zip(places, leaving, strict=True)])
-    statements = waits.launch.kernel.statement_by_id
-    registers = tuple(sorted({h.array for h in accesses if h.scope is Scope.THREAD and any(
-        i.asynchronous_registers for i in statements[h.source].instructions)}))
+    numbered_places = [changed(*pair) for pair in zip(places, leaving, strict=True)]
+    new = iter([*_with_registers(numbered_places, of, waits, accesses)])
 
     def numbered(node: Tree) -> Tree:
         if not isinstance(node, Barrier):
             return node
-        if node.instructions:
-            new = (replace(i, registers=registers) if isinstance(i, RegisterFence) or i == wait_of((i,), of) else i
-                   for i in next(numbers))
-            node = replace(node, instructions=tuple(new))
+        node = replace(node, instructions=next(new)) if node.instructions else node
         return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
+
+
+def _with_registers(places: Sequence[tuple[Instruction, ...]], of: Completion, waits: Waits, accesses: Sequence[Hazard]
+                    ) -> Iterator[tuple[Instruction, ...]]:
+    """The instructions of *places*, whose waits and fences have the registers of which uses rely on them.
+
+    A use relies on the waits that leave the fewest groups pending, as far as they suffice.
+    """
+    statements = waits.launch.kernel.statement_by_id
+    used = [h for h in accesses if h.scope is Scope.THREAD and any(
+        i.asynchronous_registers for i in statements[h.source].instructions)]
+    left = {k: number for k, own in enumerate(places) if (number := pending(own, of)) is not None}
+    kept: dict[int, set[str]] = {k: set() for k in left}
+    for h in used:
+        relied = set[int]()
+        for k in sorted(left, key=left.__getitem__):
+            if waits.left(h, h.scope, [covering(h.completion, of, own) if i in relied else None
+                                       for i, own in enumerate(places)]) is None:
+                break
+            relied.add(k)
+            kept[k].add(h.array)
+    arrays = tuple(sorted({h.array for h in used}))
+    for k, own in enumerate(places):
+        yield tuple(replace(i, registers=tuple(sorted(kept[k]))) if i == wait_of((i,), of) else
+                    replace(i, registers=arrays) if isinstance(i, RegisterFence) else i for i in own)
