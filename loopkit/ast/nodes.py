@@ -1,4 +1,4 @@
-"""The loop program after scheduling: its nodes, the hardware instructions that they carry, and its text."""
+"""The loop program after scheduling: its nodes, and the hardware instructions that they carry."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping

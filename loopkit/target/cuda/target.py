@@ -208,7 +208,7 @@ class _CudaFunction(FunctionText):
         for s, i in (*self.memory_instructions(), *together):
             if self.limits.capability < i.capability or i.only_on not in ("", self.limits.arch):
                 way_out = i.alternative if isinstance(i, MemoryInstruction) else ""
-                hint = f"target={f'lk.CudaTarget({i.only_on!r})'}" if i.only_on else \
+                hint = f"target=lk.CudaTarget({i.only_on!r})" if i.only_on else \
                     f"target sm_{i.capability} or later{way_out}"
                 raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
                                         subject=s.id, hint=hint)
