@@ -34,7 +34,7 @@ class Completion(Enum):
     """The event at which an access is performed; until then no other access may rely on it.
 
     IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group of copies. PRODUCTS: one for its
-    group of products. PHASE: a wait of any thread for the end of its phase. PROXY: for accesses through the
+    group of products. STORES: one for its group of stores by TMA, which has read what it stores by then. PHASE: a wait of any thread for the end of its phase. PROXY: for accesses through the
     asynchronous proxy, a proxy fence of the issuing thread. REGISTERS: for instructions that access registers
     asynchronously, a register fence. FLAG: a thread of another block has read the inter-block flag that is stored with
     the value.
@@ -43,6 +43,7 @@ class Completion(Enum):
     IMMEDIATE = "immediate"
     GROUP = "group"
     PRODUCTS = "group of products"
+    STORES = "group of stores"
     PHASE = "phase"
     PROXY = "proxy fence"
     REGISTERS = "register fence"
@@ -56,6 +57,9 @@ class Completion(Enum):
 
 #: The events that are fences: they order accesses that are performed before.
 FENCES = (Completion.PROXY, Completion.REGISTERS)
+
+#: The events for which a block waits before it ends: the accesses are to its shared memory.
+BEFORE_END = (Completion.STORES,)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
-from loopkit.emulation import phases, warpgroups
+from loopkit.emulation import boxes, phases, warpgroups
 from loopkit.emulation.expressions import Element
 from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
@@ -28,6 +28,7 @@ from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.shuffle import Shuffle, is_guarded, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.instructions.tma_store import TmaStoreIssue
 from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
@@ -216,7 +217,7 @@ EMULATIONS: Emulations = {
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
-    TmaLoadIssue: Emulation(region=phases.load), Shuffle: Emulation(region=_shuffle),
+    TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store), Shuffle: Emulation(region=_shuffle),
     MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
     RegisterFence: Emulation()}

@@ -171,6 +171,12 @@ class SharedArray(FlatArray):
         return _offset(own, self.extents)
 
 
+def fenced(cells: SharedArray, numbers: NumpyArray) -> NumpyArray:
+    """The elements with these *numbers* as the asynchronous proxy sees them: without stores that no fence follows."""
+    found = cells.data[numbers]
+    return np.where(cells.unfenced[numbers] < 0, found, poisoned((), found.dtype))
+
+
 @dataclass(eq=False)
 class PrivateArray(EmulatedArray):
     """An array of each thread, or its part of an array in warp registers: a row of *data* for each thread."""

@@ -1,4 +1,4 @@
-"""The emulation of phases: rings of mbarriers, the copies of boxes that end their phases, and the waits for these."""
+"""The emulation of phases: rings of mbarriers, the copies that end their phases, and the waits for these."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,14 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from loopkit.ast.nodes import Region
-from loopkit.emulation.memory import NumpyArray, SharedArray
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
-from loopkit.instructions.nests import guard_of
 from loopkit.instructions.phases import StartPhases, WaitPhase
-from loopkit.instructions.tma import TmaLoadIssue
 
 
 @dataclass(eq=False)
@@ -62,7 +58,7 @@ def start(_: Nodes, instruction: StartPhases) -> Step:
     return prepare
 
 
-def _slot(s: Strand, ring: str, number: int) -> Slot:
+def slot_of(s: Strand, ring: str, number: int) -> Slot:
     """:raises VerificationError: the ring does not have it."""
     slots: list[Slot] = s.block.rings.get(ring, [])
     if not 0 <= number < len(slots):
@@ -76,44 +72,5 @@ def ended(nodes: Nodes, wait: WaitPhase) -> Callable[[Strand], bool]:
     slot, parity = nodes.expressions.value(wait.of.slot), nodes.expressions.value(wait.of.parity)
 
     def is_over(s: Strand) -> bool:
-        return _slot(s, wait.of.ring, int(np.max(slot(s)))).has_ended(int(np.max(parity(s))))
+        return slot_of(s, wait.of.ring, int(np.max(slot(s)))).has_ended(int(np.max(parity(s))))
     return is_over
-
-
-def load(nodes: Nodes, region: Region, issue: TmaLoadIssue) -> Step:
-    """One thread starts the copy of a box: zeros outside of the array, and bytes at the places of the tensor map."""
-    guard, compiler, made = guard_of(region), nodes.expressions, issue.tensor_map
-    holds = None if guard is None else compiler.condition(guard.condition)
-    target, slot = compiler.element(issue.target), compiler.value(issue.of.slot)
-    start = [compiler.value(i) for i in issue.start]
-
-    def begin(s: Strand) -> None:
-        own = s.mask if holds is None else s.mask & s.lanes(holds(s))
-        if not own.any():
-            return
-        (lane,) = np.flatnonzero(own)
-        cells, (first,) = target(s)
-        assert isinstance(cells, SharedArray)
-        place, box = int(s.lanes(first)[lane]), [int(s.lanes(value(s))[lane]) for value in start]
-        size = cells.data.itemsize
-        elements = [made.place(byte) // size for byte in range(0, made.bytes_of_box(size), size)]
-        if place*size % made.alignment or place + len(elements) > len(cells.data):
-            raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple of "
-                                    f"{made.alignment}, or ends outside.", check="emulation")
-        array = s.block.memory[made.array]
-
-        def copy() -> None:
-            found = _elements_of_box(array.data.reshape(array.extents), box, made.box)
-            cells.data[place + np.array(elements)] = found.reshape(-1)
-        _slot(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(copy)
-    return begin
-
-
-def _elements_of_box(array: NumpyArray, start: list[int], extents: tuple[int, ...]) -> NumpyArray:
-    """The elements of a box that begins at *start*; zeros outside of *array*."""
-    found = np.zeros(extents, array.dtype)
-    inside = [(max(s, 0), min(s + n, m)) for s, n, m in zip(start, extents, array.shape, strict=True)]
-    if all(low < high for low, high in inside):
-        found[tuple(slice(low - s, high - s) for (low, high), s in zip(inside, start, strict=True))] = \
-            array[tuple(slice(low, high) for low, high in inside)]
-    return found

@@ -7,7 +7,7 @@ import numpy as np
 
 from loopkit.ast.nodes import Completion, Region
 from loopkit.emulation.matrices import of_unit, places_in
-from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray, poisoned
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray, fenced
 from loopkit.emulation.pending import Effect
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
@@ -79,9 +79,7 @@ def _loaded_matrix(cells: SharedArray, first: int, part: SharedMatrix, extents: 
     if (at % size).any() or at.min() < 0 or at.max() >= cells.data.nbytes:
         raise VerificationError(f"A matrix that begins at byte {first*size} of '{cells.name}' ends outside.",
                                 check="emulation")
-    found = cells.data[at // size]
-    # stores that no proxy fence follows are not there for the matrix units
-    return np.where(cells.unfenced[at // size] < 0, found, poisoned((), found.dtype))
+    return fenced(cells, at // size)
 
 
 def fence(_: Nodes, __: ProxyFence) -> Step:

@@ -121,6 +121,18 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
+""", "end_store_group": """
+// the stores by TMA that the thread began since the last group are one
+__device__ __forceinline__ void end_store_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+""", "wait_for_stores": """
+// until TMA has read what all groups of the thread but the NEWEST newest store: shared memory may change
+template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
+}
 """, "keep_below": """
 // the compiler moves no use of these registers further up
 __device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
@@ -134,13 +146,17 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
 """}
 
 
+#: What the groups consist of, and many of them, in names of functions.
+_WHAT = {Completion.GROUP: "copy", Completion.PRODUCTS: "product", Completion.STORES: "store"}
+_MANY = {Completion.GROUP: "copies", Completion.PRODUCTS: "products", Completion.STORES: "stores"}
+
+
 def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
-    return ["end_product_group();" if commit.of is Completion.PRODUCTS else "end_copy_group();"]
+    return [f"end_{_WHAT[commit.of]}_group();"]
 
 
 def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
-    what = "products" if wait.of is Completion.PRODUCTS else "copies"
-    return [f"wait_for_{what}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
+    return [f"wait_for_{_MANY[wait.of]}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
 
 
 CUDA_COMMIT = InstructionText(_HELPERS, sync=_lines_of_commit)

@@ -67,6 +67,7 @@ class Nest:
     :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent if it runs from 0;
         lanes of a warp differ in the last ones.
     :ivar memory: the memory of an array.
+    :ivar condition: it assigns only where this holds, a condition inside of the loops.
     """
 
     loops: tuple[For, ...]
@@ -75,6 +76,7 @@ class Nest:
     reduced: frozenset[str]
     lanes: tuple[tuple[str, int | None], ...]
     memory: Callable[[str], ElementMemory]
+    condition: Expression | None = None
 
     def memory_of(self, element: p.Subscript) -> ElementMemory:
         """The memory that *element* is in."""
@@ -106,17 +108,21 @@ def range_of(loop: For) -> range:
     return range(loop.start, loop.stop)
 
 
-def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
-    """The loops at the top of *block*, outermost first, and the assignment in them, if it is the only node."""
+def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
+    """The loops at the top of *block*, outermost first, a condition in them, and the assignment under it, if these are
+    the only nodes.
+    """
     loops: list[For] = []
     while len(block.children) == 1 and isinstance(loop := block.children[0], For):
         loops.append(loop)
         block = loop.body
     match block.children:
         case (Assign() as assign,):
-            return tuple(loops), assign
+            return tuple(loops), None, assign
+        case (If(condition=condition, then=Block((Assign() as assign,)), otherwise=None),):
+            return tuple(loops), condition, assign
         case _:
-            return tuple(loops), None
+            return tuple(loops), None, None
 
 
 def guard_of(region: Region) -> If | None:
@@ -128,7 +134,7 @@ def guard_of(region: Region) -> If | None:
             return None
 
 
-def nest_in(region: Region) -> tuple[tuple[For, ...], Assign | None]:
+def nest_in(region: Region) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
     """:func:`loops_and_assignment` of *region*, under its guard."""
     guard = guard_of(region)
     return loops_and_assignment(region.body if guard is None else guard.then)
@@ -140,6 +146,7 @@ class NestInstruction(Instruction):
 
     :ivar name: its name, which a statement prints.
     :cvar loads_for_others: a lane may load an element for another lane.
+    :cvar has_condition: it executes nests with a condition inside of their loops.
     """
 
     name: str
@@ -147,6 +154,7 @@ class NestInstruction(Instruction):
     scope: ClassVar[Scope] = Scope.WARP
     executes_loops: ClassVar[bool] = True
     loads_for_others: ClassVar[bool] = True
+    has_condition: ClassVar[bool] = False
 
     @property
     def noun(self) -> str:                          # type: ignore[override]
@@ -191,11 +199,13 @@ class MovedBox:
     """Elements that an instruction copies by itself: those of a box with these *extents*, by the names of its axes.
 
     :ivar target: the element at a place of the box; *source*: the one that is copied to it.
+    :ivar within: the array to which elements go as far as they are inside; ``""``: all do.
     """
 
     target: p.Subscript
     source: p.Subscript
     extents: Mapping[str, int]
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,7 +219,7 @@ class Issue(Instruction):
     instruction: NestInstruction
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
-        _, assign = nest_in(region)
+        *_, assign = nest_in(region)
         return () if assign is None else elements_of(assign.value, warp_arrays)
 
     def loaded(self, array: str) -> tuple[p.Subscript, ...]:
@@ -247,7 +257,7 @@ def function_name(instruction: NestInstruction) -> str:
 
 def statement_of(region: Region) -> str:
     """The id of the statement of the nest in *region*."""
-    _, assign = nest_in(region)
+    *_, assign = nest_in(region)
     assert assign is not None
     return assign.statement
 

@@ -15,6 +15,7 @@ from loopkit.instructions import (
     phases,
     simd_loop,
     tma,
+    tma_store,
     vector_access,
     wgmma,
 )
@@ -27,11 +28,12 @@ STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
 
 #: The instructions that execute nests of loops, by name.
 NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {
-    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **tma.TMA}
+    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **tma.TMA, **tma_store.TMA_STORES}
 
 #: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {
     Completion.GROUP: groups.WaitGroup(0), Completion.PRODUCTS: groups.WaitGroup(0, Completion.PRODUCTS),
+    Completion.STORES: groups.WaitGroup(0, Completion.STORES),
     Completion.PROXY: fences.ProxyFence(), Completion.REGISTERS: fences.RegisterFence()}
 
 #: The instructions of CUDA C++. The order here is that of the helper functions in a text.
@@ -40,6 +42,7 @@ CUDA_TEXTS: InstructionTexts = {
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
     fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
     phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
+    tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}

@@ -12,14 +12,15 @@ from loopkit.analysis.events import Event
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
-from loopkit.ast.nodes import Completion, Scope, wait_for
+from loopkit.ast.nodes import BEFORE_END, Completion, Scope, wait_for
 from loopkit.errors import IllegalTransformError
+from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups
-from loopkit.lowering.hazards import Hazard, at_once, hazards, steps_in_common, unfinished
+from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
@@ -43,17 +44,27 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
              if h.source not in by_phases for want in _wants(launch.kernel, h, ways)]
     wants += _requested(launch, ways) if several else ()
     if not wants and not phased:
-        return launch
+        return replace(launch, tree=_with_waits_at_end(launch, launch.tree))
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
     tree = with_phases(launch, tree, phased) if phased else tree
     of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
     for completion in _COUNTED:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion])
-    return replace(launch, tree=tree)
+    return replace(launch, tree=_with_waits_at_end(launch, tree))
 
 
 #: The events of accesses for which threads wait by groups.
-_COUNTED = (Completion.GROUP, Completion.PRODUCTS)
+_COUNTED = (Completion.GROUP, Completion.PRODUCTS, Completion.STORES)
+
+
+def _with_waits_at_end(launch: Launch, tree: Tree) -> Tree:
+    """*tree* whose block does not end before some accesses to its shared memory are performed."""
+    for event in BEFORE_END:
+        own = [s for s, bound in launch.statements.items() if bound.statement.completion is event]
+        if any(map(Waits(launch, tree).still_running, own)):
+            tree = seq(tree, Barrier(("the shared memory of a block lives until the block ends",), Scope.THREAD,
+                                     (CommitGroup(event), WaitGroup(0, event))))
+    return tree
 
 
 @dataclass(frozen=True)

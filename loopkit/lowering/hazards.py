@@ -22,7 +22,7 @@ from loopkit.analysis.events import Event
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
-from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of, events_between
+from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of, events_between, wait_for
 from loopkit.errors import IllegalTransformError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
@@ -310,6 +310,19 @@ class Waits:
             map(p.Variable, self.names(s, self._place_names)))) for s in (h.source, h.sink))
         return h.pairs.intersect(first.apply_range(pairs).apply_range(second.reverse()))
 
+    def still_running(self, source: str) -> bool:
+        """May accesses of the statement *source* run on when the block ends? No wait behind covers them, then."""
+        if self.places is None:
+            return True
+        names = self.names(source, self._place_names)
+        left = as_points(self.launch.statements[source].domain.onto(names).set)
+        event = self.launch.kernel.statement_by_id[source].completion
+        for i, place in enumerate(self.places):
+            wait = wait_for(event, place.node.instructions)
+            covered = None if wait is None else self._waited_for(source, i, wait)
+            left = left if covered is None else left.subtract(covered.domain())
+        return not left.is_empty()
+
     @cached_property
     def _place_names(self) -> frozenset[str]:
         phases = (i.phase for i in self._phased.values())
@@ -337,10 +350,14 @@ class Waits:
     @kept_by_kernel
     def _covered(self, source: str, sink: str, place: int, wait: Instruction) -> Map | None:
         """Pairs between which a thread passes *place*, whose *wait* then waits for the source."""
+        first = self._waited_for(source, place, wait)
+        return None if first is None else first.apply_range(self._order(place, sink))
+
+    def _waited_for(self, source: str, place: int, wait: Instruction) -> Map | None:
+        """The pairs of the *source* and of *place* behind it, whose *wait* then waits for it."""
         places: dict[str | int, tuple[Instruction, ...]] = {i: x.node.instructions
                                                             for i, x in enumerate(self.places or ())}
-        first = wait.waits_for(source, place, places, self._order, partial(self._in_phase, wait))
-        return None if first is None else first.apply_range(self._order(place, sink))
+        return wait.waits_for(source, place, places, self._order, partial(self._in_phase, wait))
 
     @kept_by_kernel
     def _order(self, first: str | int, second: str | int) -> Map:

@@ -29,18 +29,22 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
 
     :raises NoMatchError: it is not a nest around one assignment, or a warp of its blocks may lack threads.
     """
-    loops, assign = nest_in(region)
+    loops, condition, assign = nest_in(region)
     length = launch.mapping.extents.get("l.0", 1)
     if assign is None:
         raise NoMatchError("it is not one assignment in a nest of loops")
     instruction = nest_instruction(launch.kernel.statement_by_id[assign.statement])
     scope = Scope.WARP if instruction is None else instruction.scope
+    if condition is not None and (instruction is None or not instruction.has_condition):
+        raise NoMatchError("a condition in its loops excludes some iterations",
+                           "pad_domain lets loops run over whole boxes")
     if scope is not Scope.THREAD and (not isinstance(length, int) or length % launch.machine.threads_of(scope)):
         raise NoMatchError(f"its blocks must have whole {scope.name.lower()}s along l.0, and not {length} threads",
                            f"give l.0 a multiple of {launch.machine.threads_of(scope)} threads in all statements")
     node = launch.kernel.reduction_of.get(assign.statement)
     return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
-                _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages))
+                _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages),
+                condition)
 
 
 def _lane_inames(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region, Scope
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
@@ -124,22 +125,34 @@ def with_tensor_maps(function: Function, launch: Launch) -> Function:
     :raises NameConflictError: a name of the kernel is that of a tensor map.
     :raises PreconditionError: TMA may not see the elements that the kernel wrote.
     """
-    found = dict.fromkeys(made for node in nodes_in(function.body)
-                          if isinstance(node, Region) and isinstance(node.instruction, Issue)
-                          for made in node.instruction.made_maps)
-    written = {x.array for s in launch.statements.values() for x in accesses_of(launch.kernel, s.statement)
-               if x.is_write}
-    for made in found:
-        if made.array in written or made.array not in launch.kernel.array_args:
-            raise PreconditionError(
-                f"TMA copies '{made.array}', which a statement of the same launch writes." if made.array in written else
-                f"TMA copies from array arguments, and '{made.array}' is a temporary.", subject=made.array,
-                hint="write it in a kernel that runs before, or copy it without TMA: the copy engine need not see what "
-                     "threads wrote in the same launch")
+    found = [(made, statement_of(node)) for node in nodes_in(function.body)
+             if isinstance(node, Region) and isinstance(node.instruction, Issue)
+             for made in node.instruction.made_maps]
+    for made, statement in found:
+        if made.array not in launch.kernel.array_args:
+            raise PreconditionError(f"TMA copies array arguments, and '{made.array}' is a temporary.",
+                                    subject=made.array, hint="use a copy without TMA")
+        _require_no_other(launch, made.array, statement)
         if made.name in launch.kernel.all_names:
             raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
                                     subject=made.name, hint="give it another name")
-    return replace(function, tensor_maps=tuple(found)) if found else function
+    maps = dict.fromkeys(made for made, _ in found)
+    return replace(function, tensor_maps=tuple(maps)) if maps else function
+
+
+def _require_no_other(launch: Launch, array: str, statement: str) -> None:
+    """:raises PreconditionError: a statement of *launch* writes *array*, which *statement* copies by TMA, or accesses it
+        after a store by *statement*.
+    """
+    knl = launch.kernel
+    writers = [s for s, bound in launch.statements.items() if s != statement and bound.statement.written == array]
+    later = [d.sink for d in dependences(knl) if (d.array, d.source) == (array, statement) and d.sink in launch.statements]
+    for others, does in ((writers, "writes it"), (later, "accesses it later")):
+        if others:
+            raise PreconditionError(
+                f"TMA copies '{array}' in '{statement}', and '{others[0]}' {does} in the same launch.", subject=array,
+                hint="let another kernel do that, or copy without TMA: the copy engine and the threads need not see what "
+                     "the other one writes in the same launch")
 
 
 @dataclass(frozen=True)
@@ -262,7 +275,7 @@ class _Finder:
                 return self._region(Region(as_block(node)), instruction, names)
 
     def _region(self, region: Region, instruction: NestInstruction, names: Names) -> Region:
-        _, assign = nest_in(region)
+        *_, assign = nest_in(region)
         if assign is None:
             statement = next(n.statement for n in nodes_in(region.body) if hasattr(n, "statement"))
             self.reasons.setdefault(statement, NoMatchError("a condition in its loops excludes some iterations",
@@ -276,13 +289,13 @@ class _Finder:
 
     def as_loops(self, region: Region, statement: str | None = None) -> Region:
         """*region* without its instruction; :raises PreconditionError: loops cannot replace the instruction."""
-        _, assign = nest_in(region)
+        *_, assign = nest_in(region)
         statement = statement or (assign.statement if assign is not None else "")
         fragments = {x for x, storage in self.storages.items() if storage.space is AddressSpace.WARP}
         s = self.kernel.statement_by_id[statement]
         instruction = nest_instruction(s)
         assert instruction is not None
         # threads wait for the phase of the instruction, which plain loops would not end
-        if instruction.completion is Completion.PHASE or any(True for _ in elements_of(s.expression, fragments)):
+        if instruction.completion in (Completion.PHASE, Completion.STORES) or any(True for _ in elements_of(s.expression, fragments)):
             raise self.refusal(statement, instruction)
         return replace(region, instruction=None)

@@ -15,16 +15,17 @@ from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import array_shapes
+from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
+from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.nests import WORD, NestInstruction
 from loopkit.instructions.products import Product
 from loopkit.instructions.table import NEST_INSTRUCTIONS
-from loopkit.instructions.tma import TmaLoad
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -60,7 +61,9 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
     tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
-    order of the array's axes. :func:`swizzle` may permute rows of 128 bytes, in pieces of 16 bytes.
+    order of the array's axes. :func:`swizzle` may permute rows of 128 bytes, in pieces of 16 bytes. ``"tma.store"``
+    copies such a box back, as far as it lies inside of the array: :func:`buffer_array` makes such copies. The block
+    does not wait for the elements, so that nothing in the same launch may access them later.
 
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
@@ -102,7 +105,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
             result, tags = _by_products(kernel, statement, found, inames)
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
-        case TmaLoad():
+        case BoxCopy():
             result, tags = _box(kernel, statement, found, inames)
         case _:
             raise AssertionError(found)
@@ -327,17 +330,23 @@ def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -
 
 # Boxes
 
-def _box(kernel: LoopKernel, statement: str, load: TmaLoad, given: str | Iterable[str] | None
+def _box(kernel: LoopKernel, statement: str, instruction: BoxCopy, given: str | Iterable[str] | None
          ) -> tuple[LoopKernel, Tags]:
     copy = kernel.statement_by_id[statement]
-    temporary = kernel.temporaries.get(copy.written)
-    if temporary is None or copied_element(expanded_expression(kernel, copy)) is None:
-        raise PreconditionError(f"'{statement}' does not copy an element of an array to a temporary.",
-                                subject=statement, hint="add_prefetch and precompute make such copies")
+    copied = copied_element(expanded_expression(kernel, copy))
+    ends = () if copied is None else (copy.assignee, copied[0])
+    names = [array_of(e) for e in (ends if instruction.completion is Completion.PHASE else ends[::-1])]
+    if not names or names[0] not in kernel.temporaries or copy.combine is not None:
+        what = "an element of an array to a temporary" if instruction.completion is Completion.PHASE else \
+            "an element of a temporary to an array"
+        raise PreconditionError(f"'{statement}' does not copy {what}.", subject=statement,
+                                hint="add_prefetch, precompute and buffer_array make such copies")
+    tile = names[0]
+    temporary = kernel.temporaries[tile]
     if temporary.address_space not in (None, AddressSpace.SHARED):
-        raise PreconditionError(f"'{statement}' copies to '{copy.written}' in {temporary.address_space} memory, and "
-                                "TMA to shared memory.", subject=statement,
-                                hint=f"set_temporary_address_space(knl, '{copy.written}', 'shared')")
+        raise PreconditionError(f"'{statement}' copies '{tile}' in {temporary.address_space} memory, and TMA a box of "
+                                "shared memory.", subject=statement,
+                                hint=f"set_temporary_address_space(knl, '{tile}', 'shared')")
     moving = {x for i in copy.subscripts for x in variables(i)}
     names = [x for x in copy.inames if x in moving and x not in kernel.tags] if given is None else \
         iname_list(kernel, given)
@@ -346,8 +355,8 @@ def _box(kernel: LoopKernel, statement: str, load: TmaLoad, given: str | Iterabl
     if foreign := [x for x in names if x not in copy.inames]:
         raise PreconditionError(f"'{foreign[0]}' is not an iname of '{statement}'.", subject=foreign[0],
                                 hint=f"its inames are {', '.join(copy.inames)}")
-    kernel = _executed_by(kernel, statement, load)
-    kernel = annotated(kernel, temporaries={**kernel.temporaries, copy.written: replace(
+    kernel = _executed_by(kernel, statement, instruction)
+    kernel = annotated(kernel, temporaries={**kernel.temporaries, tile: replace(
         temporary, address_space=AddressSpace.SHARED)})
     return kernel, dict.fromkeys(names, InstructionTag())
 

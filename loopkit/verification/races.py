@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import FENCES, Completion, Function, Scope, covering, wait_for
+from loopkit.ast.nodes import BEFORE_END, FENCES, Completion, Function, Scope, covering, wait_for
 from loopkit.errors import VerificationError, values_text
 from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
@@ -45,7 +45,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
 @kept_by_kernel
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
-    return tuple(_missing_barriers(conflicts)), (*_early_accesses(conflicts), *_faults_of_phases(conflicts))
+    return tuple(_missing_barriers(conflicts)), (
+        *_early_accesses(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -128,6 +129,16 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                 f"{'has its effect there' if fence else 'is performed'}.", check="races",
                 hint=f"{'put a' if fence else 'wait for its'} {u.completion.value} between the two",
                 witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness()))
+
+
+def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
+    """Accesses to shared memory that may be performed after the block ends."""
+    own = [(s, bound.statement.completion) for s, bound in conflicts.launch.statements.items()
+           if bound.statement.completion in BEFORE_END]
+    for s, event in own:
+        if _waits(conflicts).still_running(s):
+            yield refuted(VerificationError(f"The block may end before '{s}' has read its shared memory.", check="races",
+                                            hint=f"wait for its {event.value} at the end"))
 
 
 def _faults_of_phases(conflicts: Conflicts) -> Iterator[Finding]:

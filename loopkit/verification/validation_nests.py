@@ -7,6 +7,7 @@ from functools import reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, For
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.nests import LANE, Issue, MovedBox, NoMatchError, Passed, nest_in
@@ -31,7 +32,7 @@ class NestCheck(NodeCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         region = self.execution.region
-        loops, assign = nest_in(region)
+        loops, condition, assign = nest_in(region)
         issue, statement = region.instruction, "" if assign is None else assign.statement
         assert isinstance(issue, Issue)
         try:
@@ -55,12 +56,19 @@ class NestCheck(NodeCheck):
         for one in passed:
             yield from self._of(one, statement, inside, bounds, length)
         if moved is not None and assign is not None:
-            yield from self._of_box(moved, assign, inside)
+            yield from self._of_box(moved, assign, inside if condition is None else inside.under(
+                substitute(condition, inside.names)))
 
     def _of_box(self, moved: MovedBox, assign: Assign, inside: Execution) -> Iterator[Mismatch]:
         """Iterations that copy other elements than the box, or to other places."""
         e, copied = self.execution, copied_element(assign.value)
         box = reduce(Execution.inside, (For(x, 0, extent, 1, Block()) for x, extent in moved.extents.items()), e)
+
+        if moved.within:
+            shape = array_shapes(self.kernel)[moved.within]
+            box = reduce(Execution.under, (substitute(c, box.names) for i, extent in zip(
+                moved.target.index_tuple, shape, strict=True) if extent is not None
+                for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))), box)
 
         def pairs(place: Execution, target: Expression, source: Expression | None) -> Map:
             """From the executions of the region to the subscripts of each pair of elements."""

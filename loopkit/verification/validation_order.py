@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import (
+    BEFORE_END,
     Completion,
     For,
     Instruction,
@@ -22,6 +23,7 @@ from loopkit.ast.nodes import (
     completion_of,
     covering,
     events_between,
+    wait_for,
 )
 from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
@@ -97,6 +99,24 @@ class OrderCheck(LaunchCheck):
                 pairs = without_assumed(self.kernel, array, source, sink, pairs)
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
                 yield from self._pair(array, first, second, pairs)
+
+        for statement, events in self.executions.items():
+            for e in events:
+                yield from self._running_at_end(statement, e)
+
+    def _running_at_end(self, statement: str, e: Execution) -> Iterator[Mismatch]:
+        """Executions after which no wait covers an access to shared memory: the block may end before."""
+        event = completion_of(_instructions_of(e))
+        if event not in BEFORE_END:
+            return
+        x = self._coordinates(e, ())
+        left = x.points
+        for place in self.places:
+            if wait_for(event, place.sync.instructions) is not None:
+                left = left.subtract(self._behind(x, place, event).domain())
+        if not left.is_empty():
+            yield from self.mismatch(event.value, statement, f"the block may end before '{statement}' has read its "
+                                     "shared memory")
 
     @cached_property
     def _in_lanes(self) -> frozenset[str]:

@@ -1,0 +1,255 @@
+"""Boxes of an array that TMA copies to or from shared memory: the nest of loops around a copy defines the box."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Region, Scope
+from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
+from loopkit.ast.value_ranges import LowerBounds
+from loopkit.expr.mappers import array_of, substitute, variables
+from loopkit.expr.nodes import to_text
+from loopkit.instructions.base import Printer, if_else
+from loopkit.instructions.nests import (
+    ElementMemory,
+    Issue,
+    Nest,
+    NestInstruction,
+    NoMatchError,
+    Passed,
+    element_at,
+    guard_of,
+    range_of,
+    statement_of,
+)
+from loopkit.instructions.vector_access import copied_element
+from loopkit.kernel.data import AddressSpace
+from loopkit.poly.affine import NotAffineError, add, affine_difference, subtract
+from loopkit.poly.piecewise import params_where
+
+#: The swizzle of the matrix units: rows of 128 bytes, whose pieces of 16 bytes are permuted over 8 rows.
+_ROW, _ROWS = 128, 8
+
+
+@dataclass(frozen=True)
+class BoxCopy(NestInstruction):
+    """Copies a box between an array in global memory and a temporary in shared memory."""
+
+    scope: ClassVar[Scope] = Scope.THREAD
+    loads_for_others: ClassVar[bool] = False
+    asynchronous_proxy: ClassVar[bool] = True
+    capability: ClassVar[int] = 90
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of an array, and its place in shared memory.
+
+    :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
+    """
+
+    tensor_map: TensorMap
+    tile: p.Subscript
+    start: tuple[Expression, ...]
+
+    @staticmethod
+    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> Box:
+        """The box of *nest*, which moves *source* in global memory to or from *tile*.
+
+        :raises NoMatchError: TMA cannot copy it.
+        """
+        own = {x: value for x, value in nest.names.items() if variables(value) & {x.iname for x in nest.loops}}
+        tile, source = (element_at(e, own) for e in (tile, source))
+        memory, array = nest.memory_of(tile), nest.memory_of(source)
+        if memory.space is not AddressSpace.SHARED or array.space is not AddressSpace.GLOBAL:
+            raise NoMatchError(f"it copies between {array.space} and {memory.space} memory",
+                               "TMA copies between an array in global memory and a temporary in shared memory")
+        if memory.dtype != array.dtype:
+            raise NoMatchError(f"'{source.aggregate}' is {array.dtype}, and '{tile.aggregate}' is {memory.dtype}",
+                               f"give '{tile.aggregate}' the dtype of the array, and convert in another statement")
+        loops = {x.iname: range_of(x) for x in nest.loops}
+        axes = axes_of_box(source, loops, f"'{source.aggregate}'")
+        require_whole_rows(tile, memory, loops, [x for x in axes if x is not None])
+        start = {x: r.start for x, r in loops.items()}
+        extents = tuple(1 if x is None else len(loops[x]) for x in axes)
+        swizzle = swizzle_of(memory, array_of(tile))
+        name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{'_swizzled' if swizzle else ''}"
+        tensor_map = TensorMap(name, array_of(source), extents, swizzle)
+        requirements(tensor_map, memory.dtype, len(axes))
+        return Box(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
+
+    def __str__(self) -> str:
+        return f"a box of {self.tensor_map.array} from [{', '.join(map(to_text, self.start))}]"
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        """The extents of the axes along which it has more than one element, by names."""
+        return {f"box_{k}": extent for k, extent in enumerate(self.tensor_map.box) if extent > 1}
+
+    def element(self) -> p.Subscript:
+        """The element of the array at a place of the box."""
+        index = tuple(add(i, p.Variable(x)) if (x := f"box_{k}") in self.extents else i
+                      for k, i in enumerate(self.start))
+        return p.Subscript(p.Variable(self.tensor_map.array), index)
+
+    def place(self, shape: tuple[Expression, ...]) -> p.Subscript:
+        """Its place in shared memory, in a temporary with this *shape*."""
+        own, extents = self.tile.index_tuple, self.extents
+        axes = [k for k in range(len(own)) if shape[k] != 1][-len(extents):] if extents else []
+        moved = dict(zip(axes, extents, strict=True))
+        return p.Subscript(self.tile.aggregate, tuple(
+            add(i, p.Variable(moved[k])) if k in moved else i for k, i in enumerate(own)))
+
+
+@dataclass(frozen=True)
+class BoxIssue(Issue):
+    """A copy of a box with its operands."""
+
+    box: Box
+
+    noun: ClassVar[str] = "a copy of a box by TMA"
+    scope: ClassVar[Scope] = Scope.THREAD
+    loads_for_others: ClassVar[bool] = False
+    asynchronous_proxy: ClassVar[bool] = True
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"{self.instruction.name} by one thread: {self.box}",)
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        return (self.box.tile, *self.box.start)
+
+    @property
+    def tensor_maps(self) -> tuple[str, ...]:
+        return (self.box.tensor_map.name,)
+
+    @property
+    def alignments(self) -> Mapping[str, int]:
+        return {array_of(self.box.tile): self.box.tensor_map.alignment}
+
+    @property
+    def made_maps(self) -> tuple[TensorMap, ...]:
+        return (self.box.tensor_map,)
+
+    def passed(self, nest: Nest) -> tuple[Passed, ...]:
+        return ()
+
+
+# The parts of a nest
+
+def copied_ends(nest: Nest) -> tuple[p.Subscript, p.Subscript, Expression | None]:
+    """The element that the nest writes, the one that it copies, and the condition where it does not write 0.
+
+    :raises NoMatchError: it does not copy.
+    """
+    copied, target = copied_element(nest.assign.value), nest.assign.target
+    if copied is None or not isinstance(target, p.Subscript) or nest.assign.combine is not None:
+        raise NoMatchError(f"it writes {nest.assign.value}, which is not an element of an array, or 0",
+                           "let the statement copy one element: add_prefetch, precompute and buffer_array make such "
+                           "copies")
+    return target, *copied
+
+
+def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bool:
+    """Does *condition* exclude some *element* inside of its array?
+
+    :raises NoMatchError: that is not known.
+    """
+    shape = nest.memory_of(element).shape
+    if len(shape) != len(element.index_tuple):
+        raise NoMatchError(f"the shape of '{element.aggregate}' is not known", f"declare the shape of "
+                           f"'{element.aggregate}'")
+    inside = [c for i, extent in zip(element.index_tuple, shape, strict=True)
+              for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))]
+    loops = [c for x in nest.loops for c in (p.Comparison(x.start, "<=", p.Variable(x.iname)),
+                                             p.Comparison(p.Variable(x.iname), "<", x.stop))]
+    known = {x: value for x, value in nest.names.items() if x in variables(condition)}
+    try:
+        lost = params_where(p.LogicalAnd((*loops, *(substitute(e, known) for e in inside),
+                                          p.LogicalNot(substitute(condition, known)))))
+    except NotAffineError:
+        raise NoMatchError(f"whether {to_text(condition)} holds for all elements of '{element.aggregate}' is not known",
+                           "pad_domain gives partial tiles conditions that are known") from None
+    return not lost.is_empty()
+
+
+def axes_of_box(element: p.Subscript, loops: Mapping[str, range], what: str) -> tuple[str | None, ...]:
+    """For each axis the loop that moves along it, one element an iteration; ``None``: none does."""
+    found = list[str | None]()
+    for i in element.index_tuple:
+        own = [x for x in loops if x in variables(i)]
+        if len(own) > 1 or any(x in variables(subtract(i, p.Variable(x))) for x in own):
+            raise NoMatchError(f"the subscript {to_text(i)} of {what} is not an iname of the box and a start",
+                               "copy elements that follow each other along each axis")
+        found.append(own[0] if own else None)
+    if wrong := [x for x in loops if found.count(x) != 1]:
+        raise NoMatchError(f"'{wrong[0]}' is not in one subscript of {what}",
+                           f"leave the loop over '{wrong[0]}' around the box: name the inames of the box")
+    return tuple(found)
+
+
+def require_whole_rows(target: p.Subscript, memory: ElementMemory, loops: Mapping[str, range], order: list[str]
+                        ) -> None:
+    """:raises NoMatchError: the box is not a row of elements of *target* in the *order* of its loops."""
+    name = f"'{target.aggregate}'"
+    axes = axes_of_box(target, loops, name)
+    own = [x for x in axes if x is not None]
+    if own != order:
+        raise NoMatchError(f"the axes of {name} are in the order {', '.join(own)}, and those of the array in the order "
+                           f"{', '.join(order)}", "let the copy keep the order of the axes; readers may transpose")
+    first = next((k for k, x in enumerate(axes) if x is not None), len(axes))
+    for k, x in enumerate(axes[first:], first):
+        extent, i = memory.shape[k], target.index_tuple[k]
+        if x is None and extent != 1:
+            raise NoMatchError(f"the box leaves out elements along axis {k} of {name}",
+                               "store the box in the last axes, which it fills")
+        if x is not None and (affine_difference(i, p.Variable(x)) != -loops[x].start or (
+                len(loops[x]) != extent and k > first)):
+            raise NoMatchError(f"the box does not fill axis {k} of {name}, with {extent} elements",
+                               "copy the whole rows of the temporary")
+
+
+def swizzle_of(memory: ElementMemory, name: str) -> int:
+    """The bytes of a row with swizzled pieces; 0: none; :raises NoMatchError: TMA has no such permutation."""
+    own, size = memory.swizzle, memory.dtype.itemsize
+    if own is None:
+        return 0
+    *_, row = memory.shape
+    right = own.chunk*size == UNIT and own.period == _ROWS and own.axis == len(memory.shape) - 2
+    if not right or not isinstance(row, int) or row*size != _ROW or not _are_whole(memory):
+        raise NoMatchError(f"TMA cannot store '{name}' with the swizzle '{own}' of rows of {to_text(row)} elements",
+                           f"its swizzle permutes the pieces of 16 bytes of rows of {_ROW} bytes over {_ROWS} rows: "
+                           f"swizzle(knl, '{name}', chunk={UNIT // size}) for rows of {_ROW // size} elements")
+    return _ROW
+
+
+def _are_whole(memory: ElementMemory) -> bool:
+    """Does each box of rows begin at a multiple of the swizzle's rows?"""
+    rows = memory.shape[-2]
+    return isinstance(rows, int) and (rows % _ROWS == 0 or len(memory.shape) == 2)
+
+
+# CUDA
+
+def box_lines(printer: Printer, region: Region, bounds: LowerBounds, call: str) -> Iterator[str]:
+    """The lines of the *call* that copies the box of *region*, under its guard."""
+    def lines() -> Iterable[str]:
+        return [*([f"// {statement_of(region)}"] if printer.annotate else []), call]
+    guard = guard_of(region)
+    yield from lines() if guard is None else if_else(printer.condition(guard.condition, bounds), lines())
+
+
+def place_text(printer: Printer, box: Box, bounds: LowerBounds, dtype: np.dtype) -> str:
+    """The address of the box in shared memory, and its tensor map."""
+    return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"
+
+
+def start_text(printer: Printer, box: Box, bounds: LowerBounds) -> str:
+    """The subscripts of the box in the array."""
+    return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)

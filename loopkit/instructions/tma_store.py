@@ -1,0 +1,95 @@
+"""TMA stores: one thread starts the copy of a box of shared memory to an array.
+
+TMA writes no elements outside of the array. The stores that a thread starts between two commits form a group. A wait
+for a group ends once TMA has read all that the group stores: shared memory may then change. Nothing in the same launch
+reads the array afterwards.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from loopkit.ast.nodes import Completion, Region
+from loopkit.ast.value_ranges import LowerBounds
+from loopkit.expr.nodes import to_text
+from loopkit.instructions.base import InstructionText, Printer
+from loopkit.instructions.boxes import (
+    Box,
+    BoxCopy,
+    BoxIssue,
+    box_lines,
+    copied_ends,
+    lost_elements,
+    place_text,
+    start_text,
+)
+from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
+
+
+@dataclass(frozen=True)
+class TmaStore(BoxCopy):
+    """Copies a box of shared memory to an array in global memory, as far as it lies inside of the array."""
+
+    completion: ClassVar[Completion] = Completion.STORES
+    has_condition: ClassVar[bool] = True
+
+    def issue(self, nest: Nest) -> TmaStoreIssue:
+        _require_all_inside(nest)
+        target, source, _ = copied_ends(nest)
+        return TmaStoreIssue(self, Box.of(nest, source, target))
+
+
+@dataclass(frozen=True)
+class TmaStoreIssue(BoxIssue):
+    """A store of a box with its operands."""
+
+    noun: ClassVar[str] = "a store of a box by TMA"
+    completion: ClassVar[Completion] = Completion.STORES
+
+    def moved(self, nest: Nest) -> MovedBox:
+        """:raises NoMatchError: the statement leaves out elements of the array."""
+        _require_all_inside(nest)
+        return MovedBox(self.box.element(), self.box.place(nest.memory_of(self.box.tile).shape), self.box.extents,
+                        within=self.box.tensor_map.array)
+
+
+def _require_all_inside(nest: Nest) -> None:
+    """:raises NoMatchError: the statement does not store an element of the box that is inside of the array."""
+    target, _, condition = copied_ends(nest)
+    if condition is not None:
+        raise NoMatchError(f"it stores 0 where {to_text(condition)} does not hold", "store such zeros in shared memory")
+    if nest.condition is not None and lost_elements(nest, target, nest.condition):
+        raise NoMatchError(f"it leaves out some elements of '{target.aggregate}': where {to_text(nest.condition)} does "
+                           "not hold", "let the statement store all elements of the box that are inside of the array")
+
+
+#: The instructions by name.
+TMA_STORES: Mapping[str, TmaStore] = {"tma.store": TmaStore("tma.store")}
+
+
+# CUDA
+
+def _store_text(rank: int) -> str:
+    """The function that stores a box to an array with *rank* axes."""
+    starts = ", ".join(f"int start_{k}" for k in range(rank))
+    places = ", ".join(f"%{2 + k}" for k in range(rank))
+    # PTX counts axes from the last
+    values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
+    return f"""
+// TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
+__device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtensorMap &map, {starts})
+{{
+    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%1];"
+        :: "l"(&map), "r"(static_cast<unsigned int>(__cvta_generic_to_shared(from))), {values} : "memory");
+}}
+"""
+
+
+def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: LowerBounds) -> Iterator[str]:
+    box, dtype = issue.box, printer.dtype_of(issue.box.tile)
+    yield from box_lines(printer, region, bounds, (
+        f"store_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))
+
+
+CUDA = InstructionText({f"store_box_{rank}d": _store_text(rank) for rank in range(1, 6)}, region=_store_lines)
