@@ -217,7 +217,7 @@ EMULATIONS: Emulations = {
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
-    TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store), Shuffle: Emulation(region=_shuffle),
-    MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
+    TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
+    Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
     RegisterFence: Emulation()}

@@ -169,7 +169,7 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
               for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))]
     loops = [c for x in nest.loops for c in (p.Comparison(x.start, "<=", p.Variable(x.iname)),
                                              p.Comparison(p.Variable(x.iname), "<", x.stop))]
-    known = {x: value for x, value in nest.names.items() if x in variables(condition)}
+    known = {x: value for x, value in nest.names.items() if x in variables(condition) | variables(element)}
     try:
         lost = params_where(p.LogicalAnd((*loops, *(substitute(e, known) for e in inside),
                                           p.LogicalNot(substitute(condition, known)))))

@@ -146,6 +146,9 @@ def _full_tile_conditions(launch: Launch, bound: BoundStatement, known: Collecti
     :arg known: loops around the tile that the conditions may have, beside the blocks.
     :arg seen: another statement has this domain too.
     """
+    # TMA fills and cuts partial tiles by itself
+    if bound.statement.completion in (Completion.PHASE, Completion.STORES):
+        return
     inames = bound.domain.inames
     box = _ranges_in_tile(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
     free_of = tuple(x for x in (*inames, *_threads_of(launch, bound)) if x not in box and x not in known)
@@ -166,10 +169,8 @@ def _conditional(knl: LoopKernel, bound: BoundStatement) -> Iterator[tuple[Insta
     """For each affine condition in the expression of a statement, the points where it holds, and the others.
 
     A condition can make a tile partial, for example at the edge of a grid with fixed values around it. The full-tile
-    condition includes it, so that the version for full tiles has no such ``if``. TMA fills partial tiles by itself.
+    condition includes it, so that the version for full tiles has no such ``if``.
     """
-    if bound.statement.completion is Completion.PHASE:
-        return
     choices = (e for e in subexpressions(expanded_expression(knl, bound.statement)) if isinstance(e, p.If))
     for condition in dict.fromkeys(e.condition for e in choices):
         holds = points_where(bound.domain, condition, integer_names(knl, bound.statement))

@@ -141,18 +141,19 @@ def with_tensor_maps(function: Function, launch: Launch) -> Function:
 
 
 def _require_no_other(launch: Launch, array: str, statement: str) -> None:
-    """:raises PreconditionError: a statement of *launch* writes *array*, which *statement* copies by TMA, or accesses it
-        after a store by *statement*.
+    """:raises PreconditionError: a statement of *launch* writes *array*, which *statement* copies by TMA, or accesses
+        what *statement* stores.
     """
     knl = launch.kernel
     writers = [s for s, bound in launch.statements.items() if s != statement and bound.statement.written == array]
-    later = [d.sink for d in dependences(knl) if (d.array, d.source) == (array, statement) and d.sink in launch.statements]
+    later = [d.sink for d in dependences(knl) if (d.array, d.source) == (array, statement)
+             and d.sink in launch.statements]
     for others, does in ((writers, "writes it"), (later, "accesses it later")):
         if others:
             raise PreconditionError(
                 f"TMA copies '{array}' in '{statement}', and '{others[0]}' {does} in the same launch.", subject=array,
-                hint="let another kernel do that, or copy without TMA: the copy engine and the threads need not see what "
-                     "the other one writes in the same launch")
+                hint="let another kernel do that, or copy without TMA: the copy engine and the threads of a launch "
+                     "need not see what the other one writes")
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,7 @@ class _Finder:
         instruction = nest_instruction(s)
         assert instruction is not None
         # threads wait for the phase of the instruction, which plain loops would not end
-        if instruction.completion in (Completion.PHASE, Completion.STORES) or any(True for _ in elements_of(s.expression, fragments)):
+        if instruction.completion in (Completion.PHASE, Completion.STORES) or any(
+                True for _ in elements_of(s.expression, fragments)):
             raise self.refusal(statement, instruction)
         return replace(region, instruction=None)

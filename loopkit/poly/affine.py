@@ -281,6 +281,49 @@ def digit_of(number: Expression, weight: int, extent: int) -> Expression:
     return 0 if extent == 1 else remainder(shifted, extent) if extent else shifted
 
 
+def quotient_and_rest(number: Expression, count: int, extents: Mapping[str, int]) -> tuple[Expression, Expression]:
+    """``number // count`` and ``number % count``, in few terms if names are known to have values from 0 on.
+
+    :arg extents: the numbers of values of these names.
+
+    >>> number = 8*p.Variable("x") + p.Variable("y")
+    >>> print(*quotient_and_rest(number, 64, {"y": 8}))
+    x // 8 8*(x % 8) + y
+    """
+    terms = [t for t in (number.children if isinstance(number, p.Sum) else (number,)) if t != 0]
+    for part in (g for g in range(count, 1, -1) if count % g == 0):
+        whole = [t for t in terms if integer_factor(t) % part == 0]
+        rest = [t for t in terms if integer_factor(t) % part]
+        ends = [_greatest(t, extents) for t in rest]
+        if all(end is not None for end in ends) and sum(end for end in ends if end is not None) < part:
+            number, extent = add(0, *(_over(t, part) for t in whole)), count // part
+            if extent == 1:
+                return number, add(0, *rest)
+            return digit_of(number, extent, 0), add(multiply(part, digit_of(number, 1, extent)), *rest)
+    return floor_div(number, count), remainder(number, count)
+
+
+def _greatest(term: Expression, extents: Mapping[str, int]) -> int | None:
+    """The greatest value of a term that is never negative; ``None``: it is not known, or may be negative."""
+    if isinstance(term, int):
+        return term if term >= 0 else None
+    factor, x = integer_factor(term), term.children[-1] if isinstance(term, p.Product) else term
+    if factor < 0 or not isinstance(x, p.Variable) or x.name not in extents or term != multiply(factor, x):
+        return None
+    return factor*(extents[x.name] - 1)
+
+
+def _over(term: Expression, count: int) -> Expression:
+    """*term*, whose integer factor is a multiple of *count*, divided by it."""
+    if isinstance(term, int):
+        return term // count
+    factors = term.children if isinstance(term, p.Product) else (term,)
+    others: Expression = 1
+    for factor in factors:
+        others = others if isinstance(factor, int) else multiply(others, factor)
+    return multiply(integer_factor(term) // count, others)
+
+
 def arithmetic(expr: Expression) -> ArithmeticExpression:
     """*expr*, a number or a node but not a tuple, with the type of operands of pymbolic's arithmetic nodes."""
     return cast(ArithmeticExpression, expr)

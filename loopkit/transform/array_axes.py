@@ -20,7 +20,7 @@ from loopkit.kernel.data import GlobalArg, MemoryLayout
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, with_expressions
 from loopkit.kernel.tree import Leaf, Tree, in_order_of, rewrite, seq
-from loopkit.poly.affine import add, floor_div, integer_factor, is_quasi_affine, multiply, remainder, subtract
+from loopkit.poly.affine import add, floor_div, quotient_and_rest, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.relations import same_element
 from loopkit.poly.sets import Condition, InstanceSet
@@ -109,44 +109,11 @@ def _require_plain_layout(kernel: LoopKernel, name: str) -> None:
 
 
 def group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> tuple[Expression, Expression]:
-    """``subscript // count`` and ``subscript % count``, without a division if the inames' ranges allow it."""
-    terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
-    groups = [t for t in terms if integer_factor(t) % count == 0]
-    rest = add(0, *(t for t in terms if integer_factor(t) % count))
-    whole = add(0, *(t // count if isinstance(t, int) else _over(t, count) for t in groups))
-    if isinstance(rest, int) and 0 <= rest < count:
-        return whole, rest
-    if variables(rest) <= {*kernel.inames} and is_quasi_affine(rest):
-        low, high = _least_and_greatest(kernel, rest)
-        if low is not None and low >= 0 and high is not None and high < count:
-            return whole, rest
-    return floor_div(subscript, count), remainder(subscript, count)
+    """``subscript // count`` and ``subscript % count``, in few terms if the inames' ranges allow it."""
+    ranges = {x: iname_range(kernel, x) for x in variables(subscript) & {*kernel.inames}}
+    return quotient_and_rest(subscript, count, {x: extent for x, (low, extent) in ranges.items()
+                                                if low == 0 and isinstance(extent, int)})
 
-
-def _least_and_greatest(kernel: LoopKernel, expr: Expression) -> tuple[int | None, int | None]:
-    """Bounds of *expr*, a sum of multiples of inames, by the ranges of its inames; ``None``: unknown."""
-    low, high = 0, 0
-    for term in expr.children if isinstance(expr, p.Sum) else (expr,):
-        factor = integer_factor(term)
-        x = term.children[-1] if isinstance(term, p.Product) else term
-        if isinstance(term, int):
-            low, high = low + term, high + term
-            continue
-        least, extent = iname_range(kernel, x.name) if isinstance(x, p.Variable) else (None, None)
-        if not isinstance(least, int) or not extent:
-            return None, None
-        ends = factor*least, factor*(least + extent - 1)
-        low, high = low + min(ends), high + max(ends)
-    return low, high
-
-
-def _over(term: Expression, count: int) -> Expression:
-    """*term*, whose integer factor is a multiple of *count*, divided by it."""
-    factors = term.children if isinstance(term, p.Product) else (term,)
-    others: Expression = 1
-    for factor in factors:
-        others = others if isinstance(factor, int) else multiply(others, factor)
-    return multiply(integer_factor(term) // count, others)
 
 
 # An argument for each element of an axis

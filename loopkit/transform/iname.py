@@ -127,7 +127,7 @@ def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str,
     for x, length in lengths.items():
         value = add(multiply(length, value), p.Variable(x))
     conditions = [c for x, length in lengths.items() for c in bounded_by(x, 0, length)]
-    step = Reindexing(names, {iname: add(value, start)}, tuple(conditions))
+    step = Reindexing(names, {iname: add(value, start)}, tuple(conditions), extents=lengths)
     return reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, reduce
 from itertools import groupby
 
@@ -13,7 +13,7 @@ from loopkit.analysis.constructors import Image, reindexed, reordered, rewritten
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import map_subscripts, subexpressions, substitute, variables
+from loopkit.expr.mappers import map_children, map_subscripts, subexpressions, substitute, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
@@ -32,7 +32,7 @@ from loopkit.kernel.tree import (
     seq,
     still_given,
 )
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, quotient_and_rest
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import Condition, InstanceSet, Map, Set
@@ -50,6 +50,7 @@ class Reindexing:
     :ivar conditions: ``(op, e)`` with ``e op 0``, the further conditions on the new inames.
     :ivar cases: if *values* are not affine forms, the steps with affine values, each under its conditions.
     :ivar whole: points of the old inames and their image in *new*, given so that isl need not compute it.
+    :ivar extents: the numbers of values of new inames that count from 0.
     """
 
     new: tuple[str, ...]
@@ -57,6 +58,7 @@ class Reindexing:
     conditions: tuple[Condition, ...] = ()
     cases: tuple[Reindexing, ...] = ()
     whole: tuple[InstanceSet, InstanceSet] | None = None
+    extents: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def old(self) -> KeysView[str]:
@@ -185,7 +187,7 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
             new = step.image(old, relation(step, old.inames), kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
             domains[key] = first if first.is_equal(new) else new  # equal sets share one object, for caches
-        return substituted(replace(statement, domain=domains[key]), step.values)
+        return substituted(replace(statement, domain=domains[key]), step.values, step.extents)
 
     nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
@@ -228,12 +230,28 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
     return replace(node, inames=tuple(result), sweep=node.sweep and names.get(node.sweep, node.sweep))
 
 
-def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
-    """*statement* with variables replaced in all of its expressions, and like terms of subscripts collected."""
+def substituted(statement: Statement, values: Mapping[str, Expression], extents: Mapping[str, int] | None = None
+                ) -> Statement:
+    """*statement* with variables replaced in all of its expressions, and like terms of subscripts collected.
+
+    :arg extents: the numbers of values of some variables that count from 0.
+    """
     def replaced(e: Expression) -> Expression:
         new = substitute(e, values)
-        return new if new == e else map_subscripts(new, folded)    # y[n - (n - i - 1) - 1] is y[i]
+        # y[n - (n - i - 1) - 1] is y[i], and y[(8*i + j) // 64] is y[i // 8] for j < 8
+        return new if new == e else map_subscripts(new, lambda i: folded(with_few_terms(i, extents or {})))
     return with_expressions(statement, replaced)
+
+
+def with_few_terms(expr: Expression, extents: Mapping[str, int]) -> Expression:
+    """*expr* with the quotients and remainders of :func:`~loopkit.poly.affine.quotient_and_rest`."""
+    match expr:
+        case p.FloorDiv(numerator=number, denominator=int() as count) if count > 0:
+            return quotient_and_rest(with_few_terms(number, extents), count, extents)[0]
+        case p.Remainder(numerator=number, denominator=int() as count) if count > 0:
+            return quotient_and_rest(with_few_terms(number, extents), count, extents)[1]
+        case _:
+            return map_children(expr, lambda e: with_few_terms(e, extents))
 
 
 def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]

@@ -335,13 +335,13 @@ def _box(kernel: LoopKernel, statement: str, instruction: BoxCopy, given: str | 
     copy = kernel.statement_by_id[statement]
     copied = copied_element(expanded_expression(kernel, copy))
     ends = () if copied is None else (copy.assignee, copied[0])
-    names = [array_of(e) for e in (ends if instruction.completion is Completion.PHASE else ends[::-1])]
-    if not names or names[0] not in kernel.temporaries or copy.combine is not None:
+    sides = [array_of(e) for e in (ends if instruction.completion is Completion.PHASE else ends[::-1])]
+    if not sides or sides[0] not in kernel.temporaries or copy.combine is not None:
         what = "an element of an array to a temporary" if instruction.completion is Completion.PHASE else \
             "an element of a temporary to an array"
         raise PreconditionError(f"'{statement}' does not copy {what}.", subject=statement,
                                 hint="add_prefetch, precompute and buffer_array make such copies")
-    tile = names[0]
+    tile = sides[0]
     temporary = kernel.temporaries[tile]
     if temporary.address_space not in (None, AddressSpace.SHARED):
         raise PreconditionError(f"'{statement}' copies '{tile}' in {temporary.address_space} memory, and TMA a box of "

@@ -137,8 +137,8 @@ def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
            if bound.statement.completion in BEFORE_END]
     for s, event in own:
         if _waits(conflicts).still_running(s):
-            yield refuted(VerificationError(f"The block may end before '{s}' has read its shared memory.", check="races",
-                                            hint=f"wait for its {event.value} at the end"))
+            yield refuted(VerificationError(f"The block may end before '{s}' has read its shared memory.",
+                                            check="races", hint=f"wait for its {event.value} at the end"))
 
 
 def _faults_of_phases(conflicts: Conflicts) -> Iterator[Finding]:
