@@ -129,9 +129,6 @@ def with_tensor_maps(function: Function, launch: Launch) -> Function:
              if isinstance(node, Region) and isinstance(node.instruction, Issue)
              for made in node.instruction.made_maps]
     for made, statement in found:
-        if made.array not in launch.kernel.array_args:
-            raise PreconditionError(f"TMA copies array arguments, and '{made.array}' is a temporary.",
-                                    subject=made.array, hint="use a copy without TMA")
         _require_no_other(launch, made.array, statement)
         if made.name in launch.kernel.all_names:
             raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
