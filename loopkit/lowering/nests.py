@@ -16,9 +16,11 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region, Scope
+from loopkit.ast.tensor_maps import UNIT
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.errors import NameConflictError, PreconditionError, StorageError
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.nests import (
     Issue,
     NestInstruction,
@@ -33,6 +35,7 @@ from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, rewrite
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.nest_data import nest_instruction, nest_of
+from loopkit.poly.piecewise import known_remainder
 
 Names = Mapping[str, Expression]
 
@@ -119,17 +122,20 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
     return body
 
 
-def with_tensor_maps(function: Function, launch: Launch) -> Function:
+def with_tensor_maps(function: Function, launch: Launch, storages: Mapping[str, Storage]) -> Function:
     """*function* with the tensor maps of its instructions.
 
     :raises NameConflictError: a name of the kernel is that of a tensor map.
-    :raises PreconditionError: TMA may not see the elements that the kernel wrote.
+    :raises PreconditionError: TMA may not see the elements that the kernel wrote, or rows of a temporary may begin
+        where TMA cannot read them.
     """
     found = [(made, statement_of(node)) for node in nodes_in(function.body)
              if isinstance(node, Region) and isinstance(node.instruction, Issue)
              for made in node.instruction.made_maps]
     for made, statement in found:
         _require_no_other(launch, made.array, statement)
+        if made.array in storages:
+            _require_whole_units(storages[made.array], statement, launch.kernel)
         if made.name in launch.kernel.all_names:
             raise NameConflictError(f"'{made.name}' is the name of the tensor map of '{made.array}'.",
                                     subject=made.name, hint="give it another name")
@@ -149,8 +155,21 @@ def _require_no_other(launch: Launch, array: str, statement: str) -> None:
         if others:
             raise PreconditionError(
                 f"TMA copies '{array}' in '{statement}', and '{others[0]}' {does} in the same launch.", subject=array,
-                hint="let another kernel do that, or copy without TMA: the copy engine and the threads of a launch "
-                     "need not see what the other one writes")
+                hint="let another launch do that (add_barrier between the statements ends a launch), or copy without "
+                     "TMA: the copy engine and the threads of a launch need not see what the other one writes")
+
+
+def _require_whole_units(storage: Storage, statement: str, knl: LoopKernel) -> None:
+    """:raises PreconditionError: a stride of the temporary in *storage* may be no multiple of TMA's unit."""
+    inner, size = 1, storage.dtype.itemsize
+    for extent in storage.in_memory[:0:-1]:
+        inner *= next((n for n in (16, 8, 4, 2) if known_remainder(extent, n, knl.assumptions) == 0), 1)
+        if inner*size % UNIT:
+            raise PreconditionError(
+                f"TMA copies '{storage.name}' in '{statement}', and its rows of {to_text(extent)} elements are not "
+                f"always a multiple of {UNIT} bytes.", subject=storage.name,
+                hint=f"declare the shape of '{storage.name}', with a last extent that is a multiple of "
+                     f"{UNIT // size}")
 
 
 @dataclass(frozen=True)

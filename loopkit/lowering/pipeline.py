@@ -136,7 +136,8 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
 
 def _with_nests(low: Lowered) -> Lowered:
     new = _bodies(with_nest_instructions)(low)
-    functions = map(with_tensor_maps, new.program.functions, new.launches)
+    functions = (with_tensor_maps(f, launch, low.storages)
+                 for f, launch in zip(new.program.functions, new.launches, strict=True))
     return replace(new, program=replace(new.program, functions=tuple(functions)))
 
 

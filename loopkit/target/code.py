@@ -277,7 +277,7 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int], pla
                      ) -> Iterator[str]:
     """Their text for readers.
 
-    :arg sizes: the bytes of an element of each array.
+    :arg sizes: the bytes of an element of each array argument.
     :arg plain: the assumptions of the text for other calls.
     """
     by_bytes: dict[tuple[int, str], list[str]] = {}
@@ -288,7 +288,8 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int], pla
     parts = [f"{', '.join(names)} at multiples of {count} bytes, {rows}" for (count, rows), names in by_bytes.items()]
     parts += [f"{to_text(a.size)} is a multiple of {a.divisor}" for a in assumed if isinstance(a, DivisibleSize)]
     texts = [f"vector accesses: {'; '.join(parts)}; other calls run a text without them"] if parts else []
-    if mapped := [a.array for a in assumed if isinstance(a, MappedArray)]:
+    # the strides of temporaries are multiples by construction
+    if mapped := [a.array for a in assumed if isinstance(a, MappedArray) and a.array in sizes]:
         others = "are refused" if any(isinstance(a, MappedArray) for a in plain) else "run a text without them"
         texts.append(f"tensor maps: {', '.join(mapped)} at multiples of {UNIT} bytes, row by row; other calls {others}")
     for text in texts:
