@@ -88,10 +88,9 @@ def product(name: str, of: str, wanted: Sequence[Goal], others: Mapping[str, Pee
     """A row for ``c = a @ b``."""
     kind = KINDS[of]
     where: dict[str, Any] = {f"{x}_transposed": True for x, how in zip("ab", layout, strict=True) if how == "t"}
-    where |= {"compute": "tf32"} if of == "tf32" else {}
 
     def ours(**how: Any) -> Callable[[Size], Any]:
-        return library("matmul", kind.operands, shape=lambda s: s, **where, **how)
+        return library("matmul", kind.operands, shape=lambda s: s, result=kind.result, **where, **how)
     return Row(
         name, even, ragged, draw, SMALL, product_inputs(kind, layout), lambda s: {"c": s[:2]},
         lambda xp, p: reference.product(xp, p, layout), product_bytes(kind), lambda s: 2*count(*s), others, wanted,
@@ -112,18 +111,22 @@ class Epilogue(NamedTuple):
     """A formula of the elements of a product.
 
     :ivar arrays: the shape of each further input.
+    :ivar text: the formula in the kernel language.
     """
 
     arrays: Callable[[Size], Mapping[str, Size]]
     formula: Callable[[Any, Any, Any], Any]
+    text: str
 
 
 EPILOGUES = {
-    "bias": Epilogue(lambda s: {"bias": s[1:2]}, lambda xp, c, p: c + p.bias),
-    "gelu": Epilogue(lambda s: {"bias": s[1:2]}, lambda xp, c, p: reference.gelu(xp, c + p.bias)),
-    "silu": Epilogue(lambda s: {}, lambda xp, c, p: c/(1 + xp.exp(-c))),
-    "residual": Epilogue(lambda s: {"residual": s[:2]}, lambda xp, c, p: c + p.residual),
-    "row_scale": Epilogue(lambda s: {"scale": s[:1]}, lambda xp, c, p: c*p.scale[:, None]),
+    "bias": Epilogue(lambda s: {"bias": s[1:2]}, lambda xp, c, p: c + p.bias, "total + bias[j]"),
+    "gelu": Epilogue(lambda s: {"bias": s[1:2]}, lambda xp, c, p: reference.gelu(xp, c + p.bias),
+                     "(total + bias[j])*(1 + erf((total + bias[j])*0.7071067811865476))/2"),
+    "silu": Epilogue(lambda s: {}, lambda xp, c, p: c/(1 + xp.exp(-c)), "total/(1 + exp(-total))"),
+    "residual": Epilogue(lambda s: {"residual": s[:2]}, lambda xp, c, p: c + p.residual,
+                         "total + residual[i, j]"),
+    "row_scale": Epilogue(lambda s: {"scale": s[:1]}, lambda xp, c, p: c*p.scale[:, None], "total*scale[i]"),
 }
 
 
@@ -141,7 +144,7 @@ def fused(name: str, epilogue: Epilogue) -> Row:
         lambda s: 2*count(*s),
         {"torch": peers.eager(name, names), "torch.compile": peers.max_autotuned(name, names)},
         goals(1.05, 1.10, "torch.compile"),
-        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, epilogue=name, **HOPPER)},
+        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, epilogue=epilogue.text, **HOPPER)},
         # torch rounds the product before the formula
         dtype=kind.result, tolerance=2*kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
@@ -158,7 +161,8 @@ def scaled() -> Row:
         "matmul_e4m3_scaled", LARGE, None, DRAWN, SMALL, inputs, lambda s: {"c": s[:2]},
         lambda xp, p: reference.product(xp, p, "nt")*p.row_scale[:, None]*p.column_scale, product_bytes(kind),
         lambda s: 2*count(*s), {"torch": peers.scaled}, goals(1.00, 1.02),
-        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, b_transposed=True, scales=True, **HOPPER)},
+        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, b_transposed=True, result=kind.result,
+                            epilogue="total*row_scale[i]*column_scale[j]", **HOPPER)},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
 

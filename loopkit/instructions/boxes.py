@@ -38,12 +38,22 @@ _ROW, _ROWS = 128, 8
 
 @dataclass(frozen=True)
 class BoxCopy(NestInstruction):
-    """Copies a box between an array in global memory and a temporary in shared memory."""
+    """Copies a box between an array in global memory and a temporary in shared memory.
+
+    :ivar row: the bytes of a row of the box, whose pieces of 16 bytes are permuted; 0: rows are as they are.
+    """
+
+    row: int = 0
 
     scope: ClassVar[Scope] = Scope.THREAD
     loads_for_others: ClassVar[bool] = False
     asynchronous_proxy: ClassVar[bool] = True
     capability: ClassVar[int] = 90
+
+
+def box_names(name: str) -> tuple[tuple[str, int], ...]:
+    """The names of a copy with all of its layouts in shared memory, and the bytes of their permuted rows."""
+    return (name, 0), (f"{name}.swizzle{_ROW}", _ROW)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from loopkit.instructions.boxes import (
     BoxCopy,
     BoxIssue,
     box_lines,
+    box_names,
     copied_ends,
     lost_elements,
     place_text,
@@ -91,7 +92,7 @@ def _require_zeros_outside(nest: Nest) -> None:
 
 
 #: The instructions by name.
-TMA: Mapping[str, TmaLoad] = {"tma.load": TmaLoad("tma.load")}
+TMA: Mapping[str, TmaLoad] = {name: TmaLoad(name, row) for name, row in box_names("tma.load")}
 
 
 # CUDA

@@ -19,6 +19,7 @@ from loopkit.instructions.boxes import (
     BoxCopy,
     BoxIssue,
     box_lines,
+    box_names,
     copied_ends,
     lost_elements,
     place_text,
@@ -65,7 +66,7 @@ def _require_all_inside(nest: Nest) -> None:
 
 
 #: The instructions by name.
-TMA_STORES: Mapping[str, TmaStore] = {"tma.store": TmaStore("tma.store")}
+TMA_STORES: Mapping[str, TmaStore] = {name: TmaStore(name, row) for name, row in box_names("tma.store")}
 
 
 # CUDA

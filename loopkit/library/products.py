@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
-from loopkit.library.warpgroups import product_by_warpgroups
+from loopkit.library.warpgroups import Form, product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -27,8 +27,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            multiprocessors: int | None = None, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
-           mma: bool | None = None, wgmma: bool = False, b_transposed: bool = False,
-           result: npt.DTypeLike | None = None) -> lk.LoopKernel:
+           mma: bool | None = None, wgmma: bool = False, a_transposed: bool = False, b_transposed: bool = False,
+           result: npt.DTypeLike | None = None, epilogue: str | None = None, tma_store: bool | None = None
+           ) -> lk.LoopKernel:
     """A kernel for the matrix product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp computes a part of the tile,
@@ -60,6 +61,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg wgmma: compute by the warpgroups of Hopper, from tiles that TMA copies: rows of *a* and *b* begin at multiples
         of 16 bytes. *tile* is rows and columns; factors not of 16 bits need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
+    :arg a_transposed: *a* is stored as ``a[k, i]``; only with *wgmma* and factors of 16 bits.
+    :arg epilogue: the formula of an element of *c* in terms of the sum ``total``, of ``i`` and ``j``, and of further
+        arrays, for example ``"max(total + bias[j], 0)"``; default: ``"total"``. Only with *wgmma*.
+    :arg tma_store: with *wgmma*, let TMA store *c*, whose rows then begin at multiples of 16 bytes, and not threads;
+        default: for elements of 2 bytes, whose tiles fit into shared memory beside those of *a* and *b*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
@@ -74,7 +80,10 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     known = known_dtype(dtype)
     if wgmma:
         _require_inapplicable("warpgroups", warp=warp, depth=depth, whole=whole, min_blocks=min_blocks)
-        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, b_transposed=b_transposed)
+        form = Form(a_transposed, b_transposed, epilogue)
+        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, tma_store)
+    _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue,
+                          tma_store=tma_store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
         return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)

@@ -1,6 +1,8 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,24 +15,47 @@ from loopkit.transform.step import require_positive
 ROWS, STEP, COLUMNS = 64, 32, 256
 
 
+@dataclass(frozen=True)
+class Form:
+    """The formula of a product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
+
+    :ivar a_transposed: *a* is stored as ``a[k, i]``; *b_transposed*: *b* as ``b[j, k]``.
+    :ivar epilogue: the formula of an element of *c*, in terms of the sum ``total``; ``None``: the sum.
+    """
+
+    a_transposed: bool = False
+    b_transposed: bool = False
+    epilogue: str | None = None
+
+    def kernel(self) -> lk.LoopKernel:
+        """The kernel, where the statement ``insn`` has the sum."""
+        a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
+        total = f"sum(k, a_rows({a})*b_rows({b}))  {{id=insn}}"
+        text = f"c[i, j] = {total}" if self.epilogue is None else f"<> total = {total}\nc[i, j] = {self.epilogue}"
+        return lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
+a_rows(row, column) := a[row, column]
+b_rows(row, column) := b[row, column]
+{text}
+""", name="matmul")
+
+
 def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: tuple[int, int] | None,
-                          stages: int | None, group: int | None, *, b_transposed: bool) -> lk.LoopKernel:
-    """``c[i, j] = sum(k, a[i, k]*b[k, j])``, or with *b_transposed* ``b[j, k]``, as :func:`~loopkit.library.matmul`."""
+                          stages: int | None, group: int | None, form: Form, tma_store: bool | None) -> lk.LoopKernel:
+    """The product *form*, as :func:`~loopkit.library.matmul`."""
     unit, size = UNITS[dtype.name], dtype.itemsize
-    if not b_transposed and size != 2:
+    if size != 2 and (form.a_transposed or not form.b_transposed):
         raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} that are stored along the sums only.",
-                                   subject="b_transposed", hint="store b as b[j, k], with b_transposed=True")
-    tile, stages, group = measured("warpgroups", tile=tile, stages=stages, group=group)
+                                   subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], with "
+                                                                "b_transposed=True")
+    stored = known_dtype(unit.result if result is None else result)
+    tma_store = stored.itemsize == 2 if tma_store is None else tma_store
+    # a tile of c takes the shared memory of strips
+    tile, group, stages = measured("warpgroups", tile=tile, group=group, **{
+        "stages_of_tma_store" if tma_store else "stages": stages})
     rows, columns = tile
     _require_tile(rows, columns)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
-    across = "j, k" if b_transposed else "k, j"
-    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
-        a_rows(row, column) := a[row, column]
-        b_rows(row, column) := b[row, column]
-        c[i, j] = sum(k, a_rows(i, k)*b_rows({across}))  {{id=insn}}
-        """, name="matmul")
-    knl = lk.add_dtypes(knl, {"a,b": dtype, "c": unit.result if result is None else known_dtype(result)})
+    knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
@@ -41,8 +66,9 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
-    knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_i", "a_k"], dtype)
-    knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"], dtype)
+    knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"], dtype)
+    knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"], dtype)
+    knl = _tile_of_result(knl, rows, columns, form) if tma_store else knl
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
@@ -52,17 +78,19 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
 
 def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str], dtype: np.dtype) -> lk.LoopKernel:
     """A strip of a factor in shared memory, in boxes of rows of 128 bytes."""
-    tile, width, across = f"{x}_tile", ROW // dtype.itemsize, inames[1].endswith("j")
-    knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=tile, precompute_inames=inames,
-                        default_tag=None, dtype=dtype)
-    if across:
-        # wide rows are several boxes, one after another
-        knl = lk.split_iname(knl, inames[1], width, outer_iname=f"{x}_part", inner_iname=f"{x}_item")
-        knl = lk.prioritize_loops(knl, [f"{x}_part", inames[0], f"{x}_item"])
-        knl = lk.tag_array_axes(lk.split_array_axis(knl, tile, 1, width), tile, "N1,N2,N0")
-        inames = [inames[0], f"{x}_item"]
-    knl = lk.tensorize(knl, f"{tile}_rule", "tma.load", inames)
-    return lk.swizzle(knl, tile, chunk=16 // dtype.itemsize)
+    knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
+                        precompute_inames=inames, default_tag=None, dtype=dtype)
+    return lk.tensorize(knl, f"{x}_tile_rule", "tma.load.swizzle128")
+
+
+def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form) -> lk.LoopKernel:
+    """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes."""
+    sweep = {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": columns}
+    knl = lk.buffer_array(knl, "c", list(sweep), temporary_name="c_tile", default_tag=None)
+    if form.epilogue is None:
+        # threads fill all of it, and TMA leaves out what is beyond the edges
+        knl = lk.pad_domain(knl, sweep, within="writes:c_tile")
+    return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
 
 
 def _require_tile(rows: int, columns: int) -> None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
 
@@ -10,12 +9,10 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, declared, expanded_expression
-from loopkit.analysis.constructors import annotated, reordered, rewritten, with_other_axes
+from loopkit.analysis.constructors import annotated, with_other_axes
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
 from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
@@ -23,17 +20,17 @@ from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
-from loopkit.instructions.nests import WORD, NestInstruction
+from loopkit.instructions.nests import WORD
 from loopkit.instructions.products import Product
 from loopkit.instructions.table import NEST_INSTRUCTIONS
-from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tags import InameTag, InstructionTag, LocalTag, UnrollTag, VecTag
-from loopkit.kernel.tree import Leaf, Loop, leaves, nest, rewrite
+from loopkit.kernel.tags import InstructionTag, LocalTag, UnrollTag, VecTag
 from loopkit.transform.array_axes import group_and_place
+from loopkit.transform.boxes import copied_by_boxes
 from loopkit.transform.iname import split_levels
+from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, with_loop_order
 from loopkit.transform.step import iname_list, require_untagged, transform
 from loopkit.transform.tags import tagged
 
@@ -61,9 +58,11 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
     tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
-    order of the array's axes. :func:`swizzle` may permute rows of 128 bytes, in pieces of 16 bytes. ``"tma.store"``
-    copies such a box back, as far as it lies inside of the array: :func:`buffer_array` makes such copies. The block
-    does not wait for the elements, so that nothing in the same launch may access them later.
+    order of the array's axes. ``"tma.store"`` copies a box back, as far as it lies inside of the array:
+    :func:`buffer_array` makes such copies. Nothing in the same launch may access its elements later.
+    ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the temporary the layout that ``wgmma`` reads: rows of
+    128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`). Wider rows become several boxes, one below
+    another.
 
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
@@ -106,19 +105,11 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
         case LdMatrix():
             result, tags = _load(kernel, statement, found)
         case BoxCopy():
-            result, tags = _box(kernel, statement, found, inames)
+            result, tags = copied_by_boxes(kernel, statement, found, inames)
         case _:
             raise AssertionError(found)
     result = tagged(result, tags, "tensorize", force=True, assume=assume, unsafe=unsafe)
     return require_legal(result, f"tensorize({statement!r}, {instruction!r})", assume=assume, unsafe=unsafe)
-
-
-Tags = dict[str, InameTag]
-
-
-def _executed_by(kernel: LoopKernel, statement: str, instruction: NestInstruction) -> LoopKernel:
-    return rewritten(kernel, statements=tuple(
-        replace(s, instructions=(*s.instructions, instruction)) if s.id == statement else s for s in kernel.statements))
 
 
 # Products
@@ -139,7 +130,7 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | 
             tags[name] = InstructionTag() if of_steps else LocalTag(0) if d.of_lanes \
                 else VecTag() if is_item else InstructionTag()
     rows, columns, steps = ({*own} for own in parts)
-    kernel = _executed_by(kernel, update, mma)
+    kernel = executed_by(kernel, update, mma)
     if not isinstance(mma, Mma):
         return kernel, tags
     operand = expanded_expression(kernel, kernel.statement_by_id[update])
@@ -171,7 +162,7 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
     """The inames of the rows, the columns and the steps."""
     update = kernel.statement_by_id[node.update]
     left, right = (variables(e) & {*update.inames} for e in factors)
-    extents = {x: _extent_from_zero(kernel, x) for x in update.inames}
+    extents = {x: extent_from_zero(kernel, x) for x in update.inames}
     what = ("rows", "columns", "steps")
     if given is not None:
         names = iname_list(kernel, given)
@@ -207,13 +198,6 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
             f"The operand of the sum of '{node.final}' is not an element for each '{i}' times one for each '{j}'.",
             subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
     return i, j, k
-
-
-def _extent_from_zero(kernel: LoopKernel, iname: str) -> int | None:
-    """The extent of *iname* in all of its statements, if it starts at 0; else ``None``."""
-    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
-    low, high = next(iter(ranges)) if len(ranges) == 1 else (None, None)
-    return None if low != 0 or high is None else high + 1
 
 
 def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> tuple[LoopKernel, tuple[str, ...]]:
@@ -260,7 +244,7 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
         if not isinstance(extent, int) or extent % length:
             raise PreconditionError(f"Axis {k} of the fragment '{name}' must have a multiple of {length} elements; it "
                                     f"has {extent}.", subject=name, hint="prefetch whole boxes of the instruction")
-        if not isinstance(iname, p.Variable) or _extent_from_zero(kernel, iname.name) != extent:
+        if not isinstance(iname, p.Variable) or extent_from_zero(kernel, iname.name) != extent:
             raise PreconditionError(f"'{copy.id}' must write axis {k} of the fragment '{name}' at an iname with the "
                                     f"values 0 to {extent - 1}, and not at {iname}.", subject=name,
                                     hint="add_prefetch makes such copies")
@@ -275,7 +259,7 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
              **{new[d]: LocalTag(0) for d in layout.lanes}}
     kernel = _with_axes(kernel, name, (row, column), layout, registers)
     order = [*groups, *(new[d] for d in layout.lanes), *(new[d] for d in registers)]
-    return _with_loop_order(kernel, copy.id, order), tags
+    return with_loop_order(kernel, copy.id, order), tags
 
 
 def _copy_of(kernel: LoopKernel, name: str) -> Statement:
@@ -315,52 +299,6 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
     return with_other_axes(kernel, [name], subscripts, extents)
 
 
-def _with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:
-    """*kernel* with the loops *order* around *statement*, which are around it alone, in this order."""
-    own = [x for x in loops_of(kernel.paths[statement]) if x in order]
-
-    def replaced(tree: Loop) -> Loop:
-        inner = nest(tuple(order), Leaf(statement))
-        assert isinstance(inner, Loop)
-        return inner
-    tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
-                   and [*leaves(node)] == [statement] else node)
-    return reordered(kernel, tree)
-
-
-# Boxes
-
-def _box(kernel: LoopKernel, statement: str, instruction: BoxCopy, given: str | Iterable[str] | None
-         ) -> tuple[LoopKernel, Tags]:
-    copy = kernel.statement_by_id[statement]
-    copied = copied_element(expanded_expression(kernel, copy))
-    ends = () if copied is None else (copy.assignee, copied[0])
-    sides = [array_of(e) for e in (ends if instruction.completion is Completion.PHASE else ends[::-1])]
-    if not sides or sides[0] not in kernel.temporaries or copy.combine is not None:
-        what = "an element of an array to a temporary" if instruction.completion is Completion.PHASE else \
-            "an element of a temporary to an array"
-        raise PreconditionError(f"'{statement}' does not copy {what}.", subject=statement,
-                                hint="add_prefetch, precompute and buffer_array make such copies")
-    tile = sides[0]
-    temporary = kernel.temporaries[tile]
-    if temporary.address_space not in (None, AddressSpace.SHARED):
-        raise PreconditionError(f"'{statement}' copies '{tile}' in {temporary.address_space} memory, and TMA a box of "
-                                "shared memory.", subject=statement,
-                                hint=f"set_temporary_address_space(knl, '{tile}', 'shared')")
-    moving = {x for i in copy.subscripts for x in variables(i)}
-    names = [x for x in copy.inames if x in moving and x not in kernel.tags] if given is None else \
-        iname_list(kernel, given)
-    for x in names:
-        require_untagged(kernel, x, "executed by an instruction")
-    if foreign := [x for x in names if x not in copy.inames]:
-        raise PreconditionError(f"'{foreign[0]}' is not an iname of '{statement}'.", subject=foreign[0],
-                                hint=f"its inames are {', '.join(copy.inames)}")
-    kernel = _executed_by(kernel, statement, instruction)
-    kernel = annotated(kernel, temporaries={**kernel.temporaries, tile: replace(
-        temporary, address_space=AddressSpace.SHARED)})
-    return kernel, dict.fromkeys(names, InstructionTag())
-
-
 # Loads of matrices
 
 def _type_of_copy(kernel: LoopKernel, name: str) -> Type | None:
@@ -393,7 +331,7 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     count = 1
     while count < load.count and loops:
         x = loops.pop()
-        extent, wanted = _extent_from_zero(kernel, x) or 1, load.count // count
+        extent, wanted = extent_from_zero(kernel, x) or 1, load.count // count
         part = gcd(extent, wanted)
         if part == extent:
             tags[x] = InstructionTag()
@@ -406,4 +344,4 @@ def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKerne
     if count != load.count:
         raise PreconditionError(f"'{statement}' copies {count} matrices for each lane, which is not a multiple of "
                                 f"{load.count}.", subject=statement, hint=f"use ldmatrix.x{count}")
-    return _executed_by(kernel, statement, load), tags
+    return executed_by(kernel, statement, load), tags

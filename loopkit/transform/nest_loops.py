@@ -1,0 +1,42 @@
+"""The loops around a statement that an instruction executes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopkit.analysis.constructors import reordered, rewritten
+from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import constant_range
+from loopkit.instructions.nests import NestInstruction
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tree import Leaf, Loop, leaves, nest, rewrite
+
+#: The tags that a step sets, by iname.
+Tags = dict[str, InameTag]
+
+
+def executed_by(kernel: LoopKernel, statement: str, instruction: NestInstruction) -> LoopKernel:
+    """*kernel* where *instruction* executes the loops around *statement*."""
+    return rewritten(kernel, statements=tuple(
+        replace(s, instructions=(*s.instructions, instruction)) if s.id == statement else s for s in kernel.statements))
+
+
+def extent_from_zero(kernel: LoopKernel, iname: str) -> int | None:
+    """The extent of *iname* in all of its statements, if it starts at 0; else ``None``."""
+    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
+    low, high = next(iter(ranges)) if len(ranges) == 1 else (None, None)
+    return None if low != 0 or high is None else high + 1
+
+
+def with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:
+    """*kernel* with the loops *order* around *statement*, which are around it alone, in this order."""
+    own = [x for x in loops_of(kernel.paths[statement]) if x in order]
+
+    def replaced(tree: Loop) -> Loop:
+        inner = nest(tuple(order), Leaf(statement))
+        assert isinstance(inner, Loop)
+        return inner
+    tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
+                   and [*leaves(node)] == [statement] else node)
+    return reordered(kernel, tree)
