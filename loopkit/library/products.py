@@ -28,7 +28,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
            mma: bool | None = None, wgmma: bool = False, a_transposed: bool = False, b_transposed: bool = False,
-           result: npt.DTypeLike | None = None, epilogue: str | None = None, tma_store: bool | None = None
+           result: npt.DTypeLike | None = None, epilogue: str | None = None, store: str | None = None
            ) -> lk.LoopKernel:
     """A kernel for the matrix product ``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
@@ -53,19 +53,22 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
-    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
+    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles. With *wgmma*, the default is
+        by *shape*: TMA cannot read other rows.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
     :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.
     :arg wgmma: compute by the warpgroups of Hopper, from tiles that TMA copies: rows of *a* and *b* begin at multiples
-        of 16 bytes. *tile* is rows and columns; factors not of 16 bits need *b_transposed*.
+        of 16 bytes, or *whole* copies do. *tile* is rows and columns; factors not of 16 bits need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
     :arg a_transposed: *a* is stored as ``a[k, i]``; only with *wgmma* and factors of 16 bits.
     :arg epilogue: the formula of an element of *c* in terms of the sum ``total``, of ``i`` and ``j``, and of further
         arrays, for example ``"max(total + bias[j], 0)"``; default: ``"total"``. Only with *wgmma*.
-    :arg tma_store: with *wgmma*, let TMA store *c*, whose rows then begin at multiples of 16 bytes, and not threads;
-        default: for elements of 2 bytes, whose tiles fit into shared memory beside those of *a* and *b*.
+    :arg store: with *wgmma*, the way of *c* to memory. ``"tma"``: TMA stores tiles in shared memory, and rows of *c*
+        begin at multiples of 16 bytes. ``"shared"``: threads store them, neighbouring elements at a time.
+        ``"registers"``: threads store the elements that they have. Default: ``"registers"`` for elements of more than 2
+        bytes, whose tiles do not fit beside those of *a* and *b*, ``"tma"`` where its rows are known to permit it.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
@@ -79,11 +82,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     """
     known = known_dtype(dtype)
     if wgmma:
-        _require_inapplicable("warpgroups", warp=warp, depth=depth, whole=whole, min_blocks=min_blocks)
+        _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks)
         form = Form(a_transposed, b_transposed, epilogue)
-        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, tma_store)
+        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, shape, whole, store)
     _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue,
-                          tma_store=tma_store)
+                          store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
         return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)

@@ -7,12 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 import loopkit as lk
+from loopkit.ast.tensor_maps import UNIT
 from loopkit.library.defaults import known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
 
 #: Rows of a product by a warpgroup; bytes of a step's elements; most columns.
 ROWS, STEP, COLUMNS = 64, 32, 256
+
+#: The ways of a result to memory: through a tile in shared memory, or from the registers of its sums.
+STORES = ("tma", "shared", "registers")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class Form:
     b_transposed: bool = False
     epilogue: str | None = None
 
+    def rows(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """The lengths of the rows of *a* and *b*."""
+        n, m, steps = shape
+        return n if self.a_transposed else steps, steps if self.b_transposed else m
+
     def kernel(self) -> lk.LoopKernel:
         """The kernel, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
@@ -40,7 +49,8 @@ b_rows(row, column) := b[row, column]
 
 
 def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: tuple[int, int] | None,
-                          stages: int | None, group: int | None, form: Form, tma_store: bool | None) -> lk.LoopKernel:
+                          stages: int | None, group: int | None, form: Form, shape: tuple[int, int, int] | None,
+                          whole: bool | None, store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
     unit, size = UNITS[dtype.name], dtype.itemsize
     if size != 2 and (form.a_transposed or not form.b_transposed):
@@ -48,16 +58,24 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
                                    subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], with "
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
-    tma_store = stored.itemsize == 2 if tma_store is None else tma_store
+    if whole is None:
+        whole = shape is not None and not all(_for_tma(row, dtype) for row in form.rows(shape))
+    if store is None:
+        by_tma = not whole if shape is None else _for_tma(shape[1], stored)
+        store = "registers" if stored.itemsize > 2 else "tma" if by_tma else "shared"
+    elif store not in STORES:
+        raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
+                                   subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
     # a tile of c takes the shared memory of strips
     tile, group, stages = measured("warpgroups", tile=tile, group=group, **{
-        "stages_of_tma_store" if tma_store else "stages": stages})
+        "stages" if store == "registers" else "stages_beside_result": stages})
     rows, columns = tile
     _require_tile(rows, columns)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
+    knl = _copied(_copied(knl, "a", "i, k", dtype), "b", "j, k", dtype) if whole else knl
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
     knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
                           tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
@@ -66,9 +84,10 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
-    knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"], dtype)
-    knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"], dtype)
-    knl = _tile_of_result(knl, rows, columns, form) if tma_store else knl
+    source = "whole" if whole else "rows"
+    knl = _strip(knl, f"a_{source}", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
+    knl = _strip(knl, f"b_{source}", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    knl = _tile_of_result(knl, rows, columns, form, store) if store != "registers" else knl
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
@@ -76,21 +95,54 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=max(stages - 2, 1))
 
 
-def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str], dtype: np.dtype) -> lk.LoopKernel:
-    """A strip of a factor in shared memory, in boxes of rows of 128 bytes."""
-    knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
-                        precompute_inames=inames, default_tag=None, dtype=dtype)
-    return lk.tensorize(knl, f"{x}_tile_rule", "tma.load.swizzle128")
+def _copied(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:
+    """A copy of a factor, padded with zeros to full tiles: its rows begin where TMA can read them."""
+    width, across, items, vector = measured("padded_copy", columns=None, threads=None, items=None, vector=None)
+    copy, row, column = f"{x}_whole", f"{x}_row", f"{x}_column"
+    knl = lk.precompute(knl, f"{x}_padded", sweep, temporary_name=copy, precompute_inames=[row, column],
+                        default_tag=None, dtype=dtype, temporary_address_space="global", allow_global_storage=True,
+                        allow_launches=True)
+    # threads load elements, since no vector divides the rows, and store vectors
+    knl = lk.split_levels(knl, column, {f"{column}_block": None, f"{column}_thread": width, f"{column}_item": vector},
+                          tags={f"{column}_block": "g.0", f"{column}_thread": "l.0", f"{column}_item": "unr"})
+    knl = lk.split_levels(knl, row, {f"{row}_block": None, f"{row}_item": items, f"{row}_thread": across},
+                          tags={f"{row}_block": "g.1", f"{row}_item": "unr", f"{row}_thread": "l.1"})
+    return lk.buffer_array(knl, copy, f"{column}_item", within=f"writes:{copy}", temporary_name=f"{x}_items",
+                           default_tag="vec")
 
 
-def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form) -> lk.LoopKernel:
-    """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes."""
+def _strip(knl: lk.LoopKernel, source: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
+    """A strip of a factor in shared memory, in boxes of rows of 128 bytes.
+
+    :arg source: a rule, or a copy in global memory.
+    """
+    tile, sweep = f"{source[0]}_tile", [*sweep, "k_step", "k_box"]
+    if source in knl.substitutions:
+        knl = lk.precompute(knl, source, sweep, temporary_name=tile, precompute_inames=inames, default_tag=None,
+                            dtype=knl.data[source[0]].dtype)
+    else:
+        knl = lk.add_prefetch(knl, source, sweep, temporary_name=tile, dim_arg_names=inames, default_tag=None)
+    return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
+
+
+def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form, store: str) -> lk.LoopKernel:
+    """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads do."""
     sweep = {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": columns}
     knl = lk.buffer_array(knl, "c", list(sweep), temporary_name="c_tile", default_tag=None)
     if form.epilogue is None:
-        # threads fill all of it, and TMA leaves out what is beyond the edges
+        # threads fill all of it, and the copy leaves out what is beyond the edges
         knl = lk.pad_domain(knl, sweep, within="writes:c_tile")
-    return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
+    if store == "tma":
+        return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
+    # the elements of several rows at a time, so that a thread does not wait for each of them
+    knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
+    knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
+    return lk.swizzle(knl, "c_tile", chunk=8)
+
+
+def _for_tma(row: int, dtype: np.dtype) -> bool:
+    """Does each of several rows of so many elements begin where TMA can read it?"""
+    return row*dtype.itemsize % UNIT == 0
 
 
 def _require_tile(rows: int, columns: int) -> None:

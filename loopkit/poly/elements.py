@@ -21,6 +21,7 @@ from loopkit.poly.affine import (
     names_in,
     subtract,
 )
+from loopkit.poly.extents import in_multiples
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
 from loopkit.poly.relations import union_of, union_of_some
@@ -45,7 +46,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
         return None
     accessed = coalesced(accessed)
     last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
-    return add(from_pw_aff(last, assumptions), 1)
+    return in_multiples(add(from_pw_aff(last, assumptions), 1))
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
@@ -178,7 +179,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
     extent = affine_difference(last, base)
     if extent is not None:
         return BoxAxis(add(own, base), extent + 1)
-    length = add(subtract(last, base), 1)
+    length = in_multiples(add(subtract(last, base), 1))
     return BoxAxis(add(own, base), length) if whole and names_in(length).isdisjoint(outer) else None
 
 

@@ -75,6 +75,28 @@ def is_at_least(expr: Expression, low: int, params: isl.Set) -> bool:
     return points is not None and bool(params.is_subset(points))
 
 
+def in_multiples(expr: Expression) -> Expression:
+    """*expr*, where a sum ``x - x % d`` becomes ``d*(x // d)``, which shows that *d* divides it.
+
+    >>> last = p.Variable("n") - 1
+    >>> print(in_multiples(add(last, multiply(-1, p.Remainder(last, 64)), 64)))
+    64*((n + 63) // 64)
+    """
+    if not isinstance(expr, p.Sum):
+        return expr
+    for term in expr.children:
+        match term:
+            case p.Product(children=(-1, p.Remainder(numerator=number, denominator=int() as divisor) as rest)):
+                others = subtract(subtract(expr, term), number)
+                node = TruncatedQuotient if isinstance(rest, TruncatedRemainder) else p.FloorDiv
+                if isinstance(others, int):
+                    above = max(others // divisor, 0)*divisor
+                    return add(multiply(divisor, node(arithmetic(add(number, above)), divisor)), others - above)
+            case _:
+                pass
+    return expr
+
+
 def _count(expr: Expression, context: isl.Set) -> Expression:
     """The number *expr*; every value that is not positive means that there are no values."""
     if isinstance(expr, p.Min | p.Max):
