@@ -1,6 +1,9 @@
 """The library's products by warpgroups: text, proofs, emulated results, and what they refuse."""
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from loopkit.expr.kinds import named_dtype
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
+BF16 = np.dtype(ml_dtypes.bfloat16)
 HOPPER = lk.CudaTarget("sm_90a")
 
 
@@ -44,10 +48,51 @@ def test_partial_tiles(dtype: str, b_transposed: bool, completion: str) -> None:
     np.testing.assert_array_equal(found.astype(np.float64), expected.astype(found.dtype).astype(np.float64))
 
 
+def test_golden_cuda_of_odd_rows(golden: GoldenFiles) -> None:
+    """A launch copies the factors with padding; no array of a call needs an alignment, and there is one text."""
+    code = lk.generate_code(lk.library.matmul("bfloat16", wgmma=True, whole=True), target=HOPPER)
+    golden.check("library/matmul_of_odd_rows.cu", code)
+    compiled = compile_cuda(code.source, "sm_90a")
+    assert not compiled.spills
+    assert "serialized" not in compiled.binary.log
+    assert "other calls" not in code.source
+
+
+@pytest.mark.deep(every=3)
+@pytest.mark.parametrize(("store", "form"), [
+    (None, {}), ("registers", {"b_transposed": True}),
+    (None, {"a_transposed": True, "epilogue": "max(total, j)"})])
+def test_odd_rows(store: str | None, form: dict[str, Any]) -> None:
+    """From copies that are padded to full tiles."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, whole=True, tile=(64, 64, 64), store=store, **form)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    rng, n, m, length = np.random.default_rng(0), 5, 67, 133
+    a, b = (rng.integers(-4, 5, shape).astype(BF16) for shape in ((n, length), (length, m)))
+    found = lk.emulate(knl, a=a.T.copy() if "a_transposed" in form else a,
+                       b=b.T.copy() if "b_transposed" in form else b, target=HOPPER).c
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    expected = np.maximum(expected, np.arange(m)) if "epilogue" in form else expected
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(BF16).astype(np.float64))
+
+
+@pytest.mark.deep(every=4)
+@pytest.mark.parametrize(("shape", "b_transposed", "copies", "by_tma"), [
+    ((64, 64, 64), False, False, True), ((63, 65, 64), False, True, False), ((64, 64, 67), True, True, True),
+    ((64, 65, 64), True, False, False)])
+def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transposed: bool, copies: bool,
+                                           by_tma: bool) -> None:
+    """TMA reads and stores rows that begin at multiples of 16 bytes."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, shape=shape, b_transposed=b_transposed)
+    assert ("a_whole" in knl.temporaries) == copies
+    assert ("tma.store" in str(knl.history)) == by_tma
+
+
 @pytest.mark.parametrize(("given", "message"), [
     ({"tile": (100, 256, 64)}, "a multiple of 64 rows, at most 256, and not 100."),
     ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
     ({"dtype": "int8"}, "wgmma multiplies factors of int8 that are stored along the sums only."),
+    ({"store": "disk"}, "The result goes to memory by tma, shared, registers, and not by 'disk'."),
     ({"depth": 64}, "The argument 'depth' does not apply to warpgroups.")])
 def test_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:

@@ -90,8 +90,40 @@ def test_tma_need_not_see_what_the_same_launch_writes() -> None:
         y[i] = t[63 - i]  {dep=copy}
         """, [lk.GlobalArg("x, y, z", np.float32, (64,))])
     knl = lk.tensorize(lk.tag_inames(knl, "i:l.0"), "copy", "tma.load")
-    with pytest.raises(lk.PreconditionError, match="TMA copies 'z', which a statement of the same launch writes"):
+    with pytest.raises(lk.PreconditionError, match="TMA copies 'z' in 'copy', and 'write' writes it in the same launch"):
         lk.lower(knl)
+
+
+def _through_memory(width: str, *, launches: bool = True) -> lk.LoopKernel:
+    """Rows of a temporary in global memory with this *width*, copied by TMA."""
+    knl = lk.make_kernel("{[r, q, i, k, i2, k2]: 0<=r,i,i2<64 and 0<=q<m and 0<=k,k2<32}", """
+        whole[r, q] = 2*a[r, q]  {id=write}
+        <> t[i, k] = whole[i, k]  {id=copy}
+        y[i2, k2] = t[i2, 31 - k2]  {id=use}
+        """, [lk.TemporaryVariable("whole", np.float32, f"64, {width}", lk.AddressSpace.GLOBAL), "..."],
+        assumptions="m >= 32")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), "q:l.0, k2:l.0" if not launches else "q:g.0, k2:l.0")
+    knl = lk.add_barrier(knl, "write", "copy") if launches else knl
+    return lk.tensorize(knl, "copy", "tma.load")
+
+
+@pytest.mark.parametrize("completion", ["first", "last"])
+def test_tma_copies_what_an_earlier_launch_wrote(completion: str) -> None:
+    """The library chooses the strides of a temporary, so that a call needs no assumption about them."""
+    knl = _through_memory("4*((m + 3)//4)")
+    a = np.arange(64*35, dtype=np.float32).reshape(64, 35)
+    np.testing.assert_array_equal(lk.emulate(knl, a=a, completion=completion).y, 2*a[:, 31::-1])
+    assert "other calls" not in lk.generate_code(knl, target="cuda").source
+
+
+@pytest.mark.parametrize(("width", "launches", "reason", "hint"), [
+    ("m", True, "its rows of m elements are not always a multiple of 16 bytes", "last extent that is a multiple of 4"),
+    ("2*m", True, r"its rows of 2\*m elements are not always a multiple", "a multiple of 4"),
+    ("4*m", False, "'write' writes it in the same launch", "add_barrier")])
+def test_temporaries_that_tma_cannot_read(width: str, launches: bool, reason: str, hint: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=f"TMA copies 'whole' in 'copy', and {reason}") as caught:
+        lk.lower(_through_memory(width, launches=launches))
+    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("stages", "ahead"), [(3, 1), (4, 2)])

@@ -1,0 +1,386 @@
+// proven: order (15 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+
+#include <cuda_bf16.h>
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+// the registers of the warpgroup are ready for the matrix units
+__device__ __forceinline__ void register_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// thread 0 prepares a ring of mbarriers; COPIES copies end a phase of each
+template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(unsigned long long (&ring)[SLOTS])
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        for (int slot = 0; slot < SLOTS; ++slot)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&ring[slot]))), "n"(COPIES) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+}
+// TMA: a box, of this number of bytes, of the array that the map describes goes to shared memory, as a part of a phase
+__device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
+    unsigned long long *slot, int start_0, int start_1)
+{
+    const unsigned int box = __cvta_generic_to_shared(to), phase = __cvta_generic_to_shared(slot);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(phase), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4}], [%2];"
+        :: "r"(box), "l"(&map), "r"(phase), "r"(start_1), "r"(start_0) : "memory");
+}
+// until the phase of the mbarrier with this parity has ended
+__device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int parity)
+{
+    const unsigned int place = __cvta_generic_to_shared(slot);
+    for (unsigned int ended = 0; !ended;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+}
+// the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
+template <int LEADING, int STRIDE, int SWIZZLE>
+__device__ __forceinline__ unsigned long long matrix_at(const void *first)
+{
+    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
+    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i; LEFT, RIGHT: is it transposed?
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
+    float *sums, unsigned long long left, unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n256k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
+        "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
+        "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
+        "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
+        "%123, %124, %125, %126, %127}, %128, %129, p, 1, 1, %130, %131; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM]), "+f"(sums[16*BOX]), "+f"(sums[16*BOX + ITEM]),
+          "+f"(sums[16*BOX + PART]), "+f"(sums[16*BOX + PART + ITEM]), "+f"(sums[17*BOX]),
+          "+f"(sums[17*BOX + ITEM]), "+f"(sums[17*BOX + PART]), "+f"(sums[17*BOX + PART + ITEM]),
+          "+f"(sums[18*BOX]), "+f"(sums[18*BOX + ITEM]), "+f"(sums[18*BOX + PART]),
+          "+f"(sums[18*BOX + PART + ITEM]), "+f"(sums[19*BOX]), "+f"(sums[19*BOX + ITEM]),
+          "+f"(sums[19*BOX + PART]), "+f"(sums[19*BOX + PART + ITEM]), "+f"(sums[20*BOX]),
+          "+f"(sums[20*BOX + ITEM]), "+f"(sums[20*BOX + PART]), "+f"(sums[20*BOX + PART + ITEM]),
+          "+f"(sums[21*BOX]), "+f"(sums[21*BOX + ITEM]), "+f"(sums[21*BOX + PART]),
+          "+f"(sums[21*BOX + PART + ITEM]), "+f"(sums[22*BOX]), "+f"(sums[22*BOX + ITEM]),
+          "+f"(sums[22*BOX + PART]), "+f"(sums[22*BOX + PART + ITEM]), "+f"(sums[23*BOX]),
+          "+f"(sums[23*BOX + ITEM]), "+f"(sums[23*BOX + PART]), "+f"(sums[23*BOX + PART + ITEM]),
+          "+f"(sums[24*BOX]), "+f"(sums[24*BOX + ITEM]), "+f"(sums[24*BOX + PART]),
+          "+f"(sums[24*BOX + PART + ITEM]), "+f"(sums[25*BOX]), "+f"(sums[25*BOX + ITEM]),
+          "+f"(sums[25*BOX + PART]), "+f"(sums[25*BOX + PART + ITEM]), "+f"(sums[26*BOX]),
+          "+f"(sums[26*BOX + ITEM]), "+f"(sums[26*BOX + PART]), "+f"(sums[26*BOX + PART + ITEM]),
+          "+f"(sums[27*BOX]), "+f"(sums[27*BOX + ITEM]), "+f"(sums[27*BOX + PART]),
+          "+f"(sums[27*BOX + PART + ITEM]), "+f"(sums[28*BOX]), "+f"(sums[28*BOX + ITEM]),
+          "+f"(sums[28*BOX + PART]), "+f"(sums[28*BOX + PART + ITEM]), "+f"(sums[29*BOX]),
+          "+f"(sums[29*BOX + ITEM]), "+f"(sums[29*BOX + PART]), "+f"(sums[29*BOX + PART + ITEM]),
+          "+f"(sums[30*BOX]), "+f"(sums[30*BOX + ITEM]), "+f"(sums[30*BOX + PART]),
+          "+f"(sums[30*BOX + PART + ITEM]), "+f"(sums[31*BOX]), "+f"(sums[31*BOX + ITEM]),
+          "+f"(sums[31*BOX + PART]), "+f"(sums[31*BOX + PART + ITEM])
+        : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
+}
+__device__ __forceinline__ int floor_div_i32(int a, int b)
+{
+    const int q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_0(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
+    __nv_bfloat16 *__restrict__ a_whole, __nv_bfloat16 *__restrict__ b_whole, const int l, const int m,
+    const int n)
+{
+    const int a_row_block = blockIdx.y;
+    const int a_column_block = blockIdx.x;
+    const int a_row_thread = threadIdx.y;
+    const int a_column_thread = threadIdx.x;
+    const int b_row_block = blockIdx.y;
+    const int b_column_block = blockIdx.x;
+    const int b_row_thread = threadIdx.y;
+    const int b_column_thread = threadIdx.x;
+    __nv_bfloat16 a_items[2];
+    __nv_bfloat16 b_items[2];
+
+    if (16*a_row_block + 16 <= n && 128*b_column_block + 128 <= m && 128*a_column_block + 128 <= l &&
+            16*b_row_block + 16 <= l) {  // a full tile
+        #pragma unroll
+        for (int a_row_item = 0; a_row_item < 4; ++a_row_item) {
+            #pragma unroll
+            for (int a_column_item = 0; a_column_item < 2; ++a_column_item) {
+                // a_whole_rule
+                a_items[a_column_item] =
+                        a[(16*a_row_block + 4*a_row_item + a_row_thread)*l + 128*a_column_block +
+                            2*a_column_thread + a_column_item];
+            }
+            alignas(4) __nv_bfloat16 a_whole_vec[2];
+            #pragma unroll
+            for (int a_whole_store_1 = 0; a_whole_store_1 < 2; ++a_whole_store_1) {
+                // store_a_whole
+                a_whole_vec[a_whole_store_1] = a_items[a_whole_store_1];
+            }
+            *reinterpret_cast<unsigned int *>(&a_whole[(a_row_thread + 4*a_row_item +
+                        16*a_row_block)*(64*((l + 63) / 64)) + 2*a_column_thread + 128*a_column_block]) =
+                    *reinterpret_cast<const unsigned int *>(a_whole_vec);
+        }
+        #pragma unroll
+        for (int b_row_item = 0; b_row_item < 4; ++b_row_item) {
+            #pragma unroll
+            for (int b_column_item = 0; b_column_item < 2; ++b_column_item) {
+                // b_whole_rule
+                b_items[b_column_item] =
+                        b[(16*b_row_block + 4*b_row_item + b_row_thread)*m + 128*b_column_block +
+                            2*b_column_thread + b_column_item];
+            }
+            alignas(4) __nv_bfloat16 b_whole_vec[2];
+            #pragma unroll
+            for (int b_whole_store_1 = 0; b_whole_store_1 < 2; ++b_whole_store_1) {
+                // store_b_whole
+                b_whole_vec[b_whole_store_1] = b_items[b_whole_store_1];
+            }
+            *reinterpret_cast<unsigned int *>(&b_whole[(b_row_thread + 4*b_row_item +
+                        16*b_row_block)*(256*((m + 255) / 256)) + 2*b_column_thread + 128*b_column_block]) =
+                    *reinterpret_cast<const unsigned int *>(b_whole_vec);
+        }
+    } else {
+        if (1 <= m && a_row_block <= 8*floor_div_i32(n - 1, 128) + 7 &&
+                64*a_column_block + a_column_thread <= 32*floor_div_i32(l - 1, 64) + 31) {
+            #pragma unroll
+            for (int a_row_item = 0; a_row_item < 4; ++a_row_item) {
+                #pragma unroll
+                for (int a_column_item = 0; a_column_item < 2; ++a_column_item) {
+                    // a_whole_rule
+                    a_items[a_column_item] = 16*a_row_block + 4*a_row_item + a_row_thread < n &&
+                            128*a_column_block + 2*a_column_thread + a_column_item < l ?
+                            a[(16*a_row_block + 4*a_row_item + a_row_thread)*l + 128*a_column_block +
+                                2*a_column_thread + a_column_item] : __nv_bfloat16(0.0f);
+                }
+                alignas(4) __nv_bfloat16 a_whole_vec[2];
+                #pragma unroll
+                for (int a_whole_store_1 = 0; a_whole_store_1 < 2; ++a_whole_store_1) {
+                    // store_a_whole
+                    a_whole_vec[a_whole_store_1] = a_items[a_whole_store_1];
+                }
+                *reinterpret_cast<unsigned int *>(&a_whole[(a_row_thread + 4*a_row_item +
+                            16*a_row_block)*(64*((l + 63) / 64)) + 2*a_column_thread +
+                            128*a_column_block]) = *reinterpret_cast<const unsigned int *>(a_whole_vec);
+            }
+        }
+        if (1 <= n && b_column_block <= 2*floor_div_i32(m - 1, 256) + 1 &&
+                b_row_block <= 4*floor_div_i32(l - 1, 64) + 3) {
+            #pragma unroll
+            for (int b_row_item = 0; b_row_item < 4; ++b_row_item) {
+                #pragma unroll
+                for (int b_column_item = 0; b_column_item < 2; ++b_column_item) {
+                    // b_whole_rule
+                    b_items[b_column_item] = 16*b_row_block + 4*b_row_item + b_row_thread < l &&
+                            128*b_column_block + 2*b_column_thread + b_column_item < m ?
+                            b[(16*b_row_block + 4*b_row_item + b_row_thread)*m + 128*b_column_block +
+                                2*b_column_thread + b_column_item] : __nv_bfloat16(0.0f);
+                }
+                alignas(4) __nv_bfloat16 b_whole_vec[2];
+                #pragma unroll
+                for (int b_whole_store_1 = 0; b_whole_store_1 < 2; ++b_whole_store_1) {
+                    // store_b_whole
+                    b_whole_vec[b_whole_store_1] = b_items[b_whole_store_1];
+                }
+                *reinterpret_cast<unsigned int *>(&b_whole[(b_row_thread + 4*b_row_item +
+                            16*b_row_block)*(256*((m + 255) / 256)) + 2*b_column_thread +
+                            128*b_column_block]) = *reinterpret_cast<const unsigned int *>(b_whole_vec);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_1(__nv_bfloat16 *__restrict__ c, const __nv_bfloat16 *__restrict__ a_whole,
+    const __nv_bfloat16 *__restrict__ b_whole,
+    const __grid_constant__ CUtensorMap a_whole_map_128x64_swizzled,
+    const __grid_constant__ CUtensorMap b_whole_map_64x64_swizzled, const int l, const int m, const int n)
+{
+    const int i_group = blockIdx.y;
+    const int j_block = (int)blockIdx.x / 8;
+    const int i_block = (int)blockIdx.x % 8;
+    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_box_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int j_box_lane = (int)threadIdx.x % 4;
+    float acc_k[2][32][2];
+    extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
+    __nv_bfloat16 (&b_tile)[3][4][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
+    __nv_bfloat16 (&c_tile)[128][256] =
+            *reinterpret_cast<__nv_bfloat16 (*)[128][256]>(shared_memory_ + 147456);
+    unsigned long long (&a_tile_full)[3] =
+            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
+    unsigned long long (&b_tile_full)[3] =
+            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 213024);
+
+    if (1024*i_group + 128*i_block < n) {
+        // all threads use the mbarriers after thread 0 prepared them
+        start_phases<1>(a_tile_full);
+        start_phases<4>(b_tile_full);
+        __syncthreads();
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                #pragma unroll
+                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                    // insn.k.init
+                    acc_k[i_box_part][j_box_part][j_box_item] = 0.0f;
+                }
+            }
+        }
+        if (1 <= l) {
+            const int k_outer_first = 0;
+            if ((int)threadIdx.x == 0) {
+                // a_tile_rule_first
+                load_box_2d(&a_tile[k_outer_first][0][0], a_whole_map_128x64_swizzled, 16384,
+                        &a_tile_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
+            }
+            for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
+                if ((int)threadIdx.x == 0) {
+                    // b_tile_rule_first
+                    load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
+                            &b_tile_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
+                }
+            }
+        }
+        // acc_k: insn.k.init writes, insn.k.update reads
+        keep_below(acc_k);
+        register_fence();
+        for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+            if (64*k_outer + 65 <= l) {
+                if ((int)threadIdx.x == 0) {
+                    // a_tile_rule
+                    load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_whole_map_128x64_swizzled, 16384,
+                            &a_tile_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
+                }
+                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
+                    if ((int)threadIdx.x == 0) {
+                        // b_tile_rule
+                        load_box_2d(&b_tile[(k_outer + 1) % 3][b_j_part][0][0], b_whole_map_64x64_swizzled,
+                                8192, &b_tile_full[(k_outer + 1) % 3], 64*k_outer + 64,
+                                256*j_block + 64*b_j_part);
+                    }
+                }
+            }
+            // a_tile: a_tile_rule_first writes, insn.k.update reads
+            // a_tile: a_tile_rule writes, insn.k.update reads
+            wait_for_phase(&a_tile_full[k_outer % 3], k_outer / 3 % 2);
+            // b_tile: b_tile_rule_first writes, insn.k.update reads
+            // b_tile: b_tile_rule writes, insn.k.update reads
+            wait_for_phase(&b_tile_full[k_outer % 3], k_outer / 3 % 2);
+            #pragma unroll
+            for (int k_step = 0; k_step < 4; ++k_step) {
+                // insn.k.update
+                wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_k[0][0][0],
+                    matrix_at<16, 1024, 1>(&a_tile[k_outer % 3][64*i_warpgroup][16*k_step]),
+                    matrix_at<8192, 1024, 1>(&b_tile[k_outer % 3][0][16*k_step][0]));
+            }
+            // a_tile: insn.k.update reads, a_tile_rule overwrites
+            // b_tile: insn.k.update reads, b_tile_rule overwrites
+            end_product_group();
+            wait_for_products<1>();
+            __syncthreads();
+        }
+        // acc_k: insn.k.update writes, insn reads
+        wait_for_products<0>();
+        keep_below(acc_k);
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                alignas(4) __nv_bfloat16 c_tile_vec[2];
+                #pragma unroll
+                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                    // insn
+                    c_tile_vec[j_box_item] = (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
+                }
+                *reinterpret_cast<unsigned int *>(&c_tile[64*i_warpgroup + 16*i_box_warp + 8*i_box_part +
+                            i_box_lane][(8*j_box_part + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) =
+                        *reinterpret_cast<const unsigned int *>(c_tile_vec);
+            }
+        }
+        // c_tile: insn writes, store_c reads
+        __syncthreads();
+        for (int c_store_0_outer =
+                0; c_store_0_outer < min(8, -8*i_block - 64*i_group + (n - 1) / 16 + 1); ++c_store_0_outer) {
+            if (256*j_block + 256 <= m &&
+                    1024*i_group + 128*i_block + 16*c_store_0_outer + 16 <= n) {  // a full tile
+                #pragma unroll
+                for (int store_c_round = 0; store_c_round < 16; ++store_c_round) {
+                    const int c_store_0_inner = store_c_round;
+                    const int c_store_1 = threadIdx.x;
+                    // store_c
+                    c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m + 256*j_block +
+                                c_store_1] =
+                            c_tile[16*c_store_0_outer +
+                                c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                }
+            } else {
+                #pragma unroll
+                for (int store_c_round = 0; store_c_round < 16; ++store_c_round) {
+                    const int c_store_0_inner = store_c_round;
+                    const int c_store_1 = threadIdx.x;
+                    if (256*j_block + c_store_1 < m &&
+                            1024*i_group + 128*i_block + 16*c_store_0_outer + c_store_0_inner < n) {
+                        // store_c
+                        c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m +
+                                    256*j_block + c_store_1] =
+                                c_tile[16*c_store_0_outer +
+                                    c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                    }
+                }
+            }
+        }
+    }
+}
