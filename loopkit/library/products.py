@@ -53,8 +53,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
-    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles. With *wgmma*, the default is
-        by *shape*: TMA cannot read other rows.
+    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
+        for a *shape* with rows that TMA cannot read.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
     :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
@@ -65,10 +65,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg a_transposed: *a* is stored as ``a[k, i]``; only with *wgmma* and factors of 16 bits.
     :arg epilogue: the formula of an element of *c* in terms of the sum ``total``, of ``i`` and ``j``, and of further
         arrays, for example ``"max(total + bias[j], 0)"``; default: ``"total"``. Only with *wgmma*.
-    :arg store: with *wgmma*, the way of *c* to memory. ``"tma"``: TMA stores tiles in shared memory, and rows of *c*
-        begin at multiples of 16 bytes. ``"shared"``: threads store them, neighbouring elements at a time.
-        ``"registers"``: threads store the elements that they have. Default: ``"registers"`` for elements of more than 2
-        bytes, whose tiles do not fit beside those of *a* and *b*, ``"tma"`` where its rows are known to permit it.
+    :arg store: with *wgmma*, the way of *c* to memory: ``"tma"`` from a tile in shared memory, if rows begin at
+        multiples of 16 bytes; ``"shared"``: neighbouring threads store neighbouring elements of such a tile;
+        ``"registers"``: threads store their sums. Default: by *shape* or *whole*; elements of 4 bytes from registers.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
@@ -85,12 +84,19 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks)
         form = Form(a_transposed, b_transposed, epilogue)
         return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, shape, whole, store)
-    _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue,
-                          store=store)
+    _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue, store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
         return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)
     _require_inapplicable("products without matrix instructions", b_transposed=b_transposed or None, result=result)
+    return _product_by_threads(known, shape, multiprocessors, tile, warp, depth, whole, group, min_blocks, stages, mma)
+
+
+def _product_by_threads(known: np.dtype, shape: tuple[int, int, int] | None, multiprocessors: int | None,
+                        tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
+                        whole: bool | None, group: int | None, min_blocks: int | None, stages: int | None,
+                        mma: bool | None) -> lk.LoopKernel:
+    """The product without the instructions of the matrix units but float64's, as :func:`matmul`."""
     if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
         plan = best_plan(shape, multiprocessors)
         tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole

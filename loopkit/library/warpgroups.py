@@ -75,7 +75,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
-    knl = _copied(_copied(knl, "a", "i, k", dtype), "b", "j, k", dtype) if whole else knl
+    knl = _padded_copy(_padded_copy(knl, "a", "i, k", dtype), "b", "j, k", dtype) if whole else knl
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
     knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
                           tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
@@ -95,7 +95,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=max(stages - 2, 1))
 
 
-def _copied(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:
+def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:
     """A copy of a factor, padded with zeros to full tiles: its rows begin where TMA can read them."""
     width, across, items, vector = measured("padded_copy", columns=None, threads=None, items=None, vector=None)
     copy, row, column = f"{x}_whole", f"{x}_row", f"{x}_column"
