@@ -1,17 +1,17 @@
 """The emulation of phases: rings of mbarriers, the copies of boxes that end their phases, and the waits for these."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from loopkit.ast.nodes import Region
 from loopkit.emulation.memory import NumpyArray, SharedArray
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
-from loopkit.instructions.nests import guard_of
 from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoadIssue
 
@@ -81,35 +81,29 @@ def ended(nodes: Nodes, wait: WaitPhase) -> Callable[[Strand], bool]:
 
 
 def load(nodes: Nodes, region: Region, issue: TmaLoadIssue) -> Step:
-    """One thread starts the copy of a box: zeros outside of the array, and bytes at the places of the tensor map."""
-    guard, compiler, made = guard_of(region), nodes.expressions, issue.tensor_map
-    holds = None if guard is None else compiler.condition(guard.condition)
+    """A thread starts the copy of a box: zeros outside of the array, and bytes at the places of the tensor map."""
+    compiler, made = nodes.expressions, issue.tensor_map
     target, slot = compiler.element(issue.target), compiler.value(issue.of.slot)
     start = [compiler.value(i) for i in issue.start]
 
     def begin(s: Strand) -> None:
-        own = s.mask if holds is None else s.mask & s.lanes(holds(s))
-        if not own.any():
-            return
-        (lane,) = np.flatnonzero(own)
-        cells, (first,) = target(s)
+        cells, first = target(s)
         assert isinstance(cells, SharedArray)
-        place, box = int(s.lanes(first)[lane]), [int(s.lanes(value(s))[lane]) for value in start]
-        size = cells.data.itemsize
-        elements = [made.place(byte) // size for byte in range(0, made.bytes_of_box(size), size)]
-        if place*size % made.alignment or place + len(elements) > len(cells.data):
-            raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple of "
-                                    f"{made.alignment}, or ends outside.", check="emulation")
-        array = s.block.memory[made.array]
+        size, array = cells.data.itemsize, s.block.memory[made.array]
+        elements = np.array([made.place(byte) // size for byte in range(0, made.bytes_of_box(size), size)])
+        for lane in np.flatnonzero(s.mask):
+            place, box = int(s.lanes(first[0])[lane]), [int(s.lanes(value(s))[lane]) for value in start]
+            if place*size % made.alignment or place + len(elements) > len(cells.data):
+                raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple "
+                                        f"of {made.alignment}, or ends outside.", check="emulation")
 
-        def copy() -> None:
-            found = _elements_of_box(array.data.reshape(array.extents), box, made.box)
-            cells.data[place + np.array(elements)] = found.reshape(-1)
-        _slot(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(copy)
+            def copy(at: npt.NDArray[np.int64] = place + elements, box: Sequence[int] = box) -> None:
+                cells.data[at] = _elements_of_box(array.data.reshape(array.extents), box, made.box).reshape(-1)
+            _slot(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(copy)
     return begin
 
 
-def _elements_of_box(array: NumpyArray, start: list[int], extents: tuple[int, ...]) -> NumpyArray:
+def _elements_of_box(array: NumpyArray, start: Sequence[int], extents: tuple[int, ...]) -> NumpyArray:
     """The elements of a box that begins at *start*; zeros outside of *array*."""
     found = np.zeros(extents, array.dtype)
     inside = [(max(s, 0), min(s + n, m)) for s, n, m in zip(start, extents, array.shape, strict=True)]

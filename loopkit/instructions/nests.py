@@ -16,7 +16,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, For, If, Instruction, Region, Scope, Swizzle
+from loopkit.ast.nodes import Assign, For, Instruction, Region, Scope, Swizzle
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -106,9 +106,9 @@ def range_of(loop: For) -> range:
     return range(loop.start, loop.stop)
 
 
-def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
-    """The loops at the top of *block*, outermost first, and the assignment in them, if it is the only node."""
-    loops: list[For] = []
+def nest_in(region: Region) -> tuple[tuple[For, ...], Assign | None]:
+    """The loops at the top of *region*, outermost first, and the assignment in them, if it is the only node."""
+    loops, block = list[For](), region.body
     while len(block.children) == 1 and isinstance(loop := block.children[0], For):
         loops.append(loop)
         block = loop.body
@@ -117,21 +117,6 @@ def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Assign | None]:
             return tuple(loops), assign
         case _:
             return tuple(loops), None
-
-
-def guard_of(region: Region) -> If | None:
-    """The condition under which a thread executes the instruction of *region*, if it is one of single threads."""
-    match region:
-        case Region(Block((If(otherwise=None) as guard,)), Instruction(scope=Scope.THREAD)):
-            return guard
-        case _:
-            return None
-
-
-def nest_in(region: Region) -> tuple[tuple[For, ...], Assign | None]:
-    """:func:`loops_and_assignment` of *region*, under its guard."""
-    guard = guard_of(region)
-    return loops_and_assignment(region.body if guard is None else guard.then)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import InstructionText, Printer, if_else
+from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.nests import (
     ElementMemory,
     Issue,
@@ -29,7 +29,6 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
-    guard_of,
     range_of,
     statement_of,
 )
@@ -270,14 +269,6 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 
 
 def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
-    guard = guard_of(region)
-    if guard is not None:
-        yield from if_else(printer.condition(guard.condition, bounds), _lines_of_load(printer, region, issue, bounds))
-    else:
-        yield from _lines_of_load(printer, region, issue, bounds)
-
-
-def _lines_of_load(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
     if printer.annotate:
         yield f"// {statement_of(region)}"
     dtype = printer.dtype_of(issue.target)

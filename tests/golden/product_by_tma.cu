@@ -104,13 +104,11 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             }
         }
     }
-    for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
-        if ((int)threadIdx.x == 0) {
+    if ((int)threadIdx.x == 0) {
+        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
             // a_tile_rule_first
             load_box_2d(&a_tile[k_outer_first][0][0], a_map_64x64_swizzled, 8192,
                     &tiles_full[k_outer_first % 3], 64*i_block, 64*k_outer_first);
-        }
-        if ((int)threadIdx.x == 0) {
             // b_tile_rule_first
             load_box_2d(&b_tile[k_outer_first][0][0], b_map_64x64_swizzled, 8192,
                     &tiles_full[k_outer_first % 3], 64*j_block, 64*k_outer_first);
@@ -122,8 +120,6 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 // a_tile_rule
                 load_box_2d(&a_tile[(k_outer + 2) % 3][0][0], a_map_64x64_swizzled, 8192,
                         &tiles_full[(k_outer + 2) % 3], 64*i_block, 64*k_outer + 128);
-            }
-            if ((int)threadIdx.x == 0) {
                 // b_tile_rule
                 load_box_2d(&b_tile[(k_outer + 2) % 3][0][0], b_map_64x64_swizzled, 8192,
                         &tiles_full[(k_outer + 2) % 3], 64*j_block, 64*k_outer + 128);

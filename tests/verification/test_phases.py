@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Block, If, Node, Region, Scope, Sync
 from loopkit.ast.walk import as_block, nodes_in, rewritten
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import StartPhases, WaitPhase
@@ -118,6 +118,8 @@ FAULTS: dict[str, Change] = {
     "one copy more": _start(lambda s: replace(s, copies=s.copies + 1)),
     "a copy of the next phase": _copy(lambda i: _shifted(i, 1), "tile_rule"),
     "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "first"),
+    "copies by all threads": lambda node: node.then if isinstance(node, If) and node.condition == p.Comparison(
+        p.Variable("l.0"), "==", 0) else node,
     "a copy from another row": _copy(lambda i: replace(i, start=(add(i.start[0], 1), *i.start[1:]))),
     "a copy to another cell": _copy(_moved, "tile_rule"),
     "a smaller box": _copy(lambda i: replace(i, tensor_map=replace(i.tensor_map, box=(32, 32)))),
