@@ -1,7 +1,7 @@
 """Boxes of an array that TMA copies to or from shared memory: the nest of loops around a copy defines the box."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import Printer, if_else
+from loopkit.instructions.base import Printer
 from loopkit.instructions.nests import (
     ElementMemory,
     Issue,
@@ -23,7 +23,6 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
-    guard_of,
     range_of,
     statement_of,
 )
@@ -247,12 +246,11 @@ def _are_whole(memory: ElementMemory) -> bool:
 
 # CUDA
 
-def box_lines(printer: Printer, region: Region, bounds: LowerBounds, call: str) -> Iterator[str]:
-    """The lines of the *call* that copies the box of *region*, under its guard."""
-    def lines() -> Iterable[str]:
-        return [*([f"// {statement_of(region)}"] if printer.annotate else []), call]
-    guard = guard_of(region)
-    yield from lines() if guard is None else if_else(printer.condition(guard.condition, bounds), lines())
+def box_lines(printer: Printer, region: Region, call: str) -> Iterator[str]:
+    """The lines of the *call* that copies the box of *region*."""
+    if printer.annotate:
+        yield f"// {statement_of(region)}"
+    yield call
 
 
 def place_text(printer: Printer, box: Box, bounds: LowerBounds, dtype: np.dtype) -> str:

@@ -108,11 +108,11 @@ def range_of(loop: For) -> range:
     return range(loop.start, loop.stop)
 
 
-def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
-    """The loops at the top of *block*, outermost first, a condition in them, and the assignment under it, if these are
+def nest_in(region: Region) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
+    """The loops at the top of *region*, outermost first, a condition in them, and the assignment under it, if these are
     the only nodes.
     """
-    loops: list[For] = []
+    loops, block = list[For](), region.body
     while len(block.children) == 1 and isinstance(loop := block.children[0], For):
         loops.append(loop)
         block = loop.body
@@ -123,21 +123,6 @@ def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Expression | No
             return tuple(loops), condition, assign
         case _:
             return tuple(loops), None, None
-
-
-def guard_of(region: Region) -> If | None:
-    """The condition under which a thread executes the instruction of *region*, if it is one of single threads."""
-    match region:
-        case Region(Block((If(otherwise=None) as guard,)), Instruction(scope=Scope.THREAD)):
-            return guard
-        case _:
-            return None
-
-
-def nest_in(region: Region) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
-    """:func:`loops_and_assignment` of *region*, under its guard."""
-    guard = guard_of(region)
-    return loops_and_assignment(region.body if guard is None else guard.then)
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 
 def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
-    yield from box_lines(printer, region, bounds, (
+    yield from box_lines(printer, region, (
         f"load_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "
         f"{box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
         f"{start_text(printer, box, bounds)});"))

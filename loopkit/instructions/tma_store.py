@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtens
 
 def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: LowerBounds) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
-    yield from box_lines(printer, region, bounds, (
+    yield from box_lines(printer, region, (
         f"store_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))
 
 

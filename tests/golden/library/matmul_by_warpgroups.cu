@@ -146,15 +146,12 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
     __nv_bfloat16 (&b_tile)[4][4][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
-    unsigned long long (&a_tile_full)[4] =
+    unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 196608);
-    unsigned long long (&b_tile_full)[4] =
-            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 196640);
 
     if (1024*i_group + 128*i_block < n) {
         // all threads use the mbarriers after thread 0 prepared them
-        start_phases<1>(a_tile_full);
-        start_phases<4>(b_tile_full);
+        start_phases<5>(tiles_full);
         __syncthreads();
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -167,17 +164,15 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 }
             }
         }
-        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
-            if ((int)threadIdx.x == 0) {
+        if ((int)threadIdx.x == 0) {
+            for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
                 // a_tile_rule_first
                 load_box_2d(&a_tile[k_outer_first][0][0], a_map_128x64_swizzled, 16384,
-                        &a_tile_full[k_outer_first % 4], 128*i_block + 1024*i_group, 64*k_outer_first);
-            }
-            for (int b_part = 0; b_part < 4; ++b_part) {
-                if ((int)threadIdx.x == 0) {
+                        &tiles_full[k_outer_first % 4], 128*i_block + 1024*i_group, 64*k_outer_first);
+                for (int b_part = 0; b_part < 4; ++b_part) {
                     // b_tile_rule_first
                     load_box_2d(&b_tile[k_outer_first][b_part][0][0], b_map_64x64_swizzled, 8192,
-                            &b_tile_full[k_outer_first % 4], 64*k_outer_first, 256*j_block + 64*b_part);
+                            &tiles_full[k_outer_first % 4], 64*k_outer_first, 256*j_block + 64*b_part);
                 }
             }
         }
@@ -189,22 +184,19 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
                     load_box_2d(&a_tile[(k_outer + 2) % 4][0][0], a_map_128x64_swizzled, 16384,
-                            &a_tile_full[(k_outer + 2) % 4], 128*i_block + 1024*i_group, 64*k_outer + 128);
-                }
-                for (int b_part = 0; b_part < 4; ++b_part) {
-                    if ((int)threadIdx.x == 0) {
+                            &tiles_full[(k_outer + 2) % 4], 128*i_block + 1024*i_group, 64*k_outer + 128);
+                    for (int b_part = 0; b_part < 4; ++b_part) {
                         // b_tile_rule
                         load_box_2d(&b_tile[(k_outer + 2) % 4][b_part][0][0], b_map_64x64_swizzled, 8192,
-                                &b_tile_full[(k_outer + 2) % 4], 64*k_outer + 128, 256*j_block + 64*b_part);
+                                &tiles_full[(k_outer + 2) % 4], 64*k_outer + 128, 256*j_block + 64*b_part);
                     }
                 }
             }
             // a_tile: a_tile_rule_first writes, insn.k.update reads
             // a_tile: a_tile_rule writes, insn.k.update reads
-            wait_for_phase(&a_tile_full[k_outer % 4], k_outer / 4 % 2);
             // b_tile: b_tile_rule_first writes, insn.k.update reads
             // b_tile: b_tile_rule writes, insn.k.update reads
-            wait_for_phase(&b_tile_full[k_outer % 4], k_outer / 4 % 2);
+            wait_for_phase(&tiles_full[k_outer % 4], k_outer / 4 % 2);
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 // insn.k.update
