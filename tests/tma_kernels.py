@@ -87,3 +87,19 @@ def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.Loo
     if swizzled:
         knl = lk.swizzle(knl, "a_tile, b_tile", chunk=8)
     return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
+
+
+def doubled(cells: int) -> lk.LoopKernel:
+    """Twice a matrix, 8 rows at a time in one block, which TMA stores from a tile; *cells*: tiles held at once."""
+    cell = f"t % {cells}" if cells > 1 else "0"
+    knl = lk.make_kernel(
+        ["{[t, i, j]: 0<=i<8 and 0<=8*t + i<n and 0<=j<32 and j<m}",
+         "{[p, q]: 0<=p<8 and 0<=8*t + p<n and 0<=q<32 and q<m}"], f"""
+        for t
+            tile[{cell}, i, j] = 2*x[8*t + i, j]  {{id=fill}}
+            y[8*t + p, q] = tile[{cell}, p, q]  {{id=store, dep=fill}}
+        end
+        """, [lk.TemporaryVariable("tile", np.float32, (cells, 8, 32), address_space="shared"), "..."],
+        name="doubled", assumptions="m <= 32 and n >= 1 and m >= 1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "j:l.0")
+    return lk.tensorize(knl, "store", "tma.store", "p, q")

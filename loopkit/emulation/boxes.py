@@ -34,7 +34,7 @@ class _BoxInMemory:
     part: tuple[slice, ...]
 
 
-def _boxes(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tuple[int, _BoxInMemory]]]:
+def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tuple[int, _BoxInMemory]]]:
     """The lanes that copy boxes, and their boxes."""
     compiler, made = nodes.expressions, issue.box.tensor_map
     tile, start = compiler.element(issue.box.tile), [compiler.value(i) for i in issue.box.start]
@@ -60,15 +60,15 @@ def _boxes(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tuple[i
 
 def load(nodes: Nodes, _: Region, issue: TmaLoadIssue) -> Step:
     """A thread starts the copy of a box to shared memory, with zeros outside of the array."""
-    boxes, slot = _boxes(nodes, issue), nodes.expressions.value(issue.of.slot)
+    boxes, slot = _boxes_at(nodes, issue), nodes.expressions.value(issue.of.slot)
 
     def begin(s: Strand) -> None:
         for lane, box in boxes(s):
-            slot_of(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(partial(_load, box))
+            slot_of(s, issue.of.ring, int(s.lanes(slot(s))[lane])).start(partial(_copy_in, box))
     return begin
 
 
-def _load(box: _BoxInMemory) -> None:
+def _copy_in(box: _BoxInMemory) -> None:
     values = np.zeros(box.elements.shape, box.array.dtype)
     values[box.part] = box.array[box.inside]
     box.tile.data[box.elements], box.tile.unfenced[box.elements] = values, -1
@@ -76,14 +76,14 @@ def _load(box: _BoxInMemory) -> None:
 
 def store(nodes: Nodes, _: Region, issue: TmaStoreIssue) -> Step:
     """A thread starts the copy of a box of shared memory to the elements inside of the array."""
-    boxes = _boxes(nodes, issue)
+    boxes = _boxes_at(nodes, issue)
 
     def begin(s: Strand) -> None:
         for lane, box in boxes(s):
             s.block.groups(Completion.STORES).start(
-                Effect(s.threads, np.arange(len(s.threads)) == lane, partial(_store, box)))
+                Effect(s.threads, np.arange(len(s.threads)) == lane, partial(_copy_out, box)))
     return begin
 
 
-def _store(box: _BoxInMemory, _: NumpyArray) -> None:
+def _copy_out(box: _BoxInMemory, _: NumpyArray) -> None:
     box.array[box.inside] = fenced(box.tile, box.elements)[box.part]

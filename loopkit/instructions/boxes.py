@@ -56,7 +56,7 @@ def box_names(name: str) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True)
-class Box:
+class TmaBox:
     """A box of an array, and its place in shared memory.
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
@@ -67,7 +67,7 @@ class Box:
     start: tuple[Expression, ...]
 
     @staticmethod
-    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> Box:
+    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> TmaBox:
         """The box of *nest*, which moves *source* in global memory to or from *tile*.
 
         :raises NoMatchError: TMA cannot copy it.
@@ -90,7 +90,7 @@ class Box:
         name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{'_swizzled' if swizzle else ''}"
         tensor_map = TensorMap(name, array_of(source), extents, swizzle)
         requirements(tensor_map, memory.dtype, len(axes))
-        return Box(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
+        return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
 
     def __str__(self) -> str:
         return f"a box of {self.tensor_map.array} from [{', '.join(map(to_text, self.start))}]"
@@ -119,7 +119,7 @@ class Box:
 class BoxIssue(Issue):
     """A copy of a box with its operands."""
 
-    box: Box
+    box: TmaBox
 
     noun: ClassVar[str] = "a copy of a box by TMA"
     scope: ClassVar[Scope] = Scope.THREAD
@@ -253,11 +253,11 @@ def box_lines(printer: Printer, region: Region, call: str) -> Iterator[str]:
     yield call
 
 
-def place_text(printer: Printer, box: Box, bounds: LowerBounds, dtype: np.dtype) -> str:
+def place_text(printer: Printer, box: TmaBox, bounds: LowerBounds, dtype: np.dtype) -> str:
     """The address of the box in shared memory, and its tensor map."""
     return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"
 
 
-def start_text(printer: Printer, box: Box, bounds: LowerBounds) -> str:
+def start_text(printer: Printer, box: TmaBox, bounds: LowerBounds) -> str:
     """The subscripts of the box in the array."""
     return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)

@@ -18,9 +18,9 @@ from loopkit.expr.mappers import substitute
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
-    Box,
     BoxCopy,
     BoxIssue,
+    TmaBox,
     box_lines,
     box_names,
     copied_ends,
@@ -50,7 +50,7 @@ class TmaLoad(BoxCopy):
 
     def issue(self, nest: Nest) -> TmaLoadIssue:
         target, source, _ = copied_ends(nest)
-        box = Box.of(nest, target, source)
+        box = TmaBox.of(nest, target, source)
         _require_zeros_outside(nest)
         assert self.of is not None
         number = add(substitute(self.of.number, dict(nest.assign.instance)))

@@ -99,8 +99,8 @@ def _behind_the_reader(node: Node) -> Node:
 
 
 def _moved(issue: TmaLoadIssue) -> TmaLoadIssue:
-    slot, *others = issue.target.index_tuple
-    return replace(issue, target=p.Subscript(issue.target.aggregate, (add(slot, 1), *others)))
+    slot, *others = issue.box.tile.index_tuple
+    return replace(issue, box=replace(issue.box, tile=p.Subscript(issue.box.tile.aggregate, (add(slot, 1), *others))))
 
 
 FAULTS: dict[str, Change] = {
@@ -120,9 +120,11 @@ FAULTS: dict[str, Change] = {
     "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "first"),
     "copies by all threads": lambda node: node.then if isinstance(node, If) and node.condition == p.Comparison(
         p.Variable("l.0"), "==", 0) else node,
-    "a copy from another row": _copy(lambda i: replace(i, start=(add(i.start[0], 1), *i.start[1:]))),
+    "a copy from another row": _copy(lambda i: replace(
+        i, box=replace(i.box, start=(add(i.box.start[0], 1), *i.box.start[1:])))),
     "a copy to another cell": _copy(_moved, "tile_rule"),
-    "a smaller box": _copy(lambda i: replace(i, tensor_map=replace(i.tensor_map, box=(32, 32)))),
+    "a smaller box": _copy(lambda i: replace(
+        i, box=replace(i.box, tensor_map=replace(i.box.tensor_map, box=(32, 32))))),
     "the barrier deleted": lambda node: Block(tuple(x for x in node.children if not (isinstance(
         x, Sync) and x.scope is Scope.BLOCK and not x.instructions))) if isinstance(node, Block) else node}
 

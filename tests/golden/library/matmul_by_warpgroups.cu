@@ -1,6 +1,5 @@
-// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
-// vector accesses: c at multiples of 4 bytes, row by row; other calls run a text without them
-// tensor maps: a, b at multiples of 16 bytes, row by row; other calls are refused
+// proven: order (9 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+// tensor maps: a, b, c at multiples of 16 bytes, row by row; other calls are refused
 
 #include <cuda_bf16.h>
 #ifdef __CUDACC_RTC__
@@ -20,6 +19,16 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
+// the stores by TMA that the thread began since the last group are one
+__device__ __forceinline__ void end_store_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// until TMA has read what all groups of the thread but the NEWEST newest store: shared memory may change
+template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
+}
 // the compiler moves no use of these registers further up
 __device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
 __device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
@@ -28,6 +37,11 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     #pragma unroll
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
+}
+// what the thread stored to shared memory is there for the matrix units and for TMA
+__device__ __forceinline__ void proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // the registers of the warpgroup are ready for the matrix units
 __device__ __forceinline__ void register_fence()
@@ -61,6 +75,13 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int par
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+}
+// TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
+__device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap &map, int start_0, int start_1)
+{
+    const unsigned int box = __cvta_generic_to_shared(from);
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+        :: "l"(&map), "r"(box), "r"(start_1), "r"(start_0) : "memory");
 }
 // the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
 template <int LEADING, int STRIDE, int SWIZZLE>
@@ -132,7 +153,8 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
 extern "C" __global__ void __launch_bounds__(256)
 matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     __nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
-    const __grid_constant__ CUtensorMap b_map_64x64_swizzled, const int l, const int m, const int n)
+    const __grid_constant__ CUtensorMap b_map_64x64_swizzled,
+    const __grid_constant__ CUtensorMap c_map_128x64_swizzled, const int l, const int m, const int n)
 {
     const int i_group = blockIdx.y;
     const int j_block = (int)blockIdx.x / 8;
@@ -143,11 +165,13 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][32][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
-    __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
-    __nv_bfloat16 (&b_tile)[4][4][64][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
-    unsigned long long (&tiles_full)[4] =
-            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 196608);
+    __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
+    __nv_bfloat16 (&b_tile)[3][4][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
+    __nv_bfloat16 (&c_tile)[4][128][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_ + 147456);
+    unsigned long long (&tiles_full)[3] =
+            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
 
     if (1024*i_group + 128*i_block < n) {
         // all threads use the mbarriers after thread 0 prepared them
@@ -164,15 +188,16 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 }
             }
         }
-        if ((int)threadIdx.x == 0) {
-            for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
+        if (1 <= l) {
+            const int k_outer_first = 0;
+            if ((int)threadIdx.x == 0) {
                 // a_tile_rule_first
                 load_box_2d(&a_tile[k_outer_first][0][0], a_map_128x64_swizzled, 16384,
-                        &tiles_full[k_outer_first % 4], 128*i_block + 1024*i_group, 64*k_outer_first);
-                for (int b_part = 0; b_part < 4; ++b_part) {
+                        &tiles_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
+                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                     // b_tile_rule_first
-                    load_box_2d(&b_tile[k_outer_first][b_part][0][0], b_map_64x64_swizzled, 8192,
-                            &tiles_full[k_outer_first % 4], 64*k_outer_first, 256*j_block + 64*b_part);
+                    load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_map_64x64_swizzled, 8192,
+                            &tiles_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
                 }
             }
         }
@@ -180,15 +205,15 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         keep_below(acc_k);
         register_fence();
         for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-            if (64*k_outer + 129 <= l) {
+            if (64*k_outer + 65 <= l) {
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
-                    load_box_2d(&a_tile[(k_outer + 2) % 4][0][0], a_map_128x64_swizzled, 16384,
-                            &tiles_full[(k_outer + 2) % 4], 128*i_block + 1024*i_group, 64*k_outer + 128);
-                    for (int b_part = 0; b_part < 4; ++b_part) {
+                    load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_map_128x64_swizzled, 16384,
+                            &tiles_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
+                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                         // b_tile_rule
-                        load_box_2d(&b_tile[(k_outer + 2) % 4][b_part][0][0], b_map_64x64_swizzled, 8192,
-                                &tiles_full[(k_outer + 2) % 4], 64*k_outer + 128, 256*j_block + 64*b_part);
+                        load_box_2d(&b_tile[(k_outer + 1) % 3][b_j_part][0][0], b_map_64x64_swizzled, 8192,
+                                &tiles_full[(k_outer + 1) % 3], 64*k_outer + 64, 256*j_block + 64*b_j_part);
                     }
                 }
             }
@@ -196,13 +221,13 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             // a_tile: a_tile_rule writes, insn.k.update reads
             // b_tile: b_tile_rule_first writes, insn.k.update reads
             // b_tile: b_tile_rule writes, insn.k.update reads
-            wait_for_phase(&tiles_full[k_outer % 4], k_outer / 4 % 2);
+            wait_for_phase(&tiles_full[k_outer % 3], k_outer / 3 % 2);
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 // insn.k.update
                 wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_k[0][0][0],
-                    matrix_at<16, 1024, 1>(&a_tile[k_outer % 4][64*i_warpgroup][16*k_step]),
-                    matrix_at<8192, 1024, 1>(&b_tile[k_outer % 4][0][16*k_step][0]));
+                    matrix_at<16, 1024, 1>(&a_tile[k_outer % 3][64*i_warpgroup][16*k_step]),
+                    matrix_at<8192, 1024, 1>(&b_tile[k_outer % 3][0][16*k_step][0]));
             }
             // a_tile: insn.k.update reads, a_tile_rule overwrites
             // b_tile: insn.k.update reads, b_tile_rule overwrites
@@ -213,45 +238,35 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         // acc_k: insn.k.update writes, insn reads
         wait_for_products<0>();
         keep_below(acc_k);
-        if (256*j_block + 2*j_box_lane < m &&
-                1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp + i_box_lane < n) {
-            if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                alignas(4) __nv_bfloat16 c_tile_vec[2];
                 #pragma unroll
-                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                    #pragma unroll
-                    for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
-                        alignas(4) __nv_bfloat16 c_vec[2];
-                        #pragma unroll
-                        for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                            // insn
-                            c_vec[j_box_item] = (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
-                        }
-                        *reinterpret_cast<unsigned int *>(&c[(1024*i_group + 128*i_block + 64*i_warpgroup +
-                                    16*i_box_warp + 8*i_box_part + i_box_lane)*m + 256*j_block +
-                                    8*j_box_part + 2*j_box_lane]) =
-                                *reinterpret_cast<const unsigned int *>(c_vec);
-                    }
+                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                    // insn
+                    c_tile_vec[j_box_item] = (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
                 }
-            } else {
-                #pragma unroll
-                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                    #pragma unroll
-                    for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
-                        #pragma unroll
-                        for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                            if (256*j_block + 8*j_box_part + 2*j_box_lane + j_box_item < m &&
-                                    1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
-                                    8*i_box_part + i_box_lane < n) {
-                                // insn
-                                c[(1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
-                                            8*i_box_part + i_box_lane)*m + 256*j_block + 8*j_box_part +
-                                            2*j_box_lane + j_box_item] =
-                                        (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
-                            }
-                        }
-                    }
-                }
+                *reinterpret_cast<unsigned int *>(&c_tile[j_box_part / 8][64*i_warpgroup + 16*i_box_warp +
+                            8*i_box_part +
+                            i_box_lane][(8*(j_box_part % 8) + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) =
+                        *reinterpret_cast<const unsigned int *>(c_tile_vec);
             }
         }
+        // c_tile: insn writes, store_c reads
+        proxy_fence();
+        __syncthreads();
+        if ((int)threadIdx.x == 0) {
+            for (int c_store_1_part =
+                    0; c_store_1_part < min(4, -4*j_block + (m - 1) / 64 + 1); ++c_store_1_part) {
+                // store_c
+                store_box_2d(&c_tile[c_store_1_part][0][0], c_map_128x64_swizzled,
+                        128*i_block + 1024*i_group, 256*j_block + 64*c_store_1_part);
+            }
+        }
+        // the shared memory of a block lives until the block ends
+        end_store_group();
+        wait_for_stores<0>();
     }
 }
