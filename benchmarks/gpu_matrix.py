@@ -130,6 +130,14 @@ EPILOGUES = {
 }
 
 
+def with_dtypes(dtypes: Mapping[str, str], make: Callable[[Size], Any]) -> Callable[[Size], Any]:
+    """*make* whose kernels have *dtypes* for further arrays."""
+    def made(size: Size) -> Any:
+        import loopkit as lk
+        return lk.add_dtypes(make(size), dtypes) if dtypes else make(size)
+    return made
+
+
 def fused(name: str, epilogue: Epilogue) -> Row:
     kind, size = KINDS["bf16"], (4096, 4096, 4096)
 
@@ -144,7 +152,8 @@ def fused(name: str, epilogue: Epilogue) -> Row:
         lambda s: 2*count(*s),
         {"torch": peers.eager(name, names), "torch.compile": peers.max_autotuned(name, names)},
         goals(1.05, 1.10, "torch.compile"),
-        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, epilogue=epilogue.text, **HOPPER)},
+        {"loopkit": with_dtypes(dict.fromkeys(names[2:], kind.operands), library(
+            "matmul", kind.operands, shape=lambda s: s, epilogue=epilogue.text, **HOPPER))},
         # torch rounds the product before the formula
         dtype=kind.result, tolerance=2*kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
@@ -161,8 +170,9 @@ def scaled() -> Row:
         "matmul_e4m3_scaled", LARGE, None, DRAWN, SMALL, inputs, lambda s: {"c": s[:2]},
         lambda xp, p: reference.product(xp, p, "nt")*p.row_scale[:, None]*p.column_scale, product_bytes(kind),
         lambda s: 2*count(*s), {"torch": peers.scaled}, goals(1.00, 1.02),
-        {"loopkit": library("matmul", kind.operands, shape=lambda s: s, b_transposed=True, result=kind.result,
-                            epilogue="total*row_scale[i]*column_scale[j]", **HOPPER)},
+        {"loopkit": with_dtypes(dict.fromkeys(("row_scale", "column_scale"), "float32"), library(
+            "matmul", kind.operands, shape=lambda s: s, b_transposed=True, result=kind.result,
+            epilogue="total*row_scale[i]*column_scale[j]", **HOPPER))},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
 

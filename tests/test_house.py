@@ -190,8 +190,8 @@ def test_only_the_library_takes_the_length_of_a_warp_from_the_table() -> None:
 INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
         "transform.pipelining",)),
-    "groups": (r"CommitGroup|WaitGroup|end_(copy|product)_group|wait_for_(copies|products)|\bpending\(", (
-        "lowering.groups",)),
+    "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
+        "lowering.groups", "lowering.barriers")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
@@ -201,13 +201,17 @@ INSTRUCTIONS = {
         "lowering.pipeline", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "verification.validation_order",
         "runtime.precision", "instructions.wgmma", "instructions.shared_matrices", "instructions.products",
-        "instructions.mma", "instructions.ldmatrix", "instructions.tma",
+        "instructions.mma", "instructions.ldmatrix", "instructions.boxes", "transform.boxes", "transform.nest_loops",
         "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|start_phases|wait_for_phase", (
         "lowering.phases", "lowering.program", "verification.phases", "verification.races", "verification.validation",
         "verification.validation_instances")),
+    "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
+        "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
         "transform.tensorize", "lowering.phases")),
+    "tma_store": (r"TmaStore|tma\.store|store_box", (
+        "transform.tensorize",)),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
     "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", (
@@ -224,7 +228,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.tma", "verification.validation_nests",
+        "instructions.boxes", "transform.boxes", "verification.validation_nests",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),

@@ -23,6 +23,26 @@ def rowsum(stages: int, dtype: str = "float32") -> lk.LoopKernel:
     return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
 
 
+def rowdot(a_stages: int, b_stages: int) -> lk.LoopKernel:
+    """The products of the rows of two matrices; the tiles of each that are held at once."""
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", """
+        a_rows(row, column) := a[row, column]
+        b_rows(row, column) := b[row, column]
+        s[i] = sum(k, a_rows(i, k)*b_rows(i, k))
+        """, name="rowdot")
+    knl = lk.pad_domain(lk.add_dtypes(knl, {"a, b": "float32"}), {"i": 64, "k": 32})
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 32)
+    for x in "ab":
+        knl = lk.precompute(knl, f"{x}_rows", ["i_inner", "k_inner"], temporary_name=f"{x}_tile", default_tag=None,
+                            precompute_inames=[f"{x}_i", f"{x}_k"], dtype="float32")
+        knl = lk.tensorize(knl, f"{x}_tile_rule", "tma.load")
+    if a_stages == b_stages:
+        return lk.pipeline(knl, "k_outer", a_stages)
+    knl = lk.pipeline(knl, "k_outer", a_stages, temporaries=["a_tile"])
+    return lk.pipeline(knl, "k_outer", b_stages, temporaries=["b_tile"])
+
+
 def box(extents: Sequence[int]) -> lk.LoopKernel:
     """A copy of the first elements of an array through a box in shared memory."""
     names = [f"i{k}" for k in range(len(extents))]
@@ -67,3 +87,19 @@ def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.Loo
     if swizzled:
         knl = lk.swizzle(knl, "a_tile, b_tile", chunk=8)
     return lk.pipeline(knl, "k_outer", stages) if stages > 1 else knl
+
+
+def doubled(cells: int) -> lk.LoopKernel:
+    """Twice a matrix, 8 rows at a time in one block, which TMA stores from a tile; *cells*: tiles held at once."""
+    cell = f"t % {cells}" if cells > 1 else "0"
+    knl = lk.make_kernel(
+        ["{[t, i, j]: 0<=i<8 and 0<=8*t + i<n and 0<=j<32 and j<m}",
+         "{[p, q]: 0<=p<8 and 0<=8*t + p<n and 0<=q<32 and q<m}"], f"""
+        for t
+            tile[{cell}, i, j] = 2*x[8*t + i, j]  {{id=fill}}
+            y[8*t + p, q] = tile[{cell}, p, q]  {{id=store, dep=fill}}
+        end
+        """, [lk.TemporaryVariable("tile", np.float32, (cells, 8, 32), address_space="shared"), "..."],
+        name="doubled", assumptions="m <= 32 and n >= 1 and m >= 1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "j:l.0")
+    return lk.tensorize(knl, "store", "tma.store", "p, q")

@@ -313,7 +313,8 @@ class Region:
     """Code without a barrier, run by all threads of the block.
 
     :ivar instruction: it executes *body*, which is one assignment, perhaps under a guard, or a nest of loops around it.
-        The threads of its scope execute it at once: each reads before any of them writes.
+        The threads of its scope execute it at once: each reads before any of them writes. If that is one thread, the
+        region may be in another one.
     """
 
     body: Block

@@ -13,8 +13,8 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import array_of, map_children, substitute, variables
-from loopkit.poly.affine import add
+from loopkit.expr.mappers import array_of, conjuncts, map_children, substitute, variables
+from loopkit.poly.affine import add, is_quasi_affine
 
 Change = Callable[[Node], Node]
 Names = Mapping[str, Expression]
@@ -291,7 +291,23 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
     if isinstance(new, If) and new.otherwise == Block():
         new = replace(new, otherwise=None)
     if any(part != Block() for part in child_nodes(new)):
-        yield new
+        yield _under_its_condition(new)
+
+
+def _under_its_condition(node: Node) -> Node:
+    """*node*; but a loop whose whole body is under a condition that does not change is under that condition."""
+    match node:
+        case For(instruction=None, body=Block((If(condition, then, None) as inner,))) \
+                if not variables(condition) & {node.iname, *assigned(then)} and _is_affine(condition):
+            return replace(inner, then=Block((replace(node, body=then),)))
+        case _:
+            return node
+
+
+def _is_affine(condition: Expression) -> bool:
+    """Does a comparison, or several of them, of affine expressions make up *condition*? Any place can evaluate it."""
+    return all(isinstance(c, p.Comparison) and is_quasi_affine(c.left) and is_quasi_affine(c.right)
+               for c in conjuncts(condition))
 
 
 # Unrolling

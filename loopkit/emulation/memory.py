@@ -172,7 +172,7 @@ class SharedArray(FlatArray):
 
 
 def fenced(cells: SharedArray, numbers: NumpyArray) -> NumpyArray:
-    """The elements with these *numbers* as the asynchronous proxy sees them: without stores that no fence follows."""
+    """The elements with these *numbers* for the asynchronous proxy: without stores that no fence follows."""
     found = cells.data[numbers]
     return np.where(cells.unfenced[numbers] < 0, found, poisoned((), found.dtype))
 

@@ -1,7 +1,7 @@
 """Boxes of an array that TMA copies to or from shared memory: the nest of loops around a copy defines the box."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import Printer, if_else
+from loopkit.instructions.base import Printer
 from loopkit.instructions.nests import (
     ElementMemory,
     Issue,
@@ -23,7 +23,6 @@ from loopkit.instructions.nests import (
     NoMatchError,
     Passed,
     element_at,
-    guard_of,
     range_of,
     statement_of,
 )
@@ -57,7 +56,7 @@ def box_names(name: str) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True)
-class Box:
+class TmaBox:
     """A box of an array, and its place in shared memory.
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
@@ -68,7 +67,7 @@ class Box:
     start: tuple[Expression, ...]
 
     @staticmethod
-    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> Box:
+    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> TmaBox:
         """The box of *nest*, which moves *source* in global memory to or from *tile*.
 
         :raises NoMatchError: TMA cannot copy it.
@@ -91,7 +90,7 @@ class Box:
         name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{'_swizzled' if swizzle else ''}"
         tensor_map = TensorMap(name, array_of(source), extents, swizzle)
         requirements(tensor_map, memory.dtype, len(axes))
-        return Box(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
+        return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
 
     def __str__(self) -> str:
         return f"a box of {self.tensor_map.array} from [{', '.join(map(to_text, self.start))}]"
@@ -120,7 +119,7 @@ class Box:
 class BoxIssue(Issue):
     """A copy of a box with its operands."""
 
-    box: Box
+    box: TmaBox
 
     noun: ClassVar[str] = "a copy of a box by TMA"
     scope: ClassVar[Scope] = Scope.THREAD
@@ -247,19 +246,18 @@ def _are_whole(memory: ElementMemory) -> bool:
 
 # CUDA
 
-def box_lines(printer: Printer, region: Region, bounds: LowerBounds, call: str) -> Iterator[str]:
-    """The lines of the *call* that copies the box of *region*, under its guard."""
-    def lines() -> Iterable[str]:
-        return [*([f"// {statement_of(region)}"] if printer.annotate else []), call]
-    guard = guard_of(region)
-    yield from lines() if guard is None else if_else(printer.condition(guard.condition, bounds), lines())
+def box_lines(printer: Printer, region: Region, call: str) -> Iterator[str]:
+    """The lines of the *call* that copies the box of *region*."""
+    if printer.annotate:
+        yield f"// {statement_of(region)}"
+    yield call
 
 
-def place_text(printer: Printer, box: Box, bounds: LowerBounds, dtype: np.dtype) -> str:
+def place_text(printer: Printer, box: TmaBox, bounds: LowerBounds, dtype: np.dtype) -> str:
     """The address of the box in shared memory, and its tensor map."""
     return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"
 
 
-def start_text(printer: Printer, box: Box, bounds: LowerBounds) -> str:
+def start_text(printer: Printer, box: TmaBox, bounds: LowerBounds) -> str:
     """The subscripts of the box in the array."""
     return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)

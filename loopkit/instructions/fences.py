@@ -46,7 +46,7 @@ class RegisterFence(Fence):
 # CUDA
 
 CUDA_PROXY = InstructionText({"proxy_fence": """
-// what the thread stored to shared memory is there for the matrix units too
+// what the thread stored to shared memory is there for the matrix units and for TMA
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

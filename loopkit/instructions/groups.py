@@ -146,7 +146,7 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
 """}
 
 
-#: What the groups consist of, and many of them, in names of functions.
+#: Names of functions contain one member of a group, or several.
 _WHAT = {Completion.GROUP: "copy", Completion.PRODUCTS: "product", Completion.STORES: "store"}
 _MANY = {Completion.GROUP: "copies", Completion.PRODUCTS: "products", Completion.STORES: "stores"}
 

@@ -16,9 +16,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, For, If, Instruction, Region, Scope, Swizzle
+from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope, Swizzle
 from loopkit.ast.tensor_maps import TensorMap
-from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.expr.mappers import array_of, conjunction, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.fragments import Digits, combined
 from loopkit.kernel.data import AddressSpace
@@ -108,36 +108,23 @@ def range_of(loop: For) -> range:
     return range(loop.start, loop.stop)
 
 
-def loops_and_assignment(block: Block) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
-    """The loops at the top of *block*, outermost first, a condition in them, and the assignment under it, if these are
-    the only nodes.
-    """
-    loops: list[For] = []
-    while len(block.children) == 1 and isinstance(loop := block.children[0], For):
-        loops.append(loop)
-        block = loop.body
-    match block.children:
-        case (Assign() as assign,):
-            return tuple(loops), None, assign
-        case (If(condition=condition, then=Block((Assign() as assign,)), otherwise=None),):
-            return tuple(loops), condition, assign
-        case _:
-            return tuple(loops), None, None
-
-
-def guard_of(region: Region) -> If | None:
-    """The condition under which a thread executes the instruction of *region*, if it is one of single threads."""
-    match region:
-        case Region(Block((If(otherwise=None) as guard,)), Instruction(scope=Scope.THREAD)):
-            return guard
-        case _:
-            return None
-
-
 def nest_in(region: Region) -> tuple[tuple[For, ...], Expression | None, Assign | None]:
-    """:func:`loops_and_assignment` of *region*, under its guard."""
-    guard = guard_of(region)
-    return loops_and_assignment(region.body if guard is None else guard.then)
+    """The loops at the top of *region*, outermost first, the condition in them, and the assignment under it, if these
+    are the only nodes.
+    """
+    loops, conditions, nodes = list[For](), list[Expression](), region.body.children
+    while True:
+        match nodes:
+            case (For() as loop,):
+                loops.append(loop)
+                nodes = loop.body.children
+            case (If(otherwise=None) as inner,):
+                conditions.append(inner.condition)
+                nodes = inner.then.children
+            case (Assign() as assign,):
+                return tuple(loops), conjunction(conditions) if conditions else None, assign
+            case _:
+                return tuple(loops), None, None
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from loopkit.expr.mappers import substitute
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
-    Box,
     BoxCopy,
     BoxIssue,
+    TmaBox,
     box_lines,
     box_names,
     copied_ends,
@@ -50,7 +50,7 @@ class TmaLoad(BoxCopy):
 
     def issue(self, nest: Nest) -> TmaLoadIssue:
         target, source, _ = copied_ends(nest)
-        box = Box.of(nest, target, source)
+        box = TmaBox.of(nest, target, source)
         _require_zeros_outside(nest)
         assert self.of is not None
         number = add(substitute(self.of.number, dict(nest.assign.instance)))
@@ -119,7 +119,7 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 
 def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
-    yield from box_lines(printer, region, bounds, (
+    yield from box_lines(printer, region, (
         f"load_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "
         f"{box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
         f"{start_text(printer, box, bounds)});"))

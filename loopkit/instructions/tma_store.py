@@ -15,9 +15,9 @@ from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
-    Box,
     BoxCopy,
     BoxIssue,
+    TmaBox,
     box_lines,
     box_names,
     copied_ends,
@@ -38,7 +38,7 @@ class TmaStore(BoxCopy):
     def issue(self, nest: Nest) -> TmaStoreIssue:
         _require_all_inside(nest)
         target, source, _ = copied_ends(nest)
-        return TmaStoreIssue(self, Box.of(nest, source, target))
+        return TmaStoreIssue(self, TmaBox.of(nest, source, target))
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,16 @@ def _store_text(rank: int) -> str:
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtensorMap &map, {starts})
 {{
+    const unsigned int box = __cvta_generic_to_shared(from);
     asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%1];"
-        :: "l"(&map), "r"(static_cast<unsigned int>(__cvta_generic_to_shared(from))), {values} : "memory");
+        :: "l"(&map), "r"(box), {values} : "memory");
 }}
 """
 
 
 def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: LowerBounds) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
-    yield from box_lines(printer, region, bounds, (
+    yield from box_lines(printer, region, (
         f"store_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))
 
 

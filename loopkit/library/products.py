@@ -89,28 +89,28 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
         return product_by_matrix_units(known, result, tile, warp, stages, group, b_transposed=b_transposed)
     _require_inapplicable("products without matrix instructions", b_transposed=b_transposed or None, result=result)
-    return _product_by_threads(known, shape, multiprocessors, tile, warp, depth, whole, group, min_blocks, stages, mma)
+    return _in_plain_arithmetic(known, shape, multiprocessors, tile, warp, min_blocks, depth, whole, group, stages, mma)
 
 
-def _product_by_threads(known: np.dtype, shape: tuple[int, int, int] | None, multiprocessors: int | None,
-                        tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
-                        whole: bool | None, group: int | None, min_blocks: int | None, stages: int | None,
-                        mma: bool | None) -> lk.LoopKernel:
-    """The product without the instructions of the matrix units but float64's, as :func:`matmul`."""
-    if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
+def _in_plain_arithmetic(dtype: np.dtype, shape: tuple[int, int, int] | None, multiprocessors: int | None,
+                tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, min_blocks: int | None,
+                depth: int | None, whole: bool | None, group: int | None, stages: int | None, mma: bool | None
+                ) -> lk.LoopKernel:
+    """The product by the arithmetic of threads, or by the instructions for float64."""
+    if shape is not None and tile is None and depth is None and whole is None and dtype == np.float32:
         plan = best_plan(shape, multiprocessors)
         tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole
         min_blocks = plan.tile.min_blocks if min_blocks is None else min_blocks
-    mma = known == np.float64 if mma is None else mma
-    _require_float64(known, mma)
-    stages, warp, tile = measured("matmul", known, stages=stages, warp=warp, **{"tile_of_mma" if mma else "tile": tile})
+    mma = dtype == np.float64 if mma is None else mma
+    _require_float64(dtype, mma)
+    stages, warp, tile = measured("matmul", dtype, stages=stages, warp=warp, **{"tile_of_mma" if mma else "tile": tile})
     if min_blocks is None:
-        min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
-    knl = _tiled(known, shape, Tile(tile, warp, min_blocks), depth, bool(whole), group, mma)
+        min_blocks = 2 if warp[0]*warp[1]*dtype.itemsize <= 256*LANES[0]*LANES[1] else 1
+    knl = _tiled(dtype, shape, Tile(tile, warp, min_blocks), depth, bool(whole), group, mma)
     if stages:
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
     knl = _padded_copies(knl) if whole else knl
-    return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
+    return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], dtype) if shape else 1)
 
 
 def _tiled(dtype: np.dtype, shape: tuple[int, int, int] | None, tile: Tile, depth: int | None, whole: bool,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.library.defaults import known_dtype, measured
+from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
 
@@ -137,7 +137,7 @@ def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form, sto
     # the elements of several rows at a time, so that a thread does not wait for each of them
     knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
     knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
-    return lk.swizzle(knl, "c_tile", chunk=8)
+    return lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
 
 
 def _for_tma(row: int, dtype: np.dtype) -> bool:

@@ -61,9 +61,10 @@ def _with_waits_at_end(launch: Launch, tree: Tree) -> Tree:
     """*tree* whose block does not end before some accesses to its shared memory are performed."""
     for event in BEFORE_END:
         own = [s for s, bound in launch.statements.items() if bound.statement.completion is event]
-        if any(map(Waits(launch, tree).still_running, own)):
-            tree = seq(tree, Barrier(("the shared memory of a block lives until the block ends",), Scope.THREAD,
-                                     (CommitGroup(event), WaitGroup(0, event))))
+        wait = WaitGroup(0, event)
+        ways = [tree, *(seq(tree, Barrier(("the shared memory of a block lives until the block ends",), Scope.THREAD,
+                                          instructions)) for instructions in ((wait,), (CommitGroup(event), wait)))]
+        tree = next((way for way in ways if not any(map(Waits(launch, way).still_running, own))), ways[-1])
     return tree
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -15,9 +16,22 @@ from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Completion, Define, For, Function, If, Instruction, Node, Region, Scope
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Completion,
+    Define,
+    For,
+    Function,
+    If,
+    Instruction,
+    Node,
+    Region,
+    Scope,
+    Sync,
+)
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
+from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten, simplified
 from loopkit.errors import NameConflictError, PreconditionError, StorageError
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -114,6 +128,8 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
         return finder.as_loops(node)
     body = rewritten(rewritten(body, checked), lambda node: node if not isinstance(node, Block) else map_child_nodes(
         node, lambda child: _settled(child) if isinstance(child, _Apart) else child))
+    if any(_is_of_one_thread(node) for node in nodes_in(body)):
+        body = simplified(_between_meetings(as_block(body)))
     done = {statement_of(node) for node in nodes_in(body)
             if isinstance(node, Region) and isinstance(node.instruction, Issue)}
     for s in sorted(meant.keys() - done):
@@ -190,6 +206,35 @@ def _settled(node: Node) -> Node:
         children = tuple(map(_settled, node.children))
         return children[0] if len(children) == 1 else Block(children)
     return Region(as_block(rewritten(Block((node,)), lambda x: x.body if isinstance(x, Region) else x)))
+
+
+def _is_of_one_thread(node: Node) -> bool:
+    return isinstance(node, Region) and node.instruction is not None and node.instruction.scope is Scope.THREAD
+
+
+def _meets(node: Node) -> bool:
+    """Do threads wait for each other, or execute an instruction together, in *node*?"""
+    return any(isinstance(x, Sync) or (isinstance(x, Region | For) and x.instruction is not None
+                                       and x.instruction.scope is not Scope.THREAD) for x in nodes_in(node))
+
+
+def _between_meetings(block: Block) -> Block:
+    """*block* with one region for all nodes from one place where threads meet to the next, if one thread alone executes
+    an instruction there.
+
+    One condition on threads then serves for several instructions, and for the loops around them.
+    """
+    children: list[Node] = []
+    for apart, run in groupby(block.children, lambda node: isinstance(node, Define) or _meets(node)):
+        nodes = Block(tuple(run))
+        if apart:
+            children += (map_child_nodes(x, lambda part: _between_meetings(as_block(part))) for x in nodes.children)
+        elif any(map(_is_of_one_thread, nodes_in(nodes))):
+            children.append(Region(as_block(rewritten(
+                nodes, lambda x: x.body if isinstance(x, Region) and x.instruction is None else x))))
+        else:
+            children += nodes.children
+    return Block(tuple(children))
 
 
 def _require_own_elements(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> None:
@@ -279,10 +324,6 @@ class _Finder:
             case Block(children=(Define() as constant, *others)):
                 inside = {**names, constant.name: substitute(constant.value, names)}
                 return Block((constant, self._apart(Block(tuple(others)), instruction, inside)))
-            case If(otherwise=None) if instruction.scope is Scope.THREAD:
-                inner = self._apart(node.then, instruction, names)
-                return replace(inner, body=Block((replace(node, then=inner.body),))) if isinstance(inner, Region) \
-                    else self._region(Region(Block((node,))), instruction, names)
             case If():
                 then, otherwise = (None if branch is None else as_block(self._apart(branch, instruction, names))
                                    for branch in (node.then, node.otherwise))

@@ -1,12 +1,13 @@
 """Phases of asynchronous copies: their numbers, and the waits of the threads that need the copies.
 
-Each temporary that such copies write has a ring of phases. The number of a phase is that of its tile: a temporary that
-:func:`loopkit.pipeline` gave *S* cells holds tile ``e`` in the cell ``e % S``. Verification proves that the phases end
-in the order of these numbers.
+Temporaries that such copies write have rings of phases. The number of a phase is that of its tile: a temporary that
+:func:`loopkit.pipeline` gave *S* cells holds tile ``e`` in the cell ``e % S``. Temporaries share a ring if threads copy
+their tiles, and wait for them, at the same times: then one wait serves for all. Verification proves that the phases end
+in the order of their numbers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -23,9 +24,10 @@ from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
-from loopkit.lowering.hazards import Hazard
+from loopkit.lowering.hazards import Hazard, Waits
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import subtract
+from loopkit.poly.sets import InstanceSet
 
 
 def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
@@ -34,41 +36,61 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
     ways = paths(tree)
-    rings = {h.array: _Ring.of(launch, h.array, ways) for h in copies if h.array in launch.kernel.temporaries}
-    writers = {s: ring for ring in rings.values() for s in ring.writers}
     waits: dict[Path, dict[WaitPhase, dict[str, None]]] = {}
-    for h in copies:
-        ring = rings.get(h.array)
-        if ring is not None and h.sink not in ring.writers:
-            for number in ring.numbers_at(h.sink):
-                wait = WaitPhase(Phase(ring.name, number, ring.slots))
-                at = waits.setdefault(_place_before(tree, ways[h.sink], variables(number)), {})
-                at.setdefault(wait, {})[h.reason] = None
+    phases: dict[str, Phase] = {}
+    starts: dict[str, Instruction] = {}
+    for group in _sharing(launch, tree, copies):
+        ring = launch.kernel.fresh_name(_ring_name([x.array for x in group]), *starts)
+        starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group))
+        for x in group:
+            for (place, number), reasons in x.waits(tree, ways, copies).items():
+                wait = WaitPhase(Phase(ring, number, x.slots))
+                waits.setdefault(place, {}).setdefault(wait, {}).update(reasons)
+            phases |= {s: Phase(ring, number, x.slots) for s in x.writers for number in x.numbers_at(s)}
 
     def numbered(node: Tree) -> Tree:
         match node:
-            case Leaf(statement, TmaLoad() as load) if statement in writers:
-                ring = writers[statement]
-                (number,) = ring.numbers_at(statement)
-                return replace(node, instruction=replace(load, of=Phase(ring.name, number, ring.slots)))
+            case Leaf(statement, TmaLoad() as load) if statement in phases:
+                return replace(node, instruction=replace(load, of=phases[statement]))
             case _:
                 return node
-    starts: tuple[Instruction, ...] = tuple(StartPhases(r.name, r.slots, r.copies) for r in rings.values())
-    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, starts)
+    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, (*starts.values(),))
     return seq(start, rewrite(_with_waits(tree, (), waits), numbered))
 
 
+def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[_Copied]]:
+    """The temporaries that *copies* write; those of a group share a ring."""
+    ways, blocks = paths(tree), Waits(launch, tree).blocks
+    groups: list[tuple[object, list[_Copied]]] = []
+    for array in dict.fromkeys(h.array for h in copies if h.array in launch.kernel.temporaries):
+        own = _Copied.of(launch, array, ways)
+        times = array if blocks is None else (
+            own.slots, own.waits(tree, ways, copies).keys(), own.copied(ways, blocks))
+        group = next((group for others, group in groups if others == times), None)
+        if group is None:
+            groups.append((times, [own]))
+        else:
+            group.append(own)
+    return [group for _, group in groups]
+
+
+def _ring_name(arrays: Sequence[str]) -> str:
+    """``tile_full`` of ``tile``; ``tiles_full`` of ``a_tile`` and ``b_tile``; ``a_and_b_full`` of ``a`` and ``b``."""
+    last = {x.rpartition("_")[2] for x in arrays}
+    return f"{last.pop()}s_full" if len(arrays) > len(last) == 1 else f"{'_and_'.join(arrays)}_full"
+
+
 @dataclass(frozen=True)
-class _Ring:
-    """The phases of one temporary.
+class _Copied:
+    """A temporary to which asynchronous copies write, and the phases of its tiles.
 
     :ivar accesses: the accesses to the temporary; *writers*: the statements that copy to it.
-    :ivar copies: the copies of one phase.
+    :ivar copies: the copies of one tile.
     :ivar loops: without cells for several tiles: the loop around all accesses, if there is one.
     """
 
     launch: Launch
-    name: str
+    array: str
     slots: int
     accesses: tuple[Access, ...]
     writers: frozenset[str]
@@ -76,7 +98,7 @@ class _Ring:
     loops: tuple[str, ...] = ()
 
     @staticmethod
-    def of(launch: Launch, array: str, ways: Mapping[str, Path]) -> _Ring:
+    def of(launch: Launch, array: str, ways: Mapping[str, Path]) -> _Copied:
         knl = launch.kernel
         accesses = tuple(a for a in accesses_by_array(knl)[array] if a.statement in launch.statements)
         writers = frozenset(a.statement for a in accesses if a.is_write)
@@ -86,7 +108,7 @@ class _Ring:
                                     hint="let TMA alone write to the temporary, or nothing by TMA")
         slots = {int(i.denominator) for a in accesses for i in a.subscripts[:1]
                  if isinstance(i, p.Remainder) and isinstance(i.denominator, int)}
-        own = _Ring(launch, knl.fresh_name(f"{array}_full"), min(slots, default=1), accesses, writers, 1)
+        own = _Copied(launch, array, min(slots, default=1), accesses, writers, 1)
         around = [[x for x in loops_of(ways[s]) if not is_collective(knl.tags.get(x))] for s in ways
                   if s in {a.statement for a in accesses}]
         shared = tuple(x for x in around[0] if all(x in loops for loops in around))
@@ -96,12 +118,32 @@ class _Ring:
                 "counts their phases.", subject=array,
                 hint=f"pipeline(knl, '{shared[-1]}', stages=2, temporaries=['{array}']), or copy before the inner loop")
         own = replace(own, loops=() if slots else shared)
-        counts = {s: own.copies_of(s, loops_of(ways[s])) for s in sorted(writers)}
+        counts = {s: own.copies_of(s, ways[s]) for s in sorted(writers)}
         if len({*counts.values()}) != 1:
             raise PreconditionError(f"Phases of '{array}' have different numbers of copies: "
                                     f"{', '.join(f'{s} {n}' for s, n in counts.items())}.", subject=array,
                                     hint="let one statement copy all of a tile")
         return replace(own, copies=next(iter(counts.values())))
+
+    def waits(self, tree: Tree, ways: Mapping[str, Path], copies: Sequence[Hazard]
+              ) -> dict[tuple[Path, Expression], dict[str, None]]:
+        """Why threads wait for tiles: by the node of *tree* before which threads wait, and the number of the tile."""
+        found: dict[tuple[Path, Expression], dict[str, None]] = {}
+        for h in (h for h in copies if h.array == self.array and h.sink not in self.writers):
+            for number in self.numbers_at(h.sink):
+                found.setdefault((_node_before(tree, ways[h.sink], number), number), {})[h.reason] = None
+        return found
+
+    def copied(self, ways: Mapping[str, Path], blocks: Iterable[str]) -> list[tuple[Path, Expression, InstanceSet]]:
+        """The bodies that copy a tile, each with the number of the tile, and the iterations in which it copies one."""
+        found = list[tuple[Path, Expression, InstanceSet]]()
+        of_threads = self.launch.mapping.thread_names.union(*(s.auto for s in self.launch.statements.values()))
+        for s in (s for s in ways if s in self.writers):
+            for number in self.numbers_at(s):
+                body = _body_of(ways[s], number)
+                names = (*sorted(blocks), *loops_of(body))
+                found.append((body, number, self.launch.statements[s].domain.onto(names).without_params(of_threads)))
+        return found
 
     def numbers_at(self, statement: str) -> Iterator[Expression]:
         """The numbers of the phases of the tiles that *statement* accesses."""
@@ -119,13 +161,14 @@ class _Ring:
             case number:
                 return number
 
-    def copies_of(self, statement: str, loops: Sequence[str]) -> int:
+    def copies_of(self, statement: str, way: Path) -> int:
         """The copies of *statement* for one tile."""
         knl, bound = self.launch.kernel, self.launch.statements[statement]
         (number,) = self.numbers_at(statement)
-        last = max((k for k, x in enumerate(loops) if x in variables(number)), default=-1)
         count = 1
-        for x in (x for x in loops[last + 1:] if not is_collective(knl.tags.get(x))):
+        for x in loops_of(way[len(_body_of(way, number)):]):
+            if is_collective(knl.tags.get(x)):
+                continue
             low, high = constant_range(knl, bound.statement.domain, x)
             if low is None or high is None:
                 raise PreconditionError(f"'{statement}' makes a number of copies for each tile that depends on sizes.",
@@ -135,13 +178,18 @@ class _Ring:
         return count
 
 
-def _place_before(tree: Tree, way: Path, names: frozenset[str]) -> Path:
-    """The path of the node before which threads wait: the outermost one on *way* in all loops of *names*."""
-    depth = max((k + 1 for k, step in enumerate(way) if step.iname in names), default=0)
-    node = tree
-    for step in way[:depth]:
+def _body_of(way: Path, number: Expression) -> Path:
+    """The path on *way* of the body of the innermost loop that *number* depends on."""
+    names = variables(number)
+    return way[:max((k + 1 for k, step in enumerate(way) if step.iname in names), default=0)]
+
+
+def _node_before(tree: Tree, way: Path, number: Expression) -> Path:
+    """The path on *way* of the node before which threads wait: the outermost one in all loops of *number*."""
+    body, node = _body_of(way, number), tree
+    for step in body:
         node = node.body if isinstance(node, Loop) else node.children[step.position] if isinstance(node, Seq) else node
-    return way[:depth + isinstance(node, Seq)]
+    return way[:len(body) + isinstance(node, Seq)]
 
 
 def _with_waits(tree: Tree, here: Path, waits: Mapping[Path, Mapping[WaitPhase, Mapping[str, None]]]) -> Tree:

@@ -240,7 +240,8 @@ class Emitter:
             before, node, spelled = self.hooks.collective(node)
             yield from before
             emitter = replace(self, addresses=replace(self.addresses, spelled={**self.addresses.spelled, **spelled}))
-        yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
+        inside = replace(emitter, hooks=replace(emitter.hooks, region=list))        # it has the threads already
+        yield from self.hooks.region(list(inside.lines(node.body, bounds)))
 
     def _one_step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
         yield from (line for node in (load, update) for line in self.hooks.before(self, node, bounds))

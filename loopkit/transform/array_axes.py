@@ -112,7 +112,7 @@ def group_and_place(kernel: LoopKernel, subscript: Expression, count: int) -> tu
     """``subscript // count`` and ``subscript % count``, in few terms if the inames' ranges allow it."""
     ranges = {x: iname_range(kernel, x) for x in variables(subscript) & {*kernel.inames}}
     return quotient_and_rest(subscript, count, {x: extent for x, (low, extent) in ranges.items()
-                                                if low == 0 and isinstance(extent, int)})
+                                                if low == 0 and extent})
 
 
 

@@ -12,6 +12,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Completion
 from loopkit.ast.tensor_maps import UNIT
 from loopkit.errors import PreconditionError
+from loopkit.expr.dtypes import resolve
 from loopkit.expr.mappers import array_of, variables
 from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.vector_access import copied_element
@@ -22,7 +23,7 @@ from loopkit.kernel.tags import InstructionTag
 from loopkit.transform.array_axes import split_array_axis
 from loopkit.transform.iname import split_levels
 from loopkit.transform.layout import swizzle, tag_array_axes
-from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, with_loop_order
+from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, type_of_copy, with_loop_order
 from loopkit.transform.step import iname_list, require_dtype, require_untagged
 
 
@@ -69,7 +70,8 @@ def _in_rows(kernel: LoopKernel, copy: Statement, tile: str, names: list[str], i
     """*kernel* whose *tile* has swizzled rows, each box one below another, and the inames of a box."""
     _, subscripts = _tile_of(kernel, copy, instruction)
     axes = [k for k, i in enumerate(subscripts) if variables(i) & {*names}]
-    size = require_dtype(tile, kernel.temporaries[tile].dtype).itemsize
+    own = type_of_copy(kernel, tile)
+    size = require_dtype(tile, None if own is None else resolve(own)).itemsize
     width = instruction.row // size
     last = axes[-1] if axes else 0
     x = next((x for x in names if axes and x in variables(subscripts[last])), "")
@@ -88,4 +90,4 @@ def _in_rows(kernel: LoopKernel, copy: Statement, tile: str, names: list[str], i
         rank = len(subscripts) + 1
         order = [*range(axes[0]), last, *(k for k in range(axes[0], rank) if k != last)]
         kernel = tag_array_axes(kernel, tile, ",".join(f"N{rank - 1 - order.index(k)}" for k in range(rank)))
-    return swizzle(kernel, tile, chunk=UNIT // size), names
+    return swizzle(kernel, tile, chunk=UNIT // size, period=instruction.row // UNIT), names

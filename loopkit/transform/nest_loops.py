@@ -4,9 +4,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from loopkit.analysis.accesses import declared, expanded_expression
 from loopkit.analysis.constructors import reordered, rewritten
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
+from loopkit.expr.dtypes import Type, type_of
 from loopkit.instructions.nests import NestInstruction
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag
@@ -40,3 +42,13 @@ def with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) ->
     tree = rewrite(kernel.tree, lambda node: replaced(node) if isinstance(node, Loop) and node.iname == own[0]
                    and [*leaves(node)] == [statement] else node)
     return reordered(kernel, tree)
+
+
+def type_of_copy(kernel: LoopKernel, name: str) -> Type | None:
+    """The type of *name*: the declared one, or that of the values that are copied to it; ``None``: not known."""
+    known = declared(kernel, name)
+    writer = next((s for s in kernel.statements if s.written == name), None)
+    if known is not None or writer is None:
+        return known
+    return type_of(expanded_expression(kernel, writer),
+                   lambda other: None if other == name else type_of_copy(kernel, other))

@@ -8,19 +8,19 @@ from math import gcd, prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, declared, expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, expanded_expression
 from loopkit.analysis.constructors import annotated, with_other_axes
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
-from loopkit.expr.dtypes import Type, resolve, type_of
+from loopkit.expr.dtypes import resolve
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
 from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.ldmatrix import LdMatrix
 from loopkit.instructions.mma import Mma
-from loopkit.instructions.nests import WORD
+from loopkit.instructions.nests import WORD, NestInstruction
 from loopkit.instructions.products import Product
 from loopkit.instructions.table import NEST_INSTRUCTIONS
 from loopkit.kernel.data import AddressSpace
@@ -30,7 +30,7 @@ from loopkit.kernel.tags import InstructionTag, LocalTag, UnrollTag, VecTag
 from loopkit.transform.array_axes import group_and_place
 from loopkit.transform.boxes import copied_by_boxes
 from loopkit.transform.iname import split_levels
-from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, with_loop_order
+from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, type_of_copy, with_loop_order
 from loopkit.transform.step import iname_list, require_untagged, transform
 from loopkit.transform.tags import tagged
 
@@ -99,17 +99,23 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     if any(kernel.statement_by_id[s].has_nest for s in (statement, *updates)):
         raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,
                                 hint="tensorize a statement once")
-    match found:
-        case Product():
-            result, tags = _by_products(kernel, statement, found, inames)
-        case LdMatrix():
-            result, tags = _load(kernel, statement, found)
-        case BoxCopy():
-            result, tags = copied_by_boxes(kernel, statement, found, inames)
-        case _:
-            raise AssertionError(found)
+    result, tags = _executed(kernel, statement, found, inames)
     result = tagged(result, tags, "tensorize", force=True, assume=assume, unsafe=unsafe)
     return require_legal(result, f"tensorize({statement!r}, {instruction!r})", assume=assume, unsafe=unsafe)
+
+
+def _executed(kernel: LoopKernel, statement: str, instruction: NestInstruction, inames: str | Iterable[str] | None
+              ) -> tuple[LoopKernel, Tags]:
+    """*kernel* where *instruction* executes the loops around *statement*, and the tags of their inames."""
+    match instruction:
+        case Product():
+            return _by_products(kernel, statement, instruction, inames)
+        case LdMatrix():
+            return _load(kernel, statement, instruction)
+        case BoxCopy():
+            return copied_by_boxes(kernel, statement, instruction, inames)
+        case _:
+            raise AssertionError(instruction)
 
 
 # Products
@@ -301,21 +307,11 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
 
 # Loads of matrices
 
-def _type_of_copy(kernel: LoopKernel, name: str) -> Type | None:
-    """The type of *name*: the declared one, or that of the values that are copied to it; ``None``: not known."""
-    known = declared(kernel, name)
-    writer = next((s for s in kernel.statements if s.written == name), None)
-    if known is not None or writer is None:
-        return known
-    return type_of(expanded_expression(kernel, writer),
-                   lambda other: None if other == name else _type_of_copy(kernel, other))
-
-
 def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKernel, Tags]:
     copy = kernel.statement_by_id[statement]
     temporary = kernel.temporaries.get(copy.written)
     loops = [x for x in loops_of(kernel.paths[statement]) if isinstance(kernel.tags.get(x), UnrollTag)]
-    given = _type_of_copy(kernel, copy.written)
+    given = type_of_copy(kernel, copy.written)
     size = 0 if given is None else resolve(given).itemsize
     if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
         raise PreconditionError(f"'{statement}' does not write a fragment with elements of at most 4 bytes.",

@@ -126,7 +126,7 @@ class Rings:
                 yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
 
     def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
-        """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring's slots expect."""
+        """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring expects."""
         numbers = [self._numbers(c) for c in copies]
         if not numbers:
             return
@@ -140,36 +140,53 @@ class Rings:
             first = points_where(p.Comparison(p.Variable("number"), "<=", 0), names)
             missing = own.apply_range(before).intersect_domain(own.subtract_range(first).domain()).subtract_range(every)
             yield from self._fault(f"no copy is of the phase before that of {c.what}", c, missing.domain())
-            yield from self._copies_of_phase(c, own)
+        yield from self._complete(copies, numbers, every)
         for (c, own), (d, other) in product(zip(copies, numbers, strict=True), repeat=2):
             values = own.reverse().apply_range(self.first(c.event, d.event)).apply_range(other)
-            rising, falling = apart_along(values, last)
-            if c is not d:
-                falling = values.subtract(rising)
+            _, falling = apart_along(values, last)
             yield from self._fault(f"the phases of {c.what} and {d.what} do not end in the order of their numbers", c,
                                    own.intersect_range(falling.domain()).domain())
 
-    def _copies_of_phase(self, c: PhaseEvent, own: Map) -> Iterator[PhaseFault]:
-        """One statement has all copies of a phase: those of a box of iterations."""
+    def _complete(self, copies: Sequence[PhaseEvent], numbers: Sequence[Map], every: Set) -> Iterator[PhaseFault]:
+        """Each phase has as many copies as the ring expects, of all statements together."""
+        ring = copies[0].phase.ring
+        expected = next((start.copies for start, _ in self.starts if start.ring == ring), 0)
+        made = {0: every}                                   # the phases by the number of their copies
+        for c, own in zip(copies, numbers, strict=True):
+            count = self._copies_of_phase(c)
+            if count is None:
+                yield PhaseFault(f"{c.what} does not make the same number of copies for each phase of '{ring}'",
+                                 c.statement, {}, {})
+                return
+            has = own.range()
+            without = {n: phases.subtract(has) for n, phases in made.items()}
+            for n, phases in made.items():
+                more = phases.intersect(has)
+                without[n + count] = more.union(without[n + count]) if n + count in without else more
+            made = without
+        for (c, own), (n, phases) in product(zip(copies, numbers, strict=True), made.items()):
+            if n != expected:
+                yield from self._fault(f"a phase of '{ring}' has {expected} copies, and that of {c.what} has {n}", c,
+                                       own.intersect_range(phases).domain())
+
+    def _copies_of_phase(self, c: PhaseEvent) -> int | None:
+        """The copies that *c* makes for each of its phases, those of a box of iterations; ``None``: there is no such
+        number.
+        """
         names = c.event.names
         used = self.blocks | variables(c.phase.number)
         outer = max((k + 1 for k, x in enumerate(names) if x in used), default=0)
         points = InstanceSet(names, c.event.points)
-        expected = next((start.copies for start, _ in self.starts if start.ring == c.phase.ring), 0)
         box, copies = points.onto(names[:outer]).onto(names), 1
         for k, x in enumerate(names[outer:], outer):
             low, high = constant_range(c.event.points, k)
             if low is None or high is None:
-                copies = 0
-                continue
+                return None
             copies *= high - low + 1
             box = box.where((">=", subtract(p.Variable(x), low)), ("<=", subtract(p.Variable(x), high)))
-        if copies != expected or not box.is_subset(points):
-            yield PhaseFault(f"a phase of '{c.phase.ring}' has {expected} copies, and {c.what} may make another number",
-                             c.statement, {}, {})
         once = piecewise_relation(names[:outer], (*map(p.Variable, sorted(self.blocks)), c.phase.number))
-        if not once.intersect_domain(points.onto(names[:outer]).set).is_injective():
-            yield PhaseFault(f"{c.what} makes the copies of a phase twice", c.statement, {}, {})
+        injective = once.intersect_domain(points.onto(names[:outer]).set).is_injective()
+        return copies if injective and box.is_subset(points) else None
 
     def _waited(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
         """Each wait comes after all copies of its phase, and after a wait for the phase before it in the slot."""

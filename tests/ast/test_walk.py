@@ -7,10 +7,11 @@ from typing import Any, get_args
 
 import pymbolic.primitives as p
 import pytest
+from pymbolic.typing import Expression
 
 from loopkit.ast import nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, OneStep, Region, Sync
-from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten, simplified
 from loopkit.instructions.mma import MMA, MmaIssue
 
 X = p.Variable("x")
@@ -134,3 +135,22 @@ def test_one_node_for_a_body_is_put_in_a_block() -> None:
 def test_a_block_is_its_own_block() -> None:
     assert as_block(F) is F
     assert as_block(Call("f")) == F
+
+
+INAME, SIZE = p.Variable("i"), p.Variable("n")
+
+
+def test_a_condition_that_a_loop_does_not_change_is_around_it() -> None:
+    first, loop = If(p.Comparison(SIZE, ">", 2), G), For("i", 0, SIZE, 1, Block((If(p.Comparison(SIZE, ">", 2), F),)))
+    assert simplified(Block((first, loop))) == Block((
+        If(p.Comparison(SIZE, ">", 2), Block((Call("g"), For("i", 0, SIZE, 1, F)))),))
+
+
+@pytest.mark.parametrize("condition", [
+    p.Comparison(INAME, ">", 2), p.Comparison(p.Variable("s"), ">", 2), p.Comparison(p.Subscript(X, (0,)), ">", 2),
+    p.Comparison(p.Remainder(7, SIZE), ">", 2)], ids=str)
+def test_a_condition_stays_in_a_loop(condition: Expression) -> None:
+    """It may change there, or only the loop guarantees that it has a value."""
+    then = Block((Assign(p.Variable("s"), 1, None, "insn"),))
+    program = Block((For("i", 0, SIZE, 1, Block((If(condition, then),))),))
+    assert simplified(program) == program

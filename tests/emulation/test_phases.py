@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Program
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.expr.kinds import named_dtype
-from tests.tma_kernels import box, product, rowsum
-from tests.verification.test_phases import FAULTS
+from tests.tma_kernels import box, product, rowdot, rowsum
+from tests.verification.test_phases import FAULTS, FAULTS_OF_ONE, Change
 
 ROWS = np.random.default_rng(0).integers(-9, 9, (65, 260)).astype(np.float32)
 
@@ -42,22 +41,26 @@ def test_a_product_with_swizzled_tiles() -> None:
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
-def _traces(knl: lk.LoopKernel, program: Program) -> Iterator[str]:
-    """The wrong results and the errors of the ways to run *program*."""
+def _traces(knl: lk.LoopKernel, fault: Change, expected: np.ndarray, **arrays: np.ndarray) -> Iterator[str]:
+    """The wrong results and the errors of the ways to run the program with a *fault*."""
+    program = lk.lower(knl).program
+    (function,) = program.functions
+    wrong = replace(program, functions=(replace(function, body=as_block(rewritten(function.body, fault))),))
     for completion, order in CHOICES:
         try:
-            found = lk.emulate(knl, a=ROWS, completion=completion, order=order, program=program).s
+            found = lk.emulate(knl, completion=completion, order=order, program=wrong, **arrays).s
         except lk.VerificationError as error:
             yield error.message
         else:
-            if not np.array_equal(found, ROWS.sum(axis=1)):
+            if not np.array_equal(found, expected):
                 yield "a wrong result"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_leaves_a_trace(fault: str) -> None:
-    knl = rowsum(3)
-    low = lk.lower(knl)
-    (function,) = low.program.functions
-    wrong = replace(function, body=as_block(rewritten(function.body, FAULTS[fault])))
-    assert next(_traces(knl, replace(low.program, functions=(wrong,))), None)
+    assert next(_traces(rowsum(3), FAULTS[fault], ROWS.sum(axis=1), a=ROWS), None)
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_ONE)
+def test_a_fault_in_a_shared_ring_leaves_a_trace(fault: str) -> None:
+    assert next(_traces(rowdot(3, 3), FAULTS_OF_ONE[fault], (ROWS*ROWS).sum(axis=1), a=ROWS, b=ROWS), None)

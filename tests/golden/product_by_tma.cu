@@ -84,14 +84,11 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_ + 24576);
     alignas(4) __nv_bfloat16 a_fragment[2][2][2][2];
     alignas(4) __nv_bfloat16 b_fragment[4][2][2];
-    unsigned long long (&a_tile_full)[3] =
+    unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 49152);
-    unsigned long long (&b_tile_full)[3] =
-            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 49184);
 
     // all threads use the mbarriers after thread 0 prepared them
-    start_phases<1>(a_tile_full);
-    start_phases<1>(b_tile_full);
+    start_phases<2>(tiles_full);
     __syncthreads();
     #pragma unroll
     for (int i_reg = 0; i_reg < 2; ++i_reg) {
@@ -107,16 +104,14 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             }
         }
     }
-    for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
-        if ((int)threadIdx.x == 0) {
+    if ((int)threadIdx.x == 0) {
+        for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
             // a_tile_rule_first
             load_box_2d(&a_tile[k_outer_first][0][0], a_map_64x64_swizzled, 8192,
-                    &a_tile_full[k_outer_first % 3], 64*i_block, 64*k_outer_first);
-        }
-        if ((int)threadIdx.x == 0) {
+                    &tiles_full[k_outer_first % 3], 64*i_block, 64*k_outer_first);
             // b_tile_rule_first
             load_box_2d(&b_tile[k_outer_first][0][0], b_map_64x64_swizzled, 8192,
-                    &b_tile_full[k_outer_first % 3], 64*j_block, 64*k_outer_first);
+                    &tiles_full[k_outer_first % 3], 64*j_block, 64*k_outer_first);
         }
     }
     for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
@@ -124,20 +119,17 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             if ((int)threadIdx.x == 0) {
                 // a_tile_rule
                 load_box_2d(&a_tile[(k_outer + 2) % 3][0][0], a_map_64x64_swizzled, 8192,
-                        &a_tile_full[(k_outer + 2) % 3], 64*i_block, 64*k_outer + 128);
-            }
-            if ((int)threadIdx.x == 0) {
+                        &tiles_full[(k_outer + 2) % 3], 64*i_block, 64*k_outer + 128);
                 // b_tile_rule
                 load_box_2d(&b_tile[(k_outer + 2) % 3][0][0], b_map_64x64_swizzled, 8192,
-                        &b_tile_full[(k_outer + 2) % 3], 64*j_block, 64*k_outer + 128);
+                        &tiles_full[(k_outer + 2) % 3], 64*j_block, 64*k_outer + 128);
             }
         }
         // a_tile: a_tile_rule_first writes, a_fragment_rule reads
         // a_tile: a_tile_rule writes, a_fragment_rule reads
-        wait_for_phase(&a_tile_full[k_outer % 3], k_outer / 3 % 2);
         // b_tile: b_tile_rule_first writes, b_fragment_rule reads
         // b_tile: b_tile_rule writes, b_fragment_rule reads
-        wait_for_phase(&b_tile_full[k_outer % 3], k_outer / 3 % 2);
+        wait_for_phase(&tiles_full[k_outer % 3], k_outer / 3 % 2);
         #pragma unroll
         for (int k_step = 0; k_step < 4; ++k_step) {
             #pragma unroll

@@ -1,6 +1,7 @@
 """The library's products by warpgroups: text, proofs, emulated results, and what they refuse."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -26,12 +27,34 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
     assert "wait_for_products<1>();" in code.source
 
 
-@pytest.mark.parametrize("b_transposed", [False, True])
-def test_the_pipeline_is_short_and_proven(b_transposed: bool) -> None:
-    knl = lk.library.matmul("float16", wgmma=True, b_transposed=b_transposed, tile=(64, 64, 64))
+@pytest.mark.parametrize("given", [{}, {"b_transposed": True}, {"a_transposed": True, "store": "registers"},
+                                   {"epilogue": "max(total + bias[j], 0)"}], ids=str)
+def test_the_pipeline_is_short_and_proven(given: dict[str, Any]) -> None:
+    knl = lk.library.matmul("float16", wgmma=True, tile=(64, 64, 64), **given)
     assert len(knl.history) <= 20
-    report = lk.verify(knl, full=True)
+    report = lk.verify(lk.add_dtypes(knl, {"bias": "float16"}) if "epilogue" in given else knl, full=True)
     assert report.proven, report
+
+
+EPILOGUES: dict[str, Callable[..., Any]] = {
+    "max(total + bias[j], 0)": lambda total, bias, **_: np.maximum(total + bias, 0),
+    "total*scale[i] + residual[i, j]": lambda total, scale, residual, **_: total*scale[:, None] + residual}
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("store", ["registers", "tma"])
+def test_epilogues(epilogue: str, store: str) -> None:
+    """By emulation; the numbers are small, so that the results are exact."""
+    rng, n, m, length = np.random.default_rng(0), 72, 80, 40
+    a, b, bias, scale, residual = (rng.integers(-3, 4, shape).astype(named_dtype("bfloat16"))
+                                   for shape in ((length, n), (length, m), (m,), (n,), (n, m)))
+    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64), a_transposed=True, result="float32",
+                            epilogue=epilogue, store=store)
+    arrays = {"bias": bias, "scale": scale, "residual": residual}
+    given = {x: v for x, v in arrays.items() if x in epilogue}
+    expected = EPILOGUES[epilogue](a.T.astype(float) @ b.astype(float), **{
+        x: v.astype(float) for x, v in given.items()})
+    np.testing.assert_array_equal(lk.emulate(knl, a=a, b=b, **given, target=HOPPER).c, expected)
 
 
 @pytest.mark.deep(every=2)
@@ -91,6 +114,8 @@ def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transp
 @pytest.mark.parametrize(("given", "message"), [
     ({"tile": (100, 256, 64)}, "a multiple of 64 rows, at most 256, and not 100."),
     ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
+    ({"dtype": "int8", "a_transposed": True, "b_transposed": True}, "wgmma multiplies factors of int8 that are stored"),
+    ({"wgmma": False, "epilogue": "2*total"}, "The argument 'epilogue' does not apply to products without wgmma."),
     ({"dtype": "int8"}, "wgmma multiplies factors of int8 that are stored along the sums only."),
     ({"store": "disk"}, "The result goes to memory by tma, shared, registers, and not by 'disk'."),
     ({"depth": 64}, "The argument 'depth' does not apply to warpgroups.")])

@@ -90,7 +90,7 @@ def test_tma_need_not_see_what_the_same_launch_writes() -> None:
         y[i] = t[63 - i]  {dep=copy}
         """, [lk.GlobalArg("x, y, z", np.float32, (64,))])
     knl = lk.tensorize(lk.tag_inames(knl, "i:l.0"), "copy", "tma.load")
-    with pytest.raises(lk.PreconditionError, match="TMA copies 'z' in 'copy', and 'write' writes it in the same"):
+    with pytest.raises(lk.PreconditionError, match="'z' in 'copy', and 'write' writes it in the same launch"):
         lk.lower(knl)
 
 
@@ -144,3 +144,58 @@ def test_more_tiles_ahead_than_there_are() -> None:
 def test_the_host_runs_the_loops() -> None:
     a = np.random.default_rng(0).integers(-9, 9, (70, 36)).astype(np.float32)
     np.testing.assert_array_equal(lk.compile(rowsum(3), target="c")(a=a).s, a.sum(axis=1))
+
+
+# Stores
+
+def _stored(text: str, box: str = "0<=i<8 and 0<=j<32", *arrays: str) -> lk.LoopKernel:
+    knl = lk.make_kernel(f"[r] -> {{[i, j, p, q]: {box} and 0<=p<8 and 0<=q<32}}", text, [
+        lk.TemporaryVariable("t", np.float32, (8, 32), address_space="shared"),
+        *(lk.GlobalArg(x, np.float32, (8, 32)) for x in ("x", "y", *arrays)),
+        lk.ValueArg("r", np.int32)])
+    return lk.tensorize(lk.tag_inames(knl, "j:l.0"), "store", "tma.store", "p, q")
+
+
+FILL = "t[i, j] = 2*x[i, j]  {id=fill}\n"
+
+
+@pytest.mark.parametrize(("text", "reason", "hint"), [
+    (FILL + "y[p, q] = t[p, q]  {id=store, dep=fill, if=q < r}", "it leaves out some elements of 'y': where q < r",
+     "all elements of the box"),
+    (FILL + "y[p, q] = t[p, q] if q < 20 else 0  {id=store, dep=fill}", "it stores 0 where q < 20 does not hold",
+     "in shared memory"),
+    (FILL + "y[p, q] = t[p, q]  {id=store, dep=fill}\nz[i, j] = y[i, 0]  {dep=store}",
+     "TMA copies 'y' in 'store', and 'insn' accesses it later in the same launch", "another launch"),
+    (FILL + "y[i, j] = 1  {id=first}\ny[p, q] = t[p, q]  {id=store, dep=fill:first}",
+     "TMA copies 'y' in 'store', and 'first' writes it in the same launch", "another launch")])
+def test_what_tma_does_not_store(text: str, reason: str, hint: str) -> None:
+    with pytest.raises(lk.PreconditionError) as caught:
+        lk.lower(_stored(text, "0<=i<8 and 0<=j<32", *(["z"] if "z[" in text else [])))
+    assert reason in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_threads_may_read_what_tma_overwrites() -> None:
+    """An update in place: each thread reads its element before TMA stores the tile."""
+    knl = _stored("t[i, j] = 2*y[i, j] + x[i, j]  {id=fill}\ny[p, q] = t[p, q]  {id=store, dep=fill}")
+    x, y = np.arange(512, dtype=np.float32).reshape(2, 8, 32)
+    assert lk.verify(knl, full=True).proven
+    np.testing.assert_array_equal(lk.emulate(knl, x=x, y=y.copy(), r=0).y, 2*y + x)
+
+
+def test_wide_tiles_become_boxes_of_swizzled_rows() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 8, outer_tag="g.1", inner_iname="i_box")
+    knl = lk.split_iname(knl, "j", 64, outer_tag="g.0", inner_iname="j_box", inner_tag="l.0")
+    knl = lk.buffer_array(knl, "y", "i_box, j_box", temporary_name="tile", default_tag=None)
+    knl = lk.tensorize(knl, "store_y", "tma.store.swizzle128")
+    assert str(lk.lower(knl, stop="storage")).endswith("tile[2][8][32] axes 1, 0, 2, columns ^ 4*(axis 1 mod 8)")
+    x = np.arange(11*72, dtype=np.float32).reshape(11, 72)
+    np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x)
+
+
+def test_swizzled_rows_have_128_bytes() -> None:
+    with pytest.raises(lk.PreconditionError, match="have rows of 32 elements, and 't' has rows of 40") as caught:
+        lk.tensorize(lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<40}", "<> t[i, k] = a[i, k]  {id=copy}", [
+            lk.GlobalArg("a", np.float32, (8, 40))]), "copy", "tma.load.swizzle128")
+    assert "a multiple of 32 elements" in (caught.value.hint or "")

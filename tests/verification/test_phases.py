@@ -8,15 +8,16 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Block, If, Node, Region, Scope, Sync
 from loopkit.ast.walk import as_block, nodes_in, rewritten
+from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
 from loopkit.verification.validation import validate
-from tests.tma_kernels import box, product, rowsum
+from tests.tma_kernels import box, product, rowdot, rowsum
 
 Change = Callable[[Node], Node]
 
@@ -37,6 +38,19 @@ def test_a_box_without_loops_around_it_is_proven() -> None:
     assert report.proven, report
 
 
+@pytest.mark.parametrize(("stages", "rings"), [
+    ((3, 3), {"tiles_full": 2}), ((3, 2), {"a_tile_full": 1, "b_tile_full": 1})])
+def test_rings_of_several_temporaries(stages: tuple[int, int], rings: dict[str, int]) -> None:
+    """Temporaries share a ring if they are copied and waited for at the same times."""
+    knl = rowdot(*stages)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    (function,) = lk.lower(knl).program.functions
+    syncs = [i for x in nodes_in(function.body) if isinstance(x, Sync) for i in x.instructions]
+    assert {i.ring: i.copies for i in syncs if isinstance(i, StartPhases)} == rings
+    assert [i.of.ring for i in syncs if isinstance(i, WaitPhase)] == [*rings]
+
+
 def _changed_sync(change: Callable[[Sync], Node | None]) -> Change:
     return lambda node: (change(node) or node) if isinstance(node, Sync) else node
 
@@ -53,12 +67,12 @@ def _start(of: Callable[[StartPhases], StartPhases]) -> Change:
 
 def _copy(of: Callable[[TmaLoadIssue], TmaLoadIssue], last: str = "") -> Change:
     """A changed copy: all, or the one whose statement ends with *last*."""
-    def changed(node: Node) -> Node:
-        if isinstance(node, Region) and isinstance(node.instruction, TmaLoadIssue):
-            ids = [x.statement for x in nodes_in(node) if hasattr(x, "statement")]
-            return replace(node, instruction=of(node.instruction)) if ids[0].endswith(last) else node
-        return node
-    return changed
+    return _copied(lambda node, issue: replace(node, instruction=of(issue)), last)
+
+
+def _copied(change: Callable[[Region, TmaLoadIssue], Node], last: str) -> Change:
+    return lambda node: change(node, node.instruction) if isinstance(node, Region) and isinstance(
+        node.instruction, TmaLoadIssue) and statement_of(node).endswith(last) else node
 
 
 def _shifted(i: TmaLoadIssue | WaitPhase, by: int) -> TmaLoadIssue | WaitPhase:
@@ -85,8 +99,8 @@ def _behind_the_reader(node: Node) -> Node:
 
 
 def _moved(issue: TmaLoadIssue) -> TmaLoadIssue:
-    slot, *others = issue.target.index_tuple
-    return replace(issue, target=p.Subscript(issue.target.aggregate, (add(slot, 1), *others)))
+    slot, *others = issue.box.tile.index_tuple
+    return replace(issue, box=replace(issue.box, tile=p.Subscript(issue.box.tile.aggregate, (add(slot, 1), *others))))
 
 
 FAULTS: dict[str, Change] = {
@@ -104,25 +118,56 @@ FAULTS: dict[str, Change] = {
     "one copy more": _start(lambda s: replace(s, copies=s.copies + 1)),
     "a copy of the next phase": _copy(lambda i: _shifted(i, 1), "tile_rule"),
     "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "first"),
-    "a copy from another row": _copy(lambda i: replace(i, start=(add(i.start[0], 1), *i.start[1:]))),
+    "copies by all threads": lambda node: node.then if isinstance(node, If) and node.condition == p.Comparison(
+        p.Variable("l.0"), "==", 0) else node,
+    "a copy from another row": _copy(lambda i: replace(
+        i, box=replace(i.box, start=(add(i.box.start[0], 1), *i.box.start[1:])))),
     "a copy to another cell": _copy(_moved, "tile_rule"),
-    "a smaller box": _copy(lambda i: replace(i, tensor_map=replace(i.tensor_map, box=(32, 32)))),
+    "a smaller box": _copy(lambda i: replace(
+        i, box=replace(i.box, tensor_map=replace(i.box.tensor_map, box=(32, 32))))),
     "the barrier deleted": lambda node: Block(tuple(x for x in node.children if not (isinstance(
         x, Sync) and x.scope is Scope.BLOCK and not x.instructions))) if isinstance(node, Block) else node}
 
 
-@pytest.fixture(name="ring", scope="module")
-def _ring() -> Lowered:
-    low = lowered_in_one_version(rowsum(3))
+#: Faults in one of two temporaries that share a ring.
+FAULTS_OF_ONE: dict[str, Change] = {
+    "copies of the next phase": _copy(lambda i: _shifted(i, 1), "b_tile_rule"),
+    "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "b_tile_rule_first"),
+    "first copies deleted": _copied(lambda *_: Block(()), "b_tile_rule_first"),
+    "copies for another ring": _copy(lambda i: replace(i, of=replace(i.of, ring="other")), "b_tile_rule"),
+    "one copy fewer": _start(lambda s: replace(s, copies=s.copies - 1))}
+
+
+def _proven(knl: lk.LoopKernel) -> Lowered:
+    low = lowered_in_one_version(knl)
     assert validate(low) == ()
     return low
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(ring: Lowered, fault: str) -> None:
-    (function,) = ring.program.functions
-    wrong = replace(function, body=as_block(rewritten(function.body, FAULTS[fault])))
+@pytest.fixture(name="ring", scope="module")
+def _ring() -> Lowered:
+    return _proven(rowsum(3))
+
+
+@pytest.fixture(name="shared_ring", scope="module")
+def _shared_ring() -> Lowered:
+    return _proven(rowdot(3, 3))
+
+
+def _find(low: Lowered, fault: Change) -> None:
+    (function,) = low.program.functions
+    wrong = replace(function, body=as_block(rewritten(function.body, fault)))
     assert wrong.body != function.body
-    found = validate(replace(ring, program=replace(ring.program, functions=(wrong,))))
+    found = validate(replace(low, program=replace(low.program, functions=(wrong,))))
     assert found
     assert not any(m.kind == "undecided" for m in found)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(ring: Lowered, fault: str) -> None:
+    _find(ring, FAULTS[fault])
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_ONE)
+def test_a_fault_in_a_shared_ring_is_found(shared_ring: Lowered, fault: str) -> None:
+    _find(shared_ring, FAULTS_OF_ONE[fault])

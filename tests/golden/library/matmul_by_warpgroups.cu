@@ -38,7 +38,7 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
-// what the thread stored to shared memory is there for the matrix units too
+// what the thread stored to shared memory is there for the matrix units and for TMA
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -79,8 +79,9 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int par
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap &map, int start_0, int start_1)
 {
+    const unsigned int box = __cvta_generic_to_shared(from);
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
-        :: "l"(&map), "r"(static_cast<unsigned int>(__cvta_generic_to_shared(from))), "r"(start_1), "r"(start_0) : "memory");
+        :: "l"(&map), "r"(box), "r"(start_1), "r"(start_0) : "memory");
 }
 // the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
 template <int LEADING, int STRIDE, int SWIZZLE>
@@ -169,15 +170,12 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
     __nv_bfloat16 (&c_tile)[4][128][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_ + 147456);
-    unsigned long long (&a_tile_full)[3] =
+    unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
-    unsigned long long (&b_tile_full)[3] =
-            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 213024);
 
     if (1024*i_group + 128*i_block < n) {
         // all threads use the mbarriers after thread 0 prepared them
-        start_phases<1>(a_tile_full);
-        start_phases<4>(b_tile_full);
+        start_phases<5>(tiles_full);
         __syncthreads();
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -195,13 +193,11 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             if ((int)threadIdx.x == 0) {
                 // a_tile_rule_first
                 load_box_2d(&a_tile[k_outer_first][0][0], a_map_128x64_swizzled, 16384,
-                        &a_tile_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
-            }
-            for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                if ((int)threadIdx.x == 0) {
+                        &tiles_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
+                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                     // b_tile_rule_first
                     load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_map_64x64_swizzled, 8192,
-                            &b_tile_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
+                            &tiles_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
                 }
             }
         }
@@ -213,22 +209,19 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
                     load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_map_128x64_swizzled, 16384,
-                            &a_tile_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
-                }
-                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                    if ((int)threadIdx.x == 0) {
+                            &tiles_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
+                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                         // b_tile_rule
                         load_box_2d(&b_tile[(k_outer + 1) % 3][b_j_part][0][0], b_map_64x64_swizzled, 8192,
-                                &b_tile_full[(k_outer + 1) % 3], 64*k_outer + 64, 256*j_block + 64*b_j_part);
+                                &tiles_full[(k_outer + 1) % 3], 64*k_outer + 64, 256*j_block + 64*b_j_part);
                     }
                 }
             }
             // a_tile: a_tile_rule_first writes, insn.k.update reads
             // a_tile: a_tile_rule writes, insn.k.update reads
-            wait_for_phase(&a_tile_full[k_outer % 3], k_outer / 3 % 2);
             // b_tile: b_tile_rule_first writes, insn.k.update reads
             // b_tile: b_tile_rule writes, insn.k.update reads
-            wait_for_phase(&b_tile_full[k_outer % 3], k_outer / 3 % 2);
+            wait_for_phase(&tiles_full[k_outer % 3], k_outer / 3 % 2);
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 // insn.k.update
@@ -264,9 +257,9 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         // c_tile: insn writes, store_c reads
         proxy_fence();
         __syncthreads();
-        for (int c_store_1_part =
-                0; c_store_1_part < min(4, -4*j_block + (m - 1) / 64 + 1); ++c_store_1_part) {
-            if ((int)threadIdx.x == 0) {
+        if ((int)threadIdx.x == 0) {
+            for (int c_store_1_part =
+                    0; c_store_1_part < min(4, -4*j_block + (m - 1) / 64 + 1); ++c_store_1_part) {
                 // store_c
                 store_box_2d(&c_tile[c_store_1_part][0][0], c_map_128x64_swizzled,
                         128*i_block + 1024*i_group, 256*j_block + 64*c_store_1_part);

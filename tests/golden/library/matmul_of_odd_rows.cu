@@ -258,15 +258,12 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __nv_bfloat16 *__restrict__ a_whol
             *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
     __nv_bfloat16 (&c_tile)[128][256] =
             *reinterpret_cast<__nv_bfloat16 (*)[128][256]>(shared_memory_ + 147456);
-    unsigned long long (&a_tile_full)[3] =
+    unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
-    unsigned long long (&b_tile_full)[3] =
-            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 213024);
 
     if (1024*i_group + 128*i_block < n) {
         // all threads use the mbarriers after thread 0 prepared them
-        start_phases<1>(a_tile_full);
-        start_phases<4>(b_tile_full);
+        start_phases<5>(tiles_full);
         __syncthreads();
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -284,13 +281,11 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __nv_bfloat16 *__restrict__ a_whol
             if ((int)threadIdx.x == 0) {
                 // a_tile_rule_first
                 load_box_2d(&a_tile[k_outer_first][0][0], a_whole_map_128x64_swizzled, 16384,
-                        &a_tile_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
-            }
-            for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                if ((int)threadIdx.x == 0) {
+                        &tiles_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
+                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                     // b_tile_rule_first
                     load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
-                            &b_tile_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
+                            &tiles_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
                 }
             }
         }
@@ -302,23 +297,20 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __nv_bfloat16 *__restrict__ a_whol
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
                     load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_whole_map_128x64_swizzled, 16384,
-                            &a_tile_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
-                }
-                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                    if ((int)threadIdx.x == 0) {
+                            &tiles_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
+                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                         // b_tile_rule
                         load_box_2d(&b_tile[(k_outer + 1) % 3][b_j_part][0][0], b_whole_map_64x64_swizzled,
-                                8192, &b_tile_full[(k_outer + 1) % 3], 64*k_outer + 64,
+                                8192, &tiles_full[(k_outer + 1) % 3], 64*k_outer + 64,
                                 256*j_block + 64*b_j_part);
                     }
                 }
             }
             // a_tile: a_tile_rule_first writes, insn.k.update reads
             // a_tile: a_tile_rule writes, insn.k.update reads
-            wait_for_phase(&a_tile_full[k_outer % 3], k_outer / 3 % 2);
             // b_tile: b_tile_rule_first writes, insn.k.update reads
             // b_tile: b_tile_rule writes, insn.k.update reads
-            wait_for_phase(&b_tile_full[k_outer % 3], k_outer / 3 % 2);
+            wait_for_phase(&tiles_full[k_outer % 3], k_outer / 3 % 2);
             #pragma unroll
             for (int k_step = 0; k_step < 4; ++k_step) {
                 // insn.k.update
