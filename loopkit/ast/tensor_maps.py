@@ -91,7 +91,7 @@ class MappedArray:
                 return (f"its stride along axis {axis} is {stride} bytes, which is not a positive multiple of {UNIT} "
                         "below 2^40", copy if stride % UNIT == 0 else
                         f"give its rows a multiple of {UNIT//itemsize} elements; on the GPU, a slice of such an array "
-                        "will do")
+                        "will do; or let an earlier launch copy it into a temporary with such rows")
         axis, (extent, stride) = last
         if extent > 1 and stride != itemsize:
             return f"its stride along axis {axis}, the last, is {stride} bytes, and an element has {itemsize}", copy

@@ -1,6 +1,8 @@
 """Products by warpgroups on a GPU: for each dtype and layout the numbers of numpy, which are exact."""
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,3 +30,17 @@ def require_equal(product_of_tiles: lk.LoopKernel, name: str, left: str, right: 
         given, expected = data(name, left, right, seed)
         found = knl(**given, c=np.full_like(expected, 77)).c
         np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("shape", [(4093, 257, 131), (131, 1027, 4101), (65, 63, 9)])
+@pytest.mark.parametrize("form", [{}, {"a_transposed": True, "b_transposed": True, "store": "registers"}])
+def test_odd_rows(shape: tuple[int, int, int], form: dict[str, Any]) -> None:
+    """The library's product, from padded copies; the sums of small integers are exact."""
+    if find_gpu().capability != (9, 0):
+        pytest.skip("the GPU has no wgmma")
+    knl = lk.library.matmul("float16", wgmma=True, shape=shape, result="float16", **form)
+    (n, m, steps), rng = shape, np.random.default_rng(0)
+    a, b = (rng.integers(-1, 2, lengths).astype(np.float16) for lengths in ((n, steps), (steps, m)))
+    given = {"a": a.T.copy() if form else a, "b": b.T.copy() if form else b}
+    found = lk.compile(knl, target=lk.CudaTarget("sm_90a"))(**given, c=np.full((n, m), 77, np.float16)).c
+    np.testing.assert_array_equal(np.asarray(found), a.astype(np.float32) @ b.astype(np.float32))
