@@ -84,7 +84,7 @@ def product_bytes(kind: Kind) -> Callable[[Size], float]:
 def product(name: str, of: str, wanted: Sequence[Goal], others: Mapping[str, Peer], *, layout: str = "nn",
             even: Sequence[Size] = SQUARES, ragged: Size | None = None,
             draw: Callable[[random.Random], Size] | None = DRAWN, options: Mapping[str, Any] = HOPPER,
-            quick: bool = False) -> Row:
+            small: Sequence[Size] = SMALL, quick: bool = False) -> Row:
     """A row for ``c = a @ b``."""
     kind = KINDS[of]
     where: dict[str, Any] = {f"{x}_transposed": True for x, how in zip("ab", layout, strict=True) if how == "t"}
@@ -92,7 +92,7 @@ def product(name: str, of: str, wanted: Sequence[Goal], others: Mapping[str, Pee
     def ours(**how: Any) -> Callable[[Size], Any]:
         return library("matmul", kind.operands, shape=lambda s: s, result=kind.result, **where, **how)
     return Row(
-        name, even, ragged, draw, SMALL, product_inputs(kind, layout), lambda s: {"c": s[:2]},
+        name, even, ragged, draw, small, product_inputs(kind, layout), lambda s: {"c": s[:2]},
         lambda xp, p: reference.product(xp, p, layout), product_bytes(kind), lambda s: 2*count(*s), others, wanted,
         {"loopkit": ours(**options), **({} if options is AMPERE else {"mma.sync": ours(**AMPERE)})},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=quick, slow=peers.SLOW, sustained=True)
@@ -339,7 +339,7 @@ def matrix_rows() -> tuple[Row, ...]:
         *squares("bf16"), *squares("f16"),
         *(fused(name, epilogue) for name, epilogue in EPILOGUES.items()),
         product("ragged_bf16", "bf16", goals((4.0, 3.3), (4.5, 3.6), "cuBLAS"),
-                {**nn, "Triton": peers.triton_product("product", "nn")}, even=odd,
+                {**nn, "Triton": peers.triton_product("product", "nn")}, even=odd, small=[(71, 47, 65)],
                 draw=lambda r: (r.randrange(1001, 8192, 2), r.randrange(1001, 8192, 2), r.randrange(1001, 8192, 2)),
                 quick=True),
         product("thin_bf16", "bf16", goals(0.95, 1.02), nn, even=[(256, 8192, 8192), (16, 8192, 8192)],
