@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
-from loopkit.library.warpgroups import Form, product_by_warpgroups
+from loopkit.library.warpgroups import Form, Tiles, product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -47,8 +47,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     copies *a* and *b* with padding to full tiles, so that all strips are loaded in vectors and without conditions.
 
     :arg shape: the lengths ``(n, m, l)`` of ``c[n, m]``, ``a[n, l]`` and ``b[l, m]``; default: any, taken from the
-        arrays of a call. With a shape, vectors that divide the rows load the strips, and for float32
-        :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
+        arrays of a call. With a shape, vectors that divide the rows load the strips. For float32
+        :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
+        *tile* is the one with which the last multiprocessor is done first.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
@@ -83,7 +84,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if wgmma:
         _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks)
         form = Form(a_transposed, b_transposed, epilogue)
-        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, shape, whole, store)
+        tiles = Tiles(shape, multiprocessors, tile and tile[:2], stages, group)
+        return product_by_warpgroups(known, result, form, tiles, whole, store)
     _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue, store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
@@ -93,9 +95,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
 
 
 def _in_plain_arithmetic(dtype: np.dtype, shape: tuple[int, int, int] | None, multiprocessors: int | None,
-                tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, min_blocks: int | None,
-                depth: int | None, whole: bool | None, group: int | None, stages: int | None, mma: bool | None
-                ) -> lk.LoopKernel:
+                         tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, min_blocks: int | None,
+                         depth: int | None, whole: bool | None, group: int | None, stages: int | None,
+                         mma: bool | None) -> lk.LoopKernel:
     """The product by the arithmetic of threads, or by the instructions for float64."""
     if shape is not None and tile is None and depth is None and whole is None and dtype == np.float32:
         plan = best_plan(shape, multiprocessors)

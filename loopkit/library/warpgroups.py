@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.library.defaults import items_a_thread, known_dtype, measured
+from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
 
@@ -48,9 +48,48 @@ b_rows(row, column) := b[row, column]
 """, name="matmul")
 
 
-def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: tuple[int, int] | None,
-                          stages: int | None, group: int | None, form: Form, shape: tuple[int, int, int] | None,
-                          whole: bool | None, store: str | None) -> lk.LoopKernel:
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a product, as far as the user names them.
+
+    :ivar shape: the lengths of the product; *multiprocessors*: those of the GPU.
+    """
+
+    shape: tuple[int, int, int] | None
+    multiprocessors: int | None
+    tile: tuple[int, int] | None
+    stages: int | None
+    group: int | None
+
+    def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int]:
+        """Rows and columns of a block's tile, strips of each factor, and rows of blocks that run column by column.
+
+        :arg stored: the bytes of an element of a tile of the result in shared memory; 0: there is none.
+        """
+        tile, group = measured("warpgroups", tile=self.tile or self._fastest(dtype), group=self.group)
+        rows, columns = tile
+        _require_tile(rows, columns)
+        most = (DEVICE["warpgroups"]["shared_bytes"] - rows*columns*stored) // ((rows + columns)*ROW)
+        stages = self.stages or max(min(most, DEVICE["warpgroups"]["most_stages"]), 2)
+        blocks = group if self.shape is None else max(-(-self.shape[0] // rows), 1)
+        return rows, columns, stages, group if self.group is not None else min(group, blocks)
+
+    def _fastest(self, dtype: np.dtype) -> tuple[int, int] | None:
+        """The tile with which the last multiprocessor is done first; ``None``: the shape is not known."""
+        if self.shape is None:
+            return None
+        n, m, steps = self.shape
+        known, (multiprocessors,) = DEVICE["warpgroups"], measured("warpgroups", multiprocessors=self.multiprocessors)
+
+        def time(tile: tuple[int, int], strip: int) -> tuple[int, int]:
+            waves = -(-(-(-n // tile[0])*-(-m // tile[1])) // multiprocessors)
+            return waves*(strip*-(-steps*dtype.itemsize // ROW) + known["block"]), -tile[1]
+        found = [(rows, columns) for rows, columns in (map(int, x.split("x")) for x in known["strips"])]
+        return min(zip(found, known["strips"].values(), strict=True), key=lambda x: time(*x))[0]
+
+
+def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiles, whole: bool | None,
+                          store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
     unit, size = UNITS[dtype.name], dtype.itemsize
     if size != 2 and (form.a_transposed or not form.b_transposed):
@@ -59,18 +98,12 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
     if whole is None:
-        whole = shape is not None and not all(_for_tma(row, dtype) for row in form.rows(shape))
-    if store is None:
-        by_tma = not whole if shape is None else _for_tma(shape[1], stored)
-        store = "registers" if stored.itemsize > 2 else "tma" if by_tma else "shared"
-    elif store not in STORES:
+        whole = tiles.shape is not None and not all(_for_tma(row, dtype) for row in form.rows(tiles.shape))
+    store = store or _way_of_result(tiles.shape, stored, whole=whole)
+    if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
-    # a tile of c takes the shared memory of strips
-    tile, group, stages = measured("warpgroups", tile=tile, group=group, **{
-        "stages" if store == "registers" else "stages_beside_result": stages})
-    rows, columns = tile
-    _require_tile(rows, columns)
+    rows, columns, stages, group = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -138,6 +171,13 @@ def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form, sto
     knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
     knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
     return lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
+
+
+def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole: bool) -> str:
+    """The way of a result to memory; *whole*: the factors have rows that TMA cannot read."""
+    if dtype.itemsize > 2:
+        return "registers"                  # their tile would take the place of too many strips
+    return "tma" if (not whole if shape is None else _for_tma(shape[1], dtype)) else "shared"
 
 
 def _for_tma(row: int, dtype: np.dtype) -> bool:
