@@ -214,7 +214,8 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
 @checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
-                   mma: bool | None = None) -> lk.LoopKernel:
+                   mma: bool | None = None, wgmma: bool = False, tile: tuple[int, int] | None = None,
+                   b_transposed: bool = False) -> lk.LoopKernel:
     """A kernel for ``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])``, products of many small square matrices.
 
     A block computes one product, as :func:`matmul` computes one tile. Asynchronous copies move strips of four-byte
@@ -230,6 +231,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
         for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
+    :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes; several blocks
+        may compute one product, each a *tile* of rows and columns. Then *b_transposed* means ``b[e, j, k]``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
         it is not in float64.
@@ -243,6 +246,11 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
             [66., 79.]]], dtype=float32)
     """
     known = known_dtype(dtype)
+    if wgmma:
+        _require_inapplicable("warpgroups", steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
+        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiles(None, None, tile, stages, None)
+        return product_by_warpgroups(known, None, form, tiles, None, None)
+    _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
     size = require_positive(size, "size")
     most, low = measured("batched_matmul", most_by_mma=None, most_of_low_mma=None)
     if mma is None:

@@ -25,11 +25,13 @@ class Form:
 
     :ivar a_transposed: *a* is stored as ``a[k, i]``; *b_transposed*: *b* as ``b[j, k]``.
     :ivar epilogue: the formula of an element of *c*, in terms of the sum ``total``; ``None``: the sum.
+    :ivar batched: the matrices have a further first axis, with one product for each ``e``.
     """
 
     a_transposed: bool = False
     b_transposed: bool = False
     epilogue: str | None = None
+    batched: bool = False
 
     def rows(self, shape: tuple[int, int, int]) -> tuple[int, int]:
         """The lengths of the rows of *a* and *b*."""
@@ -39,13 +41,16 @@ class Form:
     def kernel(self) -> lk.LoopKernel:
         """The kernel, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
-        total = f"sum(k, a_rows({a})*b_rows({b}))  {{id=insn}}"
-        text = f"c[i, j] = {total}" if self.epilogue is None else f"<> total = {total}\nc[i, j] = {self.epilogue}"
-        return lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
-a_rows(row, column) := a[row, column]
-b_rows(row, column) := b[row, column]
+        e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
+        total = f"sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}"
+        text = f"c[{e}i, j] = {total}" if self.epilogue is None else \
+            f"<> total = {total}\nc[{e}i, j] = {self.epilogue}"
+        knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
+a_rows({e}row, column) := a[{e}row, column]
+b_rows({e}row, column) := b[{e}row, column]
 {text}
-""", name="matmul")
+""", name="batched_matmul" if self.batched else "matmul")
+        return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = lk.split_levels(knl, "j", {"j_block": None, "j_box": columns}, tags={"j_block": "g.0"})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // size},
                           tags={"k_step": "unr"})
-    knl = lk.prioritize_loops(knl, "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
+    knl = lk.prioritize_loops(knl, ("e, " if form.batched else "")
+                              + "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     source = "whole" if whole else "rows"
     knl = _strip(knl, f"a_{source}", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
