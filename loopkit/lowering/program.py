@@ -152,7 +152,8 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
                         storage.temporary.constants)
     for start in (i for node in nodes_in(launch.tree) if isinstance(node, Barrier) for i in node.instructions):
         if isinstance(start, StartPhases):
-            yield Array(start.ring, SLOT, (start.slots,), shared=True)
+            note = start.note if launch.kernel.options.annotate else ""
+            yield Array(start.ring, SLOT, (start.slots,), shared=True, note=note)
 
 
 def _note(storage: Storage) -> str:
