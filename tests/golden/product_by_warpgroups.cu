@@ -61,8 +61,8 @@ __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
-// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do; RIGHT is 0 for a column
-// of right, 1 for a row.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
 template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(
     float *sums, unsigned long long left, unsigned long long right)
 {

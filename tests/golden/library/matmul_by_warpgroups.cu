@@ -189,7 +189,7 @@ matmul(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_
         keep_below(acc_k);
         register_fence();
         for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-            if (64*k_outer + 129 <= l) {
+            if (64*k_outer + 128 < l) {
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
                     load_box_2d(&a_tile[(k_outer + 2) % 4][0][0], a_map_128x64_swizzled, 16384,
