@@ -101,7 +101,8 @@ template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(un
 
 def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
     """The mbarrier of a phase."""
-    return printer.place(p.Subscript(p.Variable(phase.ring), (phase.slot,)), bounds)
+    slot = phase.number if bounds.below(phase.number, phase.slots) else phase.slot
+    return printer.place(p.Subscript(p.Variable(phase.ring), (slot,)), bounds)
 
 
 def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Iterator[str]:

@@ -114,10 +114,10 @@ matmul(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_
         for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
             // a_tile_rule_first
             load_box_2d(&a_tile[k_outer_first][0][0], a_map_64x64_swizzled, 8192,
-                    &tiles_full[k_outer_first % 3], 64*i_block, 64*k_outer_first);
+                    &tiles_full[k_outer_first], 64*i_block, 64*k_outer_first);
             // b_tile_rule_first
             load_box_2d(&b_tile[k_outer_first][0][0], b_map_64x64_swizzled, 8192,
-                    &tiles_full[k_outer_first % 3], 64*j_block, 64*k_outer_first);
+                    &tiles_full[k_outer_first], 64*j_block, 64*k_outer_first);
         }
     }
     for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
