@@ -82,9 +82,9 @@ matmul(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][2][4][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
-    // column c of row r is at c ^ (8*(r % 8))
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&a_tile)[3][64][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_);
-    // column c of row r is at c ^ (8*(r % 8))
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&b_tile)[3][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_ + 24576);
     alignas(4) __nv_bfloat16 a_fragment[2][2][2][2];

@@ -108,9 +108,9 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][16][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
-    // column c of row r is at c ^ (8*(r % 8))
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
-    // column c of row r is at c ^ (8*(r % 8))
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&b_tile)[3][2][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][2][64][64]>(shared_memory_ + 49152);
 
