@@ -10,7 +10,7 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
             const int i_outer = g1_;
             const int j_outer_outer = g0_;
 
-            if (1 <= i_outer && 2*i_outer + 3 <= n) {  // a full tile
+            if (1 <= i_outer && 2*i_outer + 2 < n) {  // a full tile
                 for (int l0_ = 0; l0_ < 2; ++l0_) {
                     const int j_outer_inner = l0_;
                     for (int i_inner = 0; i_inner < 2; ++i_inner) {

@@ -8,7 +8,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
     const int j_outer_outer = blockIdx.x;
     const int j_outer_inner = threadIdx.x;
 
-    if (1 <= i_outer && 2*i_outer + 3 <= n) {  // a full tile
+    if (1 <= i_outer && 2*i_outer + 2 < n) {  // a full tile
         #pragma unroll
         for (int i_inner = 0; i_inner < 2; ++i_inner) {
             if (2*(i_outer % 2) + i_inner <= 8*j_outer_outer + 4*j_outer_inner + 2 &&
@@ -139,7 +139,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
                     }
                 }
                 if (i_inner + 3 <= 8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) &&
-                        8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) + 3 <= i_inner + 13) {
+                        8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) + 2 < i_inner + 13) {
                     *reinterpret_cast<float4 *>(&out[26*i_outer + 13*i_inner + 8*j_outer_outer +
                                 4*j_outer_inner - 2*i_outer % 4 - i_inner]) =
                             *reinterpret_cast<const float4 *>(out_vec);
@@ -148,8 +148,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
                 #pragma unroll
                 for (int j_inner = 0; j_inner < 4; ++j_inner) {
                     if (!(i_inner + 3 <= 8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) &&
-                            8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) + 3 <= i_inner +
-                            13) &&
+                            8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) + 2 < i_inner + 13) &&
                             i_inner + 3 <= 8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) +
                             j_inner &&
                             8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) + j_inner <= i_inner +
