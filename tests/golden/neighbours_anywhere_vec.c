@@ -23,17 +23,17 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
                                         i_inner + 11) {
                                     // insn
                                     out[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner] =
+                                                j_inner - 2*(i_outer % 2) - i_inner] =
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner - 13] +
+                                                j_inner - 2*(i_outer % 2) - i_inner - 13] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner + 13] +
+                                                j_inner - 2*(i_outer % 2) - i_inner + 13] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner - 1] +
+                                                j_inner - 2*(i_outer % 2) - i_inner - 1] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner + 1] -
+                                                j_inner - 2*(i_outer % 2) - i_inner + 1] -
                                             4.0f*a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner];
+                                                4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner];
                                 }
                             }
                         }
@@ -55,21 +55,21 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
                                             j_inner <= i_inner + 13) {
                                         // insn
                                         out[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner] =
+                                                    j_inner - 2*(i_outer % 2) - i_inner] =
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
                                                     4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner - 13] +
+                                                    j_inner - 2*(i_outer % 2) - i_inner - 13] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner +
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner +
                                                     13] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
                                                     4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner - 1] +
+                                                    j_inner - 2*(i_outer % 2) - i_inner - 1] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner +
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner +
                                                     1] -
                                                 4.0f*a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner];
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner];
                                     }
                                 }
                             }
