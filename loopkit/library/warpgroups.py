@@ -1,7 +1,9 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +12,14 @@ import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
 from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
+from loopkit.target.cuda.limits import DEVICE_LIMITS
 from loopkit.transform.step import require_positive
 
 #: Rows of a product by a warpgroup; bytes of a step's elements; most columns.
 ROWS, STEP, COLUMNS = 64, 32, 256
+
+#: Bytes of shared memory for the mbarriers of a ring, and for the alignment of tiles.
+MBARRIERS = 1024
 
 #: The ways of a result to memory: through a tile in shared memory, or from the registers of its sums.
 STORES = ("tma", "shared", "registers")
@@ -71,6 +77,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
         "stages" if store == "registers" else "stages_beside_result": stages})
     rows, columns = tile
     _require_tile(rows, columns)
+    parts = _parts_of_result(rows, columns, stages, stored) if store == "shared" else {}
+    width = columns // prod(parts.values())
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -79,18 +87,21 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
     knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
                           tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
-    knl = lk.split_levels(knl, "j", {"j_block": None, "j_box": columns}, tags={"j_block": "g.0"})
+    knl = lk.split_levels(knl, "j", {"j_block": None, **parts, "j_box": width},
+                          tags={"j_block": "g.0", **dict.fromkeys(parts, "unr")})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // size},
                           tags={"k_step": "unr"})
-    knl = lk.prioritize_loops(knl, "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
+    knl = lk.prioritize_loops(knl, [
+        "i_group", "j_block", "i_block", "i_warpgroup", "k_outer", "k_step", *parts, "i_box", "j_box"])
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     source = "whole" if whole else "rows"
     knl = _strip(knl, f"a_{source}", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
-    knl = _strip(knl, f"b_{source}", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
-    knl = _tile_of_result(knl, rows, columns, form, store) if store != "registers" else knl
+    knl = _strip(knl, f"b_{source}", [*parts, "j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    if store != "registers":
+        knl = _tile_of_result(knl, {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": width}, parts, form, store)
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{width}k{STEP // size}.{numbers}")
     # strips arrive while the warpgroups multiply; the products of one strip run on while the next ones start
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=max(stages - 2, 1))
 
@@ -125,13 +136,20 @@ def _strip(knl: lk.LoopKernel, source: str, sweep: list[str], inames: list[str])
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def _tile_of_result(knl: lk.LoopKernel, rows: int, columns: int, form: Form, store: str) -> lk.LoopKernel:
+def _parts_of_result(rows: int, columns: int, stages: int, dtype: np.dtype) -> Mapping[str, int]:
+    """The iname of the parts of a tile of *c*, if it only fits beside the strips in parts, one after another."""
+    free = DEVICE_LIMITS["sm_90a"].shared_bytes - MBARRIERS - stages*(rows + columns)*ROW
+    fitting = (n for n in (1, 2, 4) if columns % (64*n) == 0 and rows*columns*dtype.itemsize // n <= free)
+    return {"j_part": parts} if (parts := next(fitting, 1)) > 1 else {}
+
+
+def _tile_of_result(knl: lk.LoopKernel, sweep: Mapping[str, int], parts: Mapping[str, int], form: Form, store: str
+                    ) -> lk.LoopKernel:
     """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads do."""
-    sweep = {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": columns}
     knl = lk.buffer_array(knl, "c", list(sweep), temporary_name="c_tile", default_tag=None)
     if form.epilogue is None:
         # threads fill all of it, and the copy leaves out what is beyond the edges
-        knl = lk.pad_domain(knl, sweep, within="writes:c_tile")
+        knl = lk.pad_domain(knl, {**parts, **sweep}, within="writes:c_tile")
     if store == "tma":
         return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
     # the elements of several rows at a time, so that a thread does not wait for each of them

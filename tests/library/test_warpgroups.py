@@ -81,13 +81,14 @@ def test_golden_cuda_of_odd_rows(golden: GoldenFiles) -> None:
     assert "other calls" not in code.source
 
 
-@pytest.mark.deep(every=3)
-@pytest.mark.parametrize(("store", "form"), [
-    (None, {}), ("registers", {"b_transposed": True}),
-    (None, {"a_transposed": True, "epilogue": "max(total, j)"})])
-def test_odd_rows(store: str | None, form: dict[str, Any]) -> None:
-    """From copies that are padded to full tiles."""
-    knl = lk.library.matmul("bfloat16", wgmma=True, whole=True, tile=(64, 64, 64), store=store, **form)
+@pytest.mark.deep(every=4)
+@pytest.mark.parametrize("form", [
+    {}, {"b_transposed": True, "store": "registers"}, {"a_transposed": True, "epilogue": "max(total, j)"},
+    {"tile": (64, 128, 64), "stages": 9}], ids=str)
+def test_odd_rows(form: dict[str, Any]) -> None:
+    """From copies that are padded to full tiles; beside nine strips of each factor, a tile of *c* fits in two parts."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, whole=True, **{"tile": (64, 64, 64), **form})
+    assert ("j_part" in knl.inames) == ("stages" in form)
     report = lk.verify(knl, full=True)
     assert report.proven, report
     rng, n, m, length = np.random.default_rng(0), 5, 67, 133
