@@ -83,7 +83,7 @@ nbody_direct_0(const float *__restrict__ q, const float *__restrict__ x, const f
         acc_t_j_all = __shfl_sync(0xffffffff, acc_t_j_warp, 0, 8);
         if ((int)threadIdx.x == 0) {
             // partial
-            partial[p*(-(n + 255) % 256 + n + 255) + 256*i_outer + 32*i_item + i_thread] = acc_t_j_all;
+            partial[p*256*((n + 255) / 256) + 256*i_outer + 32*i_item + i_thread] = acc_t_j_all;
         }
     }
 }
@@ -100,7 +100,7 @@ nbody_direct_1(float *__restrict__ phi, const float *__restrict__ partial, const
         acc_r = 0.0f;
         for (int r = 0; r < 16; ++r) {
             // total.r.update
-            acc_r += partial[r*(-(n + 255) % 256 + n + 255) + 256*k_outer + k_inner];
+            acc_r += partial[r*256*((n + 255) / 256) + 256*k_outer + k_inner];
         }
         // total
         phi[256*k_outer + k_inner] = acc_r;
