@@ -10,7 +10,7 @@ import gpu_matrix_math as reference
 import gpu_matrix_peers as peers
 import numpy as np
 from gpu_peers import Peer
-from gpu_row import Goal, Row, Size, library
+from gpu_row import Goal, Relaxed, Row, Size, library
 
 #: The options of the library's pipelines for Hopper, and of those for all GPUs from sm_80 on.
 HOPPER = {"wgmma": True}
@@ -145,6 +145,8 @@ def fused(name: str, epilogue: Epilogue) -> Row:
         more = {x: values(shape, kind.operands) for x, shape in epilogue.arrays(s).items()}
         return {**product_inputs(kind, "nn", s[2]**-0.5)(s), **more}
     names = ("a", "b", *epilogue.arrays(size))
+    ours = with_dtypes(dict.fromkeys(names[2:], kind.operands), library(
+        "matmul", kind.operands, shape=lambda s: s, epilogue=epilogue.text, **HOPPER))
     return Row(
         f"epilogue_{name}", [size], None, DRAWN, SMALL, inputs, lambda s: {"c": s[:2]},
         lambda xp, p: epilogue.formula(xp, reference.product(xp, p, "nn"), p),
@@ -152,8 +154,7 @@ def fused(name: str, epilogue: Epilogue) -> Row:
         lambda s: 2*count(*s),
         {"torch": peers.eager(name, names), "torch.compile": peers.max_autotuned(name, names)},
         goals(1.05, 1.10, "torch.compile"),
-        {"loopkit": with_dtypes(dict.fromkeys(names[2:], kind.operands), library(
-            "matmul", kind.operands, shape=lambda s: s, epilogue=epilogue.text, **HOPPER))},
+        {"loopkit": ours, "fast math": lambda s: Relaxed(ours(s))},
         # torch rounds the product before the formula
         dtype=kind.result, tolerance=2*kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 

@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
-from loopkit.library.warpgroups import Form, product_by_warpgroups
+from loopkit.library.warpgroups import Form, Tiles, product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -47,8 +47,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     copies *a* and *b* with padding to full tiles, so that all strips are loaded in vectors and without conditions.
 
     :arg shape: the lengths ``(n, m, l)`` of ``c[n, m]``, ``a[n, l]`` and ``b[l, m]``; default: any, taken from the
-        arrays of a call. With a shape, vectors that divide the rows load the strips, and for float32
-        :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
+        arrays of a call. With a shape, vectors that divide the rows load the strips. For float32
+        :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
+        *tile* is the one with which the last multiprocessor is done first.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
@@ -83,7 +84,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if wgmma:
         _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks)
         form = Form(a_transposed, b_transposed, epilogue)
-        return product_by_warpgroups(known, result, tile and tile[:2], stages, group, form, shape, whole, store)
+        tiles = Tiles(shape, multiprocessors, tile and tile[:2], stages, group)
+        return product_by_warpgroups(known, result, form, tiles, whole, store)
     _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue, store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
         _require_inapplicable("matrix instructions", depth=depth, whole=whole, min_blocks=min_blocks)
@@ -93,9 +95,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
 
 
 def _in_plain_arithmetic(dtype: np.dtype, shape: tuple[int, int, int] | None, multiprocessors: int | None,
-                tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, min_blocks: int | None,
-                depth: int | None, whole: bool | None, group: int | None, stages: int | None, mma: bool | None
-                ) -> lk.LoopKernel:
+                         tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, min_blocks: int | None,
+                         depth: int | None, whole: bool | None, group: int | None, stages: int | None,
+                         mma: bool | None) -> lk.LoopKernel:
     """The product by the arithmetic of threads, or by the instructions for float64."""
     if shape is not None and tile is None and depth is None and whole is None and dtype == np.float32:
         plan = best_plan(shape, multiprocessors)
@@ -212,7 +214,8 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
 @checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
-                   mma: bool | None = None) -> lk.LoopKernel:
+                   mma: bool | None = None, wgmma: bool = False, tile: tuple[int, int] | None = None,
+                   b_transposed: bool = False) -> lk.LoopKernel:
     """A kernel for ``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])``, products of many small square matrices.
 
     A block computes one product, as :func:`matmul` computes one tile. Asynchronous copies move strips of four-byte
@@ -228,6 +231,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
         for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
+    :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes; several blocks
+        may compute one product, each a *tile* of rows and columns. Then *b_transposed* means ``b[e, j, k]``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
         it is not in float64.
@@ -241,6 +246,11 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
             [66., 79.]]], dtype=float32)
     """
     known = known_dtype(dtype)
+    if wgmma:
+        _require_inapplicable("warpgroups", steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
+        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiles(None, None, tile, stages, None)
+        return product_by_warpgroups(known, None, form, tiles, None, None)
+    _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
     size = require_positive(size, "size")
     most, low = measured("batched_matmul", most_by_mma=None, most_of_low_mma=None)
     if mma is None:

@@ -10,16 +10,12 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.library.defaults import items_a_thread, known_dtype, measured
+from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
-from loopkit.target.cuda.limits import DEVICE_LIMITS
 from loopkit.transform.step import require_positive
 
 #: Rows of a product by a warpgroup; bytes of a step's elements; most columns.
 ROWS, STEP, COLUMNS = 64, 32, 256
-
-#: Bytes of shared memory for the mbarriers of a ring, and for the alignment of tiles.
-MBARRIERS = 1024
 
 #: The ways of a result to memory: through a tile in shared memory, or from the registers of its sums.
 STORES = ("tma", "shared", "registers")
@@ -31,11 +27,13 @@ class Form:
 
     :ivar a_transposed: *a* is stored as ``a[k, i]``; *b_transposed*: *b* as ``b[j, k]``.
     :ivar epilogue: the formula of an element of *c*, in terms of the sum ``total``; ``None``: the sum.
+    :ivar batched: the matrices have a further first axis, with one product for each ``e``.
     """
 
     a_transposed: bool = False
     b_transposed: bool = False
     epilogue: str | None = None
+    batched: bool = False
 
     def rows(self, shape: tuple[int, int, int]) -> tuple[int, int]:
         """The lengths of the rows of *a* and *b*."""
@@ -45,18 +43,60 @@ class Form:
     def kernel(self) -> lk.LoopKernel:
         """The kernel, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
-        total = f"sum(k, a_rows({a})*b_rows({b}))  {{id=insn}}"
-        text = f"c[i, j] = {total}" if self.epilogue is None else f"<> total = {total}\nc[i, j] = {self.epilogue}"
-        return lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
-a_rows(row, column) := a[row, column]
-b_rows(row, column) := b[row, column]
+        e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
+        total = f"sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}"
+        text = f"c[{e}i, j] = {total}" if self.epilogue is None else \
+            f"<> total = {total}\nc[{e}i, j] = {self.epilogue}"
+        knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
+a_rows({e}row, column) := a[{e}row, column]
+b_rows({e}row, column) := b[{e}row, column]
 {text}
-""", name="matmul")
+""", name="batched_matmul" if self.batched else "matmul")
+        return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
 
 
-def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: tuple[int, int] | None,
-                          stages: int | None, group: int | None, form: Form, shape: tuple[int, int, int] | None,
-                          whole: bool | None, store: str | None) -> lk.LoopKernel:
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a product, as far as the user names them.
+
+    :ivar shape: the lengths of the product; *multiprocessors*: those of the GPU.
+    """
+
+    shape: tuple[int, int, int] | None
+    multiprocessors: int | None
+    tile: tuple[int, int] | None
+    stages: int | None
+    group: int | None
+
+    def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int]:
+        """Rows and columns of a block's tile, strips of each factor, and rows of blocks that run column by column.
+
+        :arg stored: the bytes of an element of a tile of the result in shared memory; 0: there is none.
+        """
+        tile, group = measured("warpgroups", tile=self.tile or self._fastest(dtype), group=self.group)
+        rows, columns = tile
+        _require_tile(rows, columns)
+        most = (DEVICE["warpgroups"]["shared_bytes"] - rows*columns*stored) // ((rows + columns)*ROW)
+        stages = self.stages or max(min(most, DEVICE["warpgroups"]["most_stages"]), 2)
+        blocks = group if self.shape is None else max(-(-self.shape[0] // rows), 1)
+        return rows, columns, stages, group if self.group is not None else min(group, blocks)
+
+    def _fastest(self, dtype: np.dtype) -> tuple[int, int] | None:
+        """The tile with which the last multiprocessor is done first; ``None``: the shape is not known."""
+        if self.shape is None:
+            return None
+        n, m, steps = self.shape
+        known, (multiprocessors,) = DEVICE["warpgroups"], measured("warpgroups", multiprocessors=self.multiprocessors)
+
+        def time(tile: tuple[int, int], strip: int) -> tuple[int, int]:
+            waves = -(-(-(-n // tile[0])*-(-m // tile[1])) // multiprocessors)
+            return waves*(strip*-(-steps*dtype.itemsize // ROW) + known["block"]), -tile[1]
+        found = [(rows, columns) for rows, columns in (map(int, x.split("x")) for x in known["strips"])]
+        return min(zip(found, known["strips"].values(), strict=True), key=lambda x: time(*x))[0]
+
+
+def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiles, whole: bool | None,
+                          store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
     unit, size = UNITS[dtype.name], dtype.itemsize
     if size != 2 and (form.a_transposed or not form.b_transposed):
@@ -65,18 +105,12 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
     if whole is None:
-        whole = shape is not None and not all(_for_tma(row, dtype) for row in form.rows(shape))
-    if store is None:
-        by_tma = not whole if shape is None else _for_tma(shape[1], stored)
-        store = "registers" if stored.itemsize > 2 else "tma" if by_tma else "shared"
-    elif store not in STORES:
+        whole = tiles.shape is not None and not all(_for_tma(row, dtype) for row in form.rows(tiles.shape))
+    store = store or _way_of_result(tiles.shape, stored, whole=whole)
+    if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
-    # a tile of c takes the shared memory of strips
-    tile, group, stages = measured("warpgroups", tile=tile, group=group, **{
-        "stages" if store == "registers" else "stages_beside_result": stages})
-    rows, columns = tile
-    _require_tile(rows, columns)
+    rows, columns, stages, group = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
     parts = _parts_of_result(rows, columns, stages, stored) if store == "shared" else {}
     width = columns // prod(parts.values())
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
@@ -92,7 +126,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, tile: t
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // size},
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, [
-        "i_group", "j_block", "i_block", "i_warpgroup", "k_outer", "k_step", *parts, "i_box", "j_box"])
+        *("e" if form.batched else ""), "i_group", "j_block", "i_block", "i_warpgroup", "k_outer", "k_step", *parts,
+        "i_box", "j_box"])
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     source = "whole" if whole else "rows"
     knl = _strip(knl, f"a_{source}", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
@@ -138,7 +173,7 @@ def _strip(knl: lk.LoopKernel, source: str, sweep: list[str], inames: list[str])
 
 def _parts_of_result(rows: int, columns: int, stages: int, dtype: np.dtype) -> Mapping[str, int]:
     """The iname of the parts of a tile of *c*, if it only fits beside the strips in parts, one after another."""
-    free = DEVICE_LIMITS["sm_90a"].shared_bytes - MBARRIERS - stages*(rows + columns)*ROW
+    free = DEVICE["warpgroups"]["shared_bytes"] - stages*(rows + columns)*ROW
     fitting = (n for n in (1, 2, 4) if columns % (64*n) == 0 and rows*columns*dtype.itemsize // n <= free)
     return {"j_part": parts} if (parts := next(fitting, 1)) > 1 else {}
 
@@ -156,6 +191,13 @@ def _tile_of_result(knl: lk.LoopKernel, sweep: Mapping[str, int], parts: Mapping
     knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
     knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
     return lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
+
+
+def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole: bool) -> str:
+    """The way of a result to memory; *whole*: the factors have rows that TMA cannot read."""
+    if dtype.itemsize > 2:
+        return "registers"                  # their tile would take the place of too many strips
+    return "tma" if (not whole if shape is None else _for_tma(shape[1], dtype)) else "shared"
 
 
 def _for_tma(row: int, dtype: np.dtype) -> bool:

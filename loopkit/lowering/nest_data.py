@@ -42,7 +42,9 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
         raise NoMatchError(f"its blocks must have whole {scope.name.lower()}s along l.0, and not {length} threads",
                            f"give l.0 a multiple of {launch.machine.threads_of(scope)} threads in all statements")
     node = launch.kernel.reduction_of.get(assign.statement)
-    return Nest(loops, assign, names, frozenset(() if node is None else node.inames),
+    fixed = {x: low for x in launch.kernel.statement_by_id[assign.statement].inames
+             for low, extent in [iname_range(launch.kernel, x)] if extent == 1}
+    return Nest(loops, assign, {**fixed, **names}, frozenset(() if node is None else node.inames),
                 _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages),
                 condition)
 

@@ -27,7 +27,7 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
     assert "wait_for_products<1>();" in code.source
 
 
-@pytest.mark.parametrize("given", [{}, {"b_transposed": True}, {"a_transposed": True, "store": "registers"},
+@pytest.mark.parametrize("given", [{"group": 1}, {"b_transposed": True}, {"a_transposed": True, "store": "registers"},
                                    {"epilogue": "max(total + bias[j], 0)"}], ids=str)
 def test_the_pipeline_is_short_and_proven(given: dict[str, Any]) -> None:
     knl = lk.library.matmul("float16", wgmma=True, tile=(64, 64, 64), **given)
