@@ -111,7 +111,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
     rows, columns, stages, group = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
-    parts = _parts_of_result(rows, columns, stages, stored) if store == "shared" else {}
+    parts = _parts_of_result(rows, columns, stages, stored) if store != "registers" else {}
     width = columns // prod(parts.values())
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})

@@ -81,6 +81,16 @@ def test_golden_cuda_of_odd_rows(golden: GoldenFiles) -> None:
     assert "other calls" not in code.source
 
 
+def test_tma_stores_a_tile_in_parts() -> None:
+    """Beside four strips of each factor, half of a tile fits. The sums stay in the registers of the matrix units."""
+    code = lk.generate_code(lk.library.matmul("bfloat16", wgmma=True, stages=4, tile=(128, 256, 64)), target=HOPPER)
+    assert "c_tile)[2][128][64]" in code.source
+    assert "keep_below(acc_k);\n        register_fence();" in code.source
+    compiled = compile_cuda(code.source, "sm_90a")
+    assert not compiled.spills
+    assert "serialized" not in compiled.binary.log
+
+
 @pytest.mark.deep(every=4)
 @pytest.mark.parametrize("form", [
     {}, {"b_transposed": True, "store": "registers"}, {"a_transposed": True, "epilogue": "max(total, j)"},
