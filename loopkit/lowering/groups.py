@@ -151,7 +151,8 @@ def _with_registers(places: Sequence[tuple[Instruction, ...]], of: Completion, w
                 break
             relied.add(k)
             kept[k].add(h.array)
-    arrays = tuple(sorted({h.array for h in used}))
+    arrays = {h.array for h in used}                    # fences keep those of groups of another kind
     for k, own in enumerate(places):
         yield tuple(replace(i, registers=tuple(sorted(kept[k]))) if i == wait_of((i,), of) else
-                    replace(i, registers=arrays) if isinstance(i, RegisterFence) else i for i in own)
+                    replace(i, registers=tuple(sorted(arrays.union(i.registers)))) if isinstance(i, RegisterFence)
+                    else i for i in own)
