@@ -81,7 +81,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:loopkit", "-p",
                            "loopkit.show.pytest_plugin", "-p", "no:cacheprovider",
                            *options], cwd=folder, capture_output=True, text=True, check=False,
-                          env={"PYTHONPATH": str(ROOT), "PATH": ""})
+                          env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 @pytest.mark.parametrize("conftest", ["", OPTION], ids=["the plugin's option", "the option of a conftest file"])
