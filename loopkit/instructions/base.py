@@ -115,6 +115,11 @@ class ElementText:
 Text = str | Callable[[], str]
 
 
+def made_text(text: Text) -> str:
+    """*text*, made if it is a function."""
+    return text if isinstance(text, str) else text()
+
+
 @dataclass(frozen=True)
 class InstructionText:
     """The code of one class of instructions in one language.
