@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,11 +31,34 @@ import pymbolic.primitives as p
 import loopkit as lk
 from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
+from loopkit.expr.kinds import named_dtype
 from loopkit.kernel.target import Machine
 from loopkit.lowering import pipeline
 from loopkit.lowering.lowered import Lowered
+from loopkit.runtime.cuda.devices import find_gpu
 from tests.cases import CASES, Case
+from tests.tma_kernels import doubled, rowsum
 from tests.verification.faults import Fault, faults
+
+BF16 = named_dtype("bfloat16")
+
+
+def _product(name: str, sizes: Sequence[tuple[int, ...]], **how: Any) -> Case:
+    """A product by warpgroups of small integers."""
+    def data(rng: np.random.Generator, n: int, m: int, length: int) -> dict[str, np.ndarray]:
+        return {x: rng.integers(-4, 5, shape).astype(BF16) for x, shape in (("a", (n, length)), ("b", (length, m)))}
+    return Case(name, lambda: lk.library.matmul(BF16, wgmma=True, tile=(64, 64, 64), **how), data,
+                lambda given: {"c": given["a"].astype(float) @ given["b"].astype(float)}, sizes, BF16)
+
+
+#: Kernels that need a Hopper GPU, beside the golden kernels.
+HOPPER = [
+    Case("rowsum_by_tma", lambda: rowsum(3), lambda rng, n, m: {"a": rng.random((n, m), np.float32)},
+         lambda given: {"s": given["a"].sum(axis=1)}, [(65, 36), (200, 316)]),
+    Case("doubled_by_tma", lambda: doubled(3), lambda rng, n, m: {"x": rng.random((n, m), np.float32)},
+         lambda given: {"y": 2*given["x"]}, [(61, 20), (8, 32)]),
+    _product("matmul_by_warpgroups", [(72, 136, 200)]), _product("matmul_of_odd_rows", [(67, 71, 133)], whole=True),
+    _product("matmul_from_registers", [(72, 136, 200)], store="registers")]
 
 #: The faults that a tool is made for; of the others it knows nothing.
 KINDS = {"racecheck": ("barrier deleted",), "memcheck": ("index shifted", "bound weakened", "guard weakened"),
@@ -171,7 +194,8 @@ def run(knl: lk.CompiledKernel, case: Case) -> bool:
 
 def watched(tool: str, most: int, first: int) -> None:
     """Run the golden kernels, unless *first* says that they ran, then the faulty ones; a line for each."""
-    for case in CASES if first == 0 else ():
+    hopper = HOPPER if find_gpu().capability >= (9, 0) else ()
+    for case in (*CASES, *hopper) if first == 0 else ():
         print("clean", case.name, run(lk.compile(case.make(), target="cuda"), case), flush=True)
     for number, mutant in enumerate(mutants(tool, most)):
         if number < first:
