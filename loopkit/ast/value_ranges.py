@@ -23,36 +23,50 @@ from loopkit.poly.affine import without_bits
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """The known least values of integer variables."""
+    """The known least values of integer variables, and the greatest ones of those that the text defines."""
 
     lower: Mapping[str, int] = field(default_factory=dict)
+    upper: Mapping[str, int] = field(default_factory=dict)
 
     def nonnegative(self, expr: Expression) -> bool:
         """Is *expr* never negative?"""
         low = self.least(expr)
         return low is not None and low >= 0
 
+    def below(self, expr: Expression, stop: int) -> bool:
+        """Is *expr* always one of 0, 1, ..., *stop* - 1?"""
+        return self.nonnegative(expr) and self._interval(expr).high < stop
+
     def least(self, expr: Expression) -> int | None:
         """A lower bound of an integer expression; ``None``: none is known."""
-        def leaf(e: Expression) -> Interval:
-            return Interval(self.lower[e.name], ANY.high) if isinstance(e, p.Variable) and e.name in self.lower \
-                else ANY
-        low = interval(expr, leaf).low
+        low = self._interval(expr).low
         return low if low >= -2**63 else None
+
+    def _interval(self, expr: Expression) -> Interval:
+        def leaf(e: Expression) -> Interval:
+            return Interval(self.lower.get(e.name, ANY.low), self.upper.get(e.name, ANY.high)) \
+                if isinstance(e, p.Variable) else ANY
+        return interval(expr, leaf)
 
     def defining(self, name: str, value: Expression) -> LowerBounds:
         """After ``name = value``."""
-        low = self.least(value)
-        others = {x: least for x, least in self.lower.items() if x != name}
-        return LowerBounds(others if low is None else {**others, name: low})
+        own = self._interval(value)
+        return self._between(name, own.low, own.high)
+
+    def _between(self, name: str, low: int, high: int) -> LowerBounds:
+        """With a new value of *name* from *low* to *high*, as far as these fit into 64 bits."""
+        lower, upper = ({x: bound for x, bound in own.items() if x != name} for own in (self.lower, self.upper))
+        lower |= {name: low} if low >= -2**63 else {}
+        upper |= {name: high} if high < 2**63 else {}
+        return LowerBounds(lower, upper)
 
     def renamed(self, names: Mapping[str, str]) -> LowerBounds:
         """The bounds of the variables *names* under their new names."""
-        return LowerBounds({new: self.lower[x] for x, new in names.items() if x in self.lower})
+        return LowerBounds(*({new: own[x] for x, new in names.items() if x in own} for own in (self.lower, self.upper)))
 
     def inside(self, loop: For) -> LowerBounds:
         """In the iterations of *loop*."""
-        return self.defining(loop.iname, loop.start)
+        return self._between(loop.iname, self._interval(loop.start).low, self._interval(loop.stop).high - 1)
 
     def where(self, condition: Expression) -> LowerBounds:
         """The bounds at places that *condition* guards."""
@@ -61,7 +75,7 @@ class LowerBounds:
                 return reduce(LowerBounds.where, children, self)
             case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
                     | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
-                return LowerBounds({**self.lower, name: max(least, self.lower.get(name, least))})
+                return replace(self, lower={**self.lower, name: max(least, self.lower.get(name, least))})
             case _:
                 return self
 

@@ -27,14 +27,23 @@ SLOT = np.dtype(np.uint64)
 
 @dataclass(frozen=True)
 class StartPhases(Instruction):
-    """A thread prepares the *slots* of a *ring*; each phase has *copies* copies."""
+    """A thread prepares the *slots* of a *ring*; each phase has *copies* copies.
+
+    :ivar filled: the temporaries that these copies write.
+    """
 
     ring: str
     slots: int
     copies: int
+    filled: tuple[str, ...] = ()
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90
+
+    @property
+    def note(self) -> str:
+        """A remark for readers of the generated code."""
+        return f"mbarriers for the copies to {' and '.join(self.filled)}"
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -77,13 +86,13 @@ class WaitPhase(Instruction):
 # CUDA
 
 CUDA_START = InstructionText({"start_phases": """
-// thread 0 prepares a ring of mbarriers; COPIES copies end a phase of each
-template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(unsigned long long (&ring)[SLOTS])
+// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
+template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        for (int slot = 0; slot < SLOTS; ++slot)
+        for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&ring[slot]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
@@ -92,7 +101,8 @@ template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(un
 
 def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
     """The mbarrier of a phase."""
-    return printer.place(p.Subscript(p.Variable(phase.ring), (phase.slot,)), bounds)
+    slot = phase.number if bounds.below(phase.number, phase.slots) else phase.slot
+    return printer.place(p.Subscript(p.Variable(phase.ring), (slot,)), bounds)
 
 
 def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Iterator[str]:
@@ -101,12 +111,12 @@ def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Itera
 
 
 CUDA_WAIT = InstructionText({"wait_for_phase": """
-// until the phase of the mbarrier with this parity has ended
-__device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int parity)
+// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
-    const unsigned int place = __cvta_generic_to_shared(slot);
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 """}, sync=_wait_lines)

@@ -104,15 +104,16 @@ def _load_text(rank: int) -> str:
     # PTX counts axes from the last
     values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
     return f"""
-// TMA: a box, of this number of bytes, of the array that the map describes goes to shared memory, as a part of a phase
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
+// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &map, unsigned int bytes,
-    unsigned long long *slot, {starts})
+    unsigned long long *mbarrier, {starts})
 {{
-    const unsigned int box = __cvta_generic_to_shared(to), phase = __cvta_generic_to_shared(slot);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(phase), "r"(bytes) : "memory");
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {{{places}}}], [%2];"
-        :: "r"(box), "l"(&map), "r"(phase), {values} : "memory");
+        :: "r"(box), "l"(&map), "r"(address), {values} : "memory");
 }}
 """
 

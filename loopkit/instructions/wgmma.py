@@ -179,7 +179,8 @@ WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _instructions_of_si
 # CUDA: functions in PTX that the threads of a warpgroup call together
 
 _MATRIX_AT = """
-// the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
+// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
+// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
@@ -211,10 +212,13 @@ def _wgmma_text(wgmma: Wgmma) -> str:
     immediate = "".join(f', "n"({x})' for x in turned)
     template = ", ".join(f"int {x}" for x in (*names, *turned))
     place = " + ".join(f"{x}*{x[0].lower()}" for x in names)
-    also, newline, zero = "; LEFT, RIGHT: is it transposed?" if turned else "", "\n", "\0"
+    newline, zero = "\n", "\0"
+    also = """
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.""" if turned else ""
     return f"""
 // all threads of a warpgroup, asynchronously: sums += left*right, {m}x{n} by {m}x{k} and {k}x{n}. Thread t has the sums
-// [16*(t / 32) + 8*p + t % 32 / 4][{'8*b + ' if n > 8 else ''}2*(t % 4) + i] at {place}{also}
+// [16*(t / 32) + 8*p + t % 32 / 4][{'8*b + ' if n > 8 else ''}2*(t % 4) + i] at {place}.{also}
 template <{template}> __device__ __forceinline__ void {function_name(wgmma)}(
     {kind} *sums, unsigned long long left, unsigned long long right)
 {{

@@ -268,13 +268,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     if mma:
-        _shares(size, steps, "steps")
-        warp = warp or _largest_part(size)
-        for part, what in zip(warp, ("rows", "columns"), strict=True):
-            _shares(size, part, what)
-        # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
-        high = 16 if size > low and warp[0] % 16 == 0 else 8
-        knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps, high)
+        knl = _small_by_warps(knl, size, steps, warp or _largest_part(size), low)
     else:
         warp, = measured("batched_matmul", known, warp=warp)
         items = items_a_thread(known)
@@ -283,6 +277,15 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                           {"lane": LANES[1], "item": items}, "vec")
         knl = _in_registers(knl, ("e",), steps, known, by_rows=asynchronous)
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
+
+
+def _small_by_warps(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int], low: int) -> lk.LoopKernel:
+    """Products of this *size* by matrix instructions for float64; *low*: the largest size that waits for memory."""
+    for part, what in ((steps, "steps"), (warp[0], "rows"), (warp[1], "columns")):
+        _shares(size, part, what)
+    # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
+    high = 16 if size > low and warp[0] % 16 == 0 else 8
+    return _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps, high)
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:

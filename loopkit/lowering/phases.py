@@ -40,8 +40,9 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     phases: dict[str, Phase] = {}
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):
-        ring = launch.kernel.fresh_name(_ring_name([x.array for x in group]), *starts)
-        starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group))
+        arrays = tuple(x.array for x in group)
+        ring = launch.kernel.fresh_name(_ring_name(arrays), *starts)
+        starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
                 wait = WaitPhase(Phase(ring, number, x.slots))

@@ -140,22 +140,26 @@ def _outermost(launch: Launch) -> Level:
 
 def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
     used = {a.array for s in launch.statements.values() for a in accesses_of(launch.kernel, s.statement)}
+    by_engines = {a.array for s in launch.statements.values() for a in accesses_of(launch.kernel, s.statement)
+                  if any(i.asynchronous_proxy for i in s.statement.instructions)}
     alive = _alive_across_regions(launch)
     for name, storage in storages.items():
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.in_memory if isinstance(e, int))
             assert len(shape) == len(storage.in_memory)
-            note = _note(storage) if launch.kernel.options.annotate else ""
+            note = _note(storage, name in by_engines) if launch.kernel.options.annotate else ""
             lasting = storage.space is AddressSpace.PRIVATE and name in alive
             shared = storage.space is AddressSpace.SHARED
             yield Array(name, storage.dtype, shape, shared, lasting, len(storage.lanes), note, storage.swizzle,
                         storage.temporary.constants)
     for start in (i for node in nodes_in(launch.tree) if isinstance(node, Barrier) for i in node.instructions):
         if isinstance(start, StartPhases):
-            yield Array(start.ring, SLOT, (start.slots,), shared=True)
+            note = start.note if launch.kernel.options.annotate else ""
+            yield Array(start.ring, SLOT, (start.slots,), shared=True, note=note)
 
 
-def _note(storage: Storage) -> str:
+def _note(storage: Storage, by_engines: bool) -> str:
+    """:arg by_engines: TMA or the matrix units access it by themselves."""
     if storage.swizzle is None:
         return storage.temporary.note
     rows = storage.in_memory[storage.swizzle.axis]
@@ -163,7 +167,8 @@ def _note(storage: Storage) -> str:
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
     row = "r" if rows <= period else f"(r % {period})"
     mask = row if chunk == 1 else f"({chunk}*{row})"
-    return "; ".join(filter(None, (storage.temporary.note, f"column c of row r is at c ^ {mask}")))
+    also = ", also for TMA and matrix descriptors" if by_engines else ""
+    return "; ".join(filter(None, (storage.temporary.note, f"column c of row r is at c ^ {mask}{also}")))
 
 
 def _alive_across_regions(launch: Launch) -> frozenset[str]:

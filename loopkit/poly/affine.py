@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial, reduce
+from math import gcd
 from typing import TypeVar, cast
 
 import islpy as isl
@@ -183,15 +184,24 @@ def _junction(kind: type[p.LogicalAnd | p.LogicalOr], neutral: int, *args: Expre
 
 
 def readable_comparison(left: Expression, op: str, right: Expression) -> Expression:
-    """``a >= b + 1`` as ``b < a`` and ``a >= b`` as ``b <= a``, larger coefficients first."""
+    """``a >= b + 1`` as ``b < a`` and ``a >= b`` as ``b <= a``, larger coefficients first.
+
+    A constant that is 1 more than a multiple of the coefficients becomes that multiple:
+
+    >>> k, l = p.Variable("k"), p.Variable("l")
+    >>> print(readable_comparison(64*k + 129, "<=", l), readable_comparison(64*k + 64, "<=", l), sep="; ")
+    64*k + 128 < l; 64*k + 64 <= l
+    """
     if op in (">=", ">"):
         left, op, right = right, {">=": "<=", ">": "<"}[op], left
     left, right = ordered(left), ordered(right)
     if op == "<=" and left == 1 and isinstance(right, TruncatedRemainder):
         return p.Comparison(right, "!=", 0)
     if op == "<=":
-        if isinstance(left, p.Sum) and left.children[-1] == 1:
-            return p.Comparison(add(left, -1), "<", right)
+        if isinstance(left, p.Sum) and isinstance(constant := left.children[-1], int):
+            step = gcd(*(c for term in left.children[:-1] if (c := abs(integer_factor(term))) > 1))
+            if constant == 1 or (step > 1 and constant % step == 1):
+                return p.Comparison(add(left, -1), "<", right)
         if isinstance(right, p.Sum) and right.children[-1] == -1:
             return p.Comparison(left, "<", add(right, 1))
     return p.Comparison(left, op, right)

@@ -113,9 +113,13 @@ class ReferencePointer(Parameter):
 
 @dataclass(frozen=True)
 class MapParameter(Parameter):
-    """A tensor map, passed by value; the dtype is that of the elements of its array."""
+    """A tensor map, passed by value; the dtype is that of the elements of its array.
+
+    :ivar made_of: the parameters of the host's function that it is made of: the pointer to the array, and strides.
+    """
 
     tensor_map: TensorMap
+    made_of: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True)

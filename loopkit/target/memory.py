@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import wrap
 
@@ -11,9 +11,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Array, Function, Instruction, Swizzle, own_instructions
+from loopkit.ast.nodes import Array, Block, Function, Instruction, Node, Region, Swizzle, own_instructions
 from loopkit.ast.tensor_maps import TensorMap
-from loopkit.ast.walk import mentioned, nodes_in
+from loopkit.ast.walk import mentioned, nodes_in, rewritten
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction, indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
@@ -209,12 +209,17 @@ class FunctionText:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Arrays in the kernel's order, global temporaries, tensor maps, values, strides."""
+        """Arrays in the kernel's order, global temporaries, tensor maps, values, strides.
+
+        Arrays that only tensor maps access are not among them.
+        """
         launch, layout, knl = self.launch, self.layout, self.launch.kernel
         accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
         written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
         arrays, strides, values = list[Pointer](), list[Stride](), list[Parameter]()
         extents = [*launch.mapping.extents.values(), *launch.mapping.coordinates.values()]
+        named, given = self._names_in_text, dict[str, tuple[Parameter, ...]]()
+        described = {m.array for m in self.tensor_maps}
         for a in knl.arguments:
             if not isinstance(a, GlobalArg):
                 # a size without a declared dtype is as wide as the text's indices
@@ -222,12 +227,17 @@ class FunctionText:
                 values.append(meaning(a.name, layout.index if a.dtype is None else np.dtype(a.dtype)))
             elif a.name in written | read:
                 assert a.dtype is not None
-                arrays.append(Pointer(a.name, np.dtype(a.dtype), a.name in written, a.name in read))
+                pointer = Pointer(a.name, np.dtype(a.dtype), a.name in written, a.name in read)
                 shape = self.lowered.shapes[a.name]
                 axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
                 own = layout.declared_strides(a)
-                strides += [Stride(knl.fresh_name(f"{a.name}_stride_{k}"), layout.index, a.name, k)
-                            for k in axes if not own or own[k] is None]
+                found = [Stride(knl.fresh_name(f"{a.name}_stride_{k}"), layout.index, a.name, k)
+                         for k in axes if not own or own[k] is None]
+                given[a.name] = (pointer, *found)
+                if a.name in described - named:
+                    continue
+                arrays.append(pointer)
+                strides += found
                 extents += [e for e in (own if axes and own else () if axes else shape[1:]) if e is not None]
         for storage in self.lowered.storages.values():
             if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
@@ -236,13 +246,25 @@ class FunctionText:
                 arrays.append(ScratchPointer(
                     storage.name, storage.dtype, storage.name in written, storage.name in read and text is None,
                     storage.in_memory, None if text is None else text.element, text is not None))
+                given[storage.name] = (arrays[-1],)
                 extents += storage.in_memory[1:]
         if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
             arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
-        needed = mentioned(self.function.body).union(*map(variables, extents))
-        dtypes = {x.name: x.dtype for x in arrays}
-        return (*arrays, *(MapParameter(m.name, dtypes[m.array], m) for m in self.tensor_maps),
-                *(v for v in values if v.name in needed or self.takes_all_values), *strides)
+        needed = named.union(*map(variables, extents))
+        maps = (MapParameter(m.name, given[m.array][0].dtype, m, given[m.array]) for m in self.tensor_maps)
+        return (*arrays, *maps, *(v for v in values if v.name in needed or self.takes_all_values), *strides)
+
+    @property
+    def _names_in_text(self) -> frozenset[str]:
+        """The names that the text mentions: of a region that an instruction executes, those of the operands."""
+        texts = self.instruction_texts
+
+        def own(node: Node) -> Node:
+            if not isinstance(node, Region) or node.instruction is None:
+                return node
+            text = texts.get(type(node.instruction))
+            return node if text is None or text.region is None else replace(node, body=Block())
+        return mentioned(rewritten(self.function.body, own))
 
     def memory_instructions(self) -> Iterator[tuple[Statement, MemoryInstruction]]:
         """The statements whose accesses are made by instructions.
@@ -260,12 +282,18 @@ class FunctionText:
         """The memory of arguments and global temporaries."""
         arguments = self.launch.kernel.array_args
         strides = {name: dict(enumerate(self.layout.declared_strides(a))) for name, a in arguments.items()}
-        for s in self.parameters:
+        parameters = host_side(self.parameters)
+        for s in parameters:
             if isinstance(s, Stride):
                 strides[s.array][s.axis] = p.Variable(s.name)
         return {x.name: Flat(x.shape, ()) if isinstance(x, ScratchPointer) else Flat(
             self.lowered.shapes[x.name], tuple(e for _, e in sorted(strides[x.name].items()) if e is not None))
-            for x in self.parameters if isinstance(x, Pointer)}
+            for x in parameters if isinstance(x, Pointer)}
+
+
+def host_side(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    """*parameters* of a function of the device with those that tensor maps are made of in the place of the maps."""
+    return tuple(own for x in parameters for own in (x.made_of if isinstance(x, MapParameter) else (x,)))
 
 
 def count_of(launch: Launch) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pymbolic.primitives as p
 
+from loopkit.ast.nodes import Block, For
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.poly.affine import add, floor_div
 
@@ -20,3 +21,12 @@ def test_a_condition_bounds_what_it_compares_with_a_number() -> None:
 
 def test_a_new_value_is_another_name() -> None:
     assert LowerBounds().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None
+
+
+def test_a_loop_bounds_its_variable() -> None:
+    inside = LowerBounds().inside(For("n", 0, p.Min((3, m)), 1, Block()))
+    assert inside.below(n, 3)
+    assert not inside.below(n, 2)
+    assert inside.defining("m", add(n, 1)).below(m, 4)
+    assert not inside.inside(For("n", 0, m, 1, Block())).below(n, 3)
+    assert not LowerBounds().inside(For("n", m, 3, 1, Block())).below(n, 3)

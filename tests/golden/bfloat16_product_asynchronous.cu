@@ -120,7 +120,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             __syncthreads();
         }
         for (int k_outer_last = max(0, (l - 1) / 32 - 2); k_outer_last < (l + 31) / 32; ++k_outer_last) {
-            if (32*k_outer_last + 65 <= l) {
+            if (32*k_outer_last + 64 < l) {
                 const int a_tile_rule_last_point = 16*threadIdx.y + threadIdx.x;
                 const int a_i = a_tile_rule_last_point / 4;
                 const int a_k_vec = a_tile_rule_last_point % 4;
@@ -244,7 +244,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             __syncthreads();
         }
         for (int k_outer_last = max(0, (l - 1) / 32 - 2); k_outer_last < (l + 31) / 32; ++k_outer_last) {
-            if (32*k_outer_last + 65 <= l) {
+            if (32*k_outer_last + 64 < l) {
                 const int a_tile_rule_last_point = 16*threadIdx.y + threadIdx.x;
                 const int a_i = a_tile_rule_last_point / 4;
                 const int a_k_vec = a_tile_rule_last_point % 4;

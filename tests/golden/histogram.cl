@@ -3,25 +3,29 @@
 
 #define gid(AXIS) ((uint)get_group_id(AXIS))
 #define lid(AXIS) ((uint)get_local_id(AXIS))
-static inline void atomic_add_float_global(volatile __global float *to, const float value)
+static inline float atomic_add_float_global(volatile __global float *to, const float value)
 {
     volatile __global uint *word = (volatile __global uint *)to;
     uint last, seen = *word;
+    float old;
     do {
         last = seen;
-        const float old = as_float(last);
+        old = as_float(last);
         seen = atomic_cmpxchg(word, last, as_uint((float)(old + value)));
     } while (seen != last);
+    return old;
 }
-static inline void atomic_add_float_local(volatile __local float *to, const float value)
+static inline float atomic_add_float_local(volatile __local float *to, const float value)
 {
     volatile __local uint *word = (volatile __local uint *)to;
     uint last, seen = *word;
+    float old;
     do {
         last = seen;
-        const float old = as_float(last);
+        old = as_float(last);
         seen = atomic_cmpxchg(word, last, as_uint((float)(old + value)));
     } while (seen != last);
+    return old;
 }
 static inline int floor_div_i32(int a, int b)
 {

@@ -6,7 +6,7 @@ void jacobi_0(const float *restrict u, float *restrict v, const int n)
     for (int g0_ = 0; g0_ < (n + 126) / 128; ++g0_) {
         const int i_outer = g0_;
 
-        if (1 <= i_outer && 128*i_outer + 129 <= n) {  // a full tile
+        if (1 <= i_outer && 128*i_outer + 128 < n) {  // a full tile
             for (int l0_ = 0; l0_ < 128; ++l0_) {
                 const int i_inner = l0_;
                 // insn
@@ -34,7 +34,7 @@ void jacobi_1(float *restrict u, const float *restrict v, const int n)
     for (int g0_ = 0; g0_ < (n + 126) / 128; ++g0_) {
         const int j_outer = g0_;
 
-        if (1 <= j_outer && 128*j_outer + 129 <= n) {  // a full tile
+        if (1 <= j_outer && 128*j_outer + 128 < n) {  // a full tile
             for (int l0_ = 0; l0_ < 128; ++l0_) {
                 const int j_inner = l0_;
                 // insn_0

@@ -9,7 +9,7 @@ void jacobi_0(__global const float *restrict u, __global float *restrict v, cons
     const int i_outer = gid(0);
     const int i_inner = lid(0);
 
-    if (1 <= i_outer && 128*i_outer + 129 <= n) {  // a full tile
+    if (1 <= i_outer && 128*i_outer + 128 < n) {  // a full tile
         // insn
         v[128*i_outer + i_inner] =
                 (u[128*i_outer + i_inner - 1] + u[128*i_outer + i_inner] +
@@ -28,7 +28,7 @@ void jacobi_1(__global float *restrict u, __global const float *restrict v, cons
     const int j_outer = gid(0);
     const int j_inner = lid(0);
 
-    if (1 <= j_outer && 128*j_outer + 129 <= n) {  // a full tile
+    if (1 <= j_outer && 128*j_outer + 128 < n) {  // a full tile
         // insn_0
         u[128*j_outer + j_inner] = v[128*j_outer + j_inner];
     } else if (128*j_outer + j_inner + 2 <= n && 1 <= 128*j_outer + j_inner) {

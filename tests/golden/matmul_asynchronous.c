@@ -136,12 +136,12 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                         for (int l0_ = 0; l0_ < 8; ++l0_) {
                             const int i_inner_outer = l1_;
                             const int j_inner_outer = l0_;
-                            if (8*k_outer + 17 <= l) {
+                            if (8*k_outer + 16 < l) {
                                 for (int a_fetch_rule_round =
                                         0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
                                     const int a_dim_0 = 4*a_fetch_rule_round + l1_;
                                     const int a_dim_1 = l0_;
-                                    if (8*k_outer + a_dim_1 + 17 <= l) {
+                                    if (8*k_outer + a_dim_1 + 16 < l) {
                                         // a_fetch_rule
                                         a_fetch[(k_outer + 2) % 3][a_dim_0][a_dim_1] =
                                                 a[(16*i_outer + a_dim_0)*l + 8*k_outer + a_dim_1 + 16];
@@ -151,7 +151,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                         0; b_fetch_rule_round < 2; ++b_fetch_rule_round) {
                                     const int b_dim_0 = 4*b_fetch_rule_round + l1_;
                                     const int b_dim_1_outer = l0_;
-                                    if (8*k_outer + b_dim_0 + 17 <= l) {
+                                    if (8*k_outer + b_dim_0 + 16 < l) {
                                         for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                             // b_fetch_rule
                                             b_fetch[(k_outer + 2) % 3][b_dim_0][4*b_dim_1_outer +
@@ -252,12 +252,12 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                         for (int l0_ = 0; l0_ < 8; ++l0_) {
                             const int i_inner_outer = l1_;
                             const int j_inner_outer = l0_;
-                            if (8*k_outer + 17 <= l) {
+                            if (8*k_outer + 16 < l) {
                                 for (int a_fetch_rule_round =
                                         0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
                                     const int a_dim_0 = 4*a_fetch_rule_round + l1_;
                                     const int a_dim_1 = l0_;
-                                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 17 <= l) {
+                                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 16 < l) {
                                         // a_fetch_rule
                                         a_fetch[(k_outer + 2) % 3][a_dim_0][a_dim_1] =
                                                 a[(16*i_outer + a_dim_0)*l + 8*k_outer + a_dim_1 + 16];
@@ -269,7 +269,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     const int b_dim_1_outer = l0_;
                                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                                8*k_outer + b_dim_0 + 17 <= l) {
+                                                8*k_outer + b_dim_0 + 16 < l) {
                                             // b_fetch_rule
                                             b_fetch[(k_outer + 2) % 3][b_dim_0][4*b_dim_1_outer +
                                                         b_dim_1_inner] =

@@ -101,7 +101,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
     // b_fetch: b_fetch_rule_first writes, insn.k.update reads
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k_outer = 0; k_outer < (l + 7) / 8; ++k_outer) {
-        if (8*k_outer + 17 <= l) {
+        if (8*k_outer + 16 < l) {
             if (16*i_outer + 16 <= n && 8*k_outer + 24 <= l) {  // a full tile
                 #pragma unroll
                 for (int a_fetch_rule_round = 0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
@@ -116,7 +116,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                 for (int a_fetch_rule_round = 0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
                     const int a_dim_0 = 4*a_fetch_rule_round + lid(1);
                     const int a_dim_1 = lid(0);
-                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 17 <= l) {
+                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 16 < l) {
                         // a_fetch_rule
                         a_fetch[(k_outer + 2) % 3][a_dim_0][a_dim_1] =
                                 a[(16*i_outer + a_dim_0)*l + 8*k_outer + a_dim_1 + 16];
@@ -149,7 +149,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + b_dim_0 + 17 <= l) {
+                                8*k_outer + b_dim_0 + 16 < l) {
                             // b_fetch_rule
                             b_fetch[(k_outer + 2) % 3][b_dim_0][4*b_dim_1_outer + b_dim_1_inner] =
                                     b[(8*k_outer + b_dim_0 + 16)*m + 32*j_outer + 4*b_dim_1_outer +

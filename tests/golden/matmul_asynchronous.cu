@@ -130,12 +130,12 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
             __syncwarp();
         }
         for (int k_outer = max(0, l / 8 - 2); k_outer < (l + 7) / 8; ++k_outer) {
-            if (8*k_outer + 17 <= l) {
+            if (8*k_outer + 16 < l) {
                 #pragma unroll
                 for (int a_fetch_rule_round = 0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
                     const int a_dim_0 = 4*a_fetch_rule_round + threadIdx.y;
                     const int a_dim_1 = threadIdx.x;
-                    if (8*k_outer + a_dim_1 + 17 <= l) {
+                    if (8*k_outer + a_dim_1 + 16 < l) {
                         // a_fetch_rule
                         copy_async<4>(&a_fetch[(k_outer + 2) % 3][a_dim_0][a_dim_1],
                                 &a[(16*i_outer + a_dim_0)*l + 8*k_outer + a_dim_1 + 16]);
@@ -145,7 +145,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 for (int b_fetch_rule_round = 0; b_fetch_rule_round < 2; ++b_fetch_rule_round) {
                     const int b_dim_0 = 4*b_fetch_rule_round + threadIdx.y;
                     const int b_dim_1_outer = threadIdx.x;
-                    if (8*k_outer + b_dim_0 + 17 <= l) {
+                    if (8*k_outer + b_dim_0 + 16 < l) {
                         // b_fetch_rule
                         copy_async<16>(&b_fetch[(k_outer + 2) % 3][b_dim_0][4*b_dim_1_outer],
                                 &b[(8*k_outer + b_dim_0 + 16)*m + 32*j_outer + 4*b_dim_1_outer]);
@@ -232,12 +232,12 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
         wait_for_copies<0>();
         __syncwarp();
         for (int k_outer = 0; k_outer < (l + 7) / 8; ++k_outer) {
-            if (8*k_outer + 17 <= l) {
+            if (8*k_outer + 16 < l) {
                 #pragma unroll
                 for (int a_fetch_rule_round = 0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
                     const int a_dim_0 = 4*a_fetch_rule_round + threadIdx.y;
                     const int a_dim_1 = threadIdx.x;
-                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 17 <= l) {
+                    if (16*i_outer + a_dim_0 < n && 8*k_outer + a_dim_1 + 16 < l) {
                         // a_fetch_rule
                         copy_async<4>(&a_fetch[(k_outer + 2) % 3][a_dim_0][a_dim_1],
                                 &a[(16*i_outer + a_dim_0)*l + 8*k_outer + a_dim_1 + 16]);
@@ -250,7 +250,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + b_dim_0 + 17 <= l) {
+                                8*k_outer + b_dim_0 + 16 < l) {
                             // b_fetch_rule
                             copy_async<4>(&b_fetch[(k_outer + 2) % 3][b_dim_0][4*b_dim_1_outer +
                                         b_dim_1_inner],

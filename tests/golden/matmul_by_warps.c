@@ -47,7 +47,7 @@ void matmul_by_warps(const double *restrict a, const double *restrict b, double 
             // a_padded_0: a_padded_0_rule_first writes, insn.k.update reads
             // b_padded_0: b_padded_0_rule_first writes, insn.k.update reads
             for (int k_outer = 0; k_outer < (l + 15) / 16; ++k_outer) {
-                if (16*k_outer + 17 <= l) {
+                if (16*k_outer + 16 < l) {
                     for (int l0_ = 0; l0_ < 64; ++l0_) {
                         const int a_padded_dim_0_l0 = l0_ / 16;
                         const int a_padded_dim_1 = l0_ % 16;
@@ -91,7 +91,7 @@ void matmul_by_warps(const double *restrict a, const double *restrict b, double 
                 // barrier: the threads' loops end here
                 // a_padded_0: insn.k.update reads, a_padded_0_rule overwrites
                 // b_padded_0: insn.k.update reads, b_padded_0_rule overwrites
-                if (16*k_outer + 17 <= l) {
+                if (16*k_outer + 16 < l) {
                     for (int l0_ = 0; l0_ < 64; ++l0_) {
                         const int a_padded_dim_0_l0 = l0_ / 16;
                         const int a_padded_dim_1 = l0_ % 16;

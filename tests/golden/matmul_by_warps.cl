@@ -54,7 +54,7 @@ void matmul_by_warps(__global const double *restrict a, __global const double *r
     // b_padded_0: b_padded_0_rule_first writes, insn.k.update reads
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k_outer = 0; k_outer < (l + 15) / 16; ++k_outer) {
-        if (16*k_outer + 17 <= l) {
+        if (16*k_outer + 16 < l) {
             #pragma unroll
             for (int a_padded_dim_0_round = 0; a_padded_dim_0_round < 4; ++a_padded_dim_0_round) {
                 // a_padded_0_load
@@ -95,7 +95,7 @@ void matmul_by_warps(__global const double *restrict a, __global const double *r
         // a_padded_0: insn.k.update reads, a_padded_0_rule overwrites
         // b_padded_0: insn.k.update reads, b_padded_0_rule overwrites
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (16*k_outer + 17 <= l) {
+        if (16*k_outer + 16 < l) {
             #pragma unroll
             for (int a_padded_dim_0_round = 0; a_padded_dim_0_round < 4; ++a_padded_dim_0_round) {
                 // a_padded_0_rule

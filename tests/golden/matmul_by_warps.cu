@@ -63,7 +63,7 @@ matmul_by_warps(const double *__restrict__ a, const double *__restrict__ b, doub
     // b_padded_0: b_padded_0_rule_first writes, insn.k.update reads
     __syncthreads();
     for (int k_outer = 0; k_outer < (l + 15) / 16; ++k_outer) {
-        if (16*k_outer + 17 <= l) {
+        if (16*k_outer + 16 < l) {
             #pragma unroll
             for (int a_padded_dim_0_round = 0; a_padded_dim_0_round < 4; ++a_padded_dim_0_round) {
                 // a_padded_0_load
@@ -96,7 +96,7 @@ matmul_by_warps(const double *__restrict__ a, const double *__restrict__ b, doub
         // a_padded_0: insn.k.update reads, a_padded_0_rule overwrites
         // b_padded_0: insn.k.update reads, b_padded_0_rule overwrites
         __syncthreads();
-        if (16*k_outer + 17 <= l) {
+        if (16*k_outer + 16 < l) {
             #pragma unroll
             for (int a_padded_dim_0_round = 0; a_padded_dim_0_round < 4; ++a_padded_dim_0_round) {
                 // a_padded_0_rule

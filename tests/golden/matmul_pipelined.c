@@ -121,7 +121,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                             float a_fetch_next[4];
                             float b_fetch_next[2][4];
 
-                            if (8*k_outer + a_dim_1 + 9 <= l) {
+                            if (8*k_outer + a_dim_1 + 8 < l) {
                                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                                     // a_fetch_load
                                     a_fetch_next[a_dim_0_round] =
@@ -129,9 +129,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                                 a_dim_1 + 8];
                                 }
                             }
-                            if (8*k_outer + b_dim_0_l1 + 9 <= l) {
+                            if (8*k_outer + b_dim_0_l1 + 8 < l) {
                                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
-                                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                                         for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                             // b_fetch_load
                                             b_fetch_next[b_dim_0_round][b_dim_1_inner] =
@@ -153,16 +153,16 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     }
                                 }
                             }
-                            if (8*k_outer + a_dim_1 + 9 <= l) {
+                            if (8*k_outer + a_dim_1 + 8 < l) {
                                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                                     // a_fetch_rule
                                     a_fetch[(k_outer + 1) % 2][4*a_dim_0_round + a_dim_0_l1][a_dim_1] =
                                             a_fetch_next[a_dim_0_round];
                                 }
                             }
-                            if (8*k_outer + b_dim_0_l1 + 9 <= l) {
+                            if (8*k_outer + b_dim_0_l1 + 8 < l) {
                                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
-                                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                                         for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                             // b_fetch_rule
                                             b_fetch[(k_outer + 1) % 2][4*b_dim_0_round +
@@ -257,7 +257,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                             float a_fetch_next[4];
                             float b_fetch_next[2][4];
 
-                            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+                            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
                                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                                     if (16*i_outer + 4*a_dim_0_round + a_dim_0_l1 < n) {
                                         // a_fetch_load
@@ -267,11 +267,11 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     }
                                 }
                             }
-                            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+                            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
                                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
                                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                                             // b_fetch_load
                                             b_fetch_next[b_dim_0_round][b_dim_1_inner] =
                                                     b[(8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8)*m +
@@ -297,7 +297,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     }
                                 }
                             }
-                            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+                            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
                                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                                     if (16*i_outer + 4*a_dim_0_round + a_dim_0_l1 < n) {
                                         // a_fetch_rule
@@ -306,11 +306,11 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     }
                                 }
                             }
-                            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+                            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
                                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
                                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                                             // b_fetch_rule
                                             b_fetch[(k_outer + 1) % 2][4*b_dim_0_round +
                                                         b_dim_0_l1][4*b_dim_1_outer + b_dim_1_inner] =

@@ -105,7 +105,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
     // b_fetch: b_fetch_rule_first writes, insn.k.update reads
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k_outer = 0; k_outer < (l + 7) / 8; ++k_outer) {
-        if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+        if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
             if (16*i_outer + 16 <= n && 8*k_outer + 16 <= l) {  // a full tile
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
@@ -124,7 +124,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                 }
             }
         }
-        if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+        if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
             if (32*j_outer + 32 <= m && 8*k_outer + 16 <= l) {  // a full tile
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
@@ -144,7 +144,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                             // b_fetch_load
                             b_fetch_next[b_dim_0_round][b_dim_1_inner] =
                                     b[(8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8)*m + 32*j_outer +
@@ -187,7 +187,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                 }
             }
         }
-        if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+        if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
             if (16*i_outer + 16 <= n && 8*k_outer + 16 <= l) {  // a full tile
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
@@ -206,7 +206,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                 }
             }
         }
-        if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+        if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
             if (32*j_outer + 32 <= m && 8*k_outer + 16 <= l) {  // a full tile
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
@@ -225,7 +225,7 @@ void matmul_vec(__global const float *restrict a, __global const float *restrict
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                             // b_fetch_rule
                             b_fetch[(k_outer + 1) % 2][4*b_dim_0_round + b_dim_0_l1][4*b_dim_1_outer +
                                         b_dim_1_inner] = b_fetch_next[b_dim_0_round][b_dim_1_inner];

@@ -111,7 +111,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
             __syncwarp();
         }
         for (int k_outer = l / 8 - 1; k_outer < (l + 7) / 8; ++k_outer) {
-            if (8*k_outer + a_dim_1 + 9 <= l) {
+            if (8*k_outer + a_dim_1 + 8 < l) {
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                     // a_fetch_load
@@ -119,10 +119,10 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                             a[(16*i_outer + 4*a_dim_0_round + a_dim_0_l1)*l + 8*k_outer + a_dim_1 + 8];
                 }
             }
-            if (8*k_outer + b_dim_0_l1 + 9 <= l) {
+            if (8*k_outer + b_dim_0_l1 + 8 < l) {
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
-                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                         alignas(16) float b_vec[4];
                         *reinterpret_cast<float4 *>(b_vec) =
                                 *reinterpret_cast<const float4 *>(&b[(8*k_outer + 4*b_dim_0_round +
@@ -150,7 +150,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     }
                 }
             }
-            if (8*k_outer + a_dim_1 + 9 <= l) {
+            if (8*k_outer + a_dim_1 + 8 < l) {
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                     // a_fetch_rule
@@ -158,10 +158,10 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                             a_fetch_next[a_dim_0_round];
                 }
             }
-            if (8*k_outer + b_dim_0_l1 + 9 <= l) {
+            if (8*k_outer + b_dim_0_l1 + 8 < l) {
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
-                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                    if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                         alignas(16) float b_fetch_vec[4];
                         #pragma unroll
                         for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
@@ -237,7 +237,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
         // b_fetch: b_fetch_rule_first writes, insn.k.update reads
         __syncwarp();
         for (int k_outer = 0; k_outer < (l + 7) / 8; ++k_outer) {
-            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                     if (16*i_outer + 4*a_dim_0_round + a_dim_0_l1 < n) {
@@ -247,13 +247,13 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     }
                 }
             }
-            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                             // b_fetch_load
                             b_fetch_next[b_dim_0_round][b_dim_1_inner] =
                                     b[(8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8)*m + 32*j_outer +
@@ -279,7 +279,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     }
                 }
             }
-            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 9 <= l) {
+            if (16*i_outer + a_dim_0_l1 < n && 8*k_outer + a_dim_1 + 8 < l) {
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                     if (16*i_outer + 4*a_dim_0_round + a_dim_0_l1 < n) {
@@ -289,13 +289,13 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     }
                 }
             }
-            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 9 <= l) {
+            if (32*j_outer + 4*b_dim_1_outer < m && 8*k_outer + b_dim_0_l1 + 8 < l) {
                 #pragma unroll
                 for (int b_dim_0_round = 0; b_dim_0_round < 2; ++b_dim_0_round) {
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         if (32*j_outer + 4*b_dim_1_outer + b_dim_1_inner < m &&
-                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
+                                8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 8 < l) {
                             // b_fetch_rule
                             b_fetch[(k_outer + 1) % 2][4*b_dim_0_round + b_dim_0_l1][4*b_dim_1_outer +
                                         b_dim_1_inner] = b_fetch_next[b_dim_0_round][b_dim_1_inner];

@@ -10,7 +10,7 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
             const int i_outer = g1_;
             const int j_outer_outer = g0_;
 
-            if (1 <= i_outer && 2*i_outer + 3 <= n) {  // a full tile
+            if (1 <= i_outer && 2*i_outer + 2 < n) {  // a full tile
                 for (int l0_ = 0; l0_ < 2; ++l0_) {
                     const int j_outer_inner = l0_;
                     for (int i_inner = 0; i_inner < 2; ++i_inner) {
@@ -23,17 +23,17 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
                                         i_inner + 11) {
                                     // insn
                                     out[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner] =
+                                                j_inner - 2*(i_outer % 2) - i_inner] =
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner - 13] +
+                                                j_inner - 2*(i_outer % 2) - i_inner - 13] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner + 13] +
+                                                j_inner - 2*(i_outer % 2) - i_inner + 13] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner - 1] +
+                                                j_inner - 2*(i_outer % 2) - i_inner - 1] +
                                             a[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                j_inner - 2*i_outer % 4 - i_inner + 1] -
+                                                j_inner - 2*(i_outer % 2) - i_inner + 1] -
                                             4.0f*a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner];
+                                                4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner];
                                 }
                             }
                         }
@@ -55,21 +55,21 @@ void neighbours(const float *restrict a, float *restrict out, const int n)
                                             j_inner <= i_inner + 13) {
                                         // insn
                                         out[26*i_outer + 13*i_inner + 8*j_outer_outer + 4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner] =
+                                                    j_inner - 2*(i_outer % 2) - i_inner] =
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
                                                     4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner - 13] +
+                                                    j_inner - 2*(i_outer % 2) - i_inner - 13] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner +
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner +
                                                     13] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
                                                     4*j_outer_inner +
-                                                    j_inner - 2*i_outer % 4 - i_inner - 1] +
+                                                    j_inner - 2*(i_outer % 2) - i_inner - 1] +
                                                 a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner +
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner +
                                                     1] -
                                                 4.0f*a[26*i_outer + 13*i_inner + 8*j_outer_outer +
-                                                    4*j_outer_inner + j_inner - 2*i_outer % 4 - i_inner];
+                                                    4*j_outer_inner + j_inner - 2*(i_outer % 2) - i_inner];
                                     }
                                 }
                             }

@@ -10,33 +10,34 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// thread 0 prepares a ring of mbarriers; COPIES copies end a phase of each
-template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(unsigned long long (&ring)[SLOTS])
+// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
+template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        for (int slot = 0; slot < SLOTS; ++slot)
+        for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&ring[slot]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-// TMA: a box, of this number of bytes, of the array that the map describes goes to shared memory, as a part of a phase
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
+// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
-    unsigned long long *slot, int start_0, int start_1)
+    unsigned long long *mbarrier, int start_0, int start_1)
 {
-    const unsigned int box = __cvta_generic_to_shared(to), phase = __cvta_generic_to_shared(slot);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(phase), "r"(bytes) : "memory");
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%3, %4}], [%2];"
-        :: "r"(box), "l"(&map), "r"(phase), "r"(start_1), "r"(start_0) : "memory");
+        :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of the mbarrier with this parity has ended
-__device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int parity)
+// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
-    const unsigned int place = __cvta_generic_to_shared(slot);
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 // the 32 bits that begin at x: one register with elements that follow each other
 template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
@@ -66,9 +67,11 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, 
         : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
 }
 
+// a_map_64x64_swizzled: boxes of 64 x 64 elements of a[n][l]
+// b_map_64x64_swizzled: boxes of 64 x 64 elements of b[m][l]
+// the launch gives 49176 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(128)
-matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
-    __nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_64x64_swizzled,
+matmul(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_64x64_swizzled,
     const __grid_constant__ CUtensorMap b_map_64x64_swizzled, const int l, const int m, const int n)
 {
     const int i_block = blockIdx.y;
@@ -79,11 +82,14 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][2][4][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&a_tile)[3][64][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&b_tile)[3][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_ + 24576);
     alignas(4) __nv_bfloat16 a_fragment[2][2][2][2];
     alignas(4) __nv_bfloat16 b_fragment[4][2][2];
+    // mbarriers for the copies to a_tile and b_tile
     unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 49152);
 
@@ -108,14 +114,14 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         for (int k_outer_first = 0; k_outer_first < min(2, (l + 63) / 64); ++k_outer_first) {
             // a_tile_rule_first
             load_box_2d(&a_tile[k_outer_first][0][0], a_map_64x64_swizzled, 8192,
-                    &tiles_full[k_outer_first % 3], 64*i_block, 64*k_outer_first);
+                    &tiles_full[k_outer_first], 64*i_block, 64*k_outer_first);
             // b_tile_rule_first
             load_box_2d(&b_tile[k_outer_first][0][0], b_map_64x64_swizzled, 8192,
-                    &tiles_full[k_outer_first % 3], 64*j_block, 64*k_outer_first);
+                    &tiles_full[k_outer_first], 64*j_block, 64*k_outer_first);
         }
     }
     for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-        if (64*k_outer + 129 <= l) {
+        if (64*k_outer + 128 < l) {
             if ((int)threadIdx.x == 0) {
                 // a_tile_rule
                 load_box_2d(&a_tile[(k_outer + 2) % 3][0][0], a_map_64x64_swizzled, 8192,

@@ -41,7 +41,7 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
-// what the thread stored to shared memory is there for the matrix units too
+// what the thread stored to shared memory is there for the matrix units and for TMA
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -51,7 +51,8 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
+// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
+// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
@@ -59,7 +60,9 @@ __device__ __forceinline__ unsigned long long matrix_at(const void *first)
     return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
-// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i; LEFT, RIGHT: is it transposed?
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
 template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(
     float *sums, unsigned long long left, unsigned long long right)
 {
@@ -93,6 +96,7 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
         : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
 }
 
+// the launch gives 98304 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(256)
 product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b, float *__restrict__ c)
 {
@@ -104,7 +108,9 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][16][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&b_tile)[3][2][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][2][64][64]>(shared_memory_ + 49152);
 

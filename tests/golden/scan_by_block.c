@@ -249,7 +249,7 @@ void scan_by_block(const float *restrict x, float *restrict y, const int m, cons
                 before[l0_] = acc_q[l0_];
                 // insn_1.s.init
                 acc_s = 0.0f;
-                if (128*r + 2*t + 3 <= m) {
+                if (128*r + 2*t + 2 < m) {
                     // insn_1.s.update
                     acc_s += own[l0_];
                 }

@@ -60,7 +60,7 @@ void scan_by_block(__global const float *restrict x, __global float *restrict y,
         before = acc_q;
         // insn_1.s.init
         acc_s = 0.0f;
-        if (t <= 62 && 128*r + 2*t + 3 <= m) {
+        if (t <= 62 && 128*r + 2*t + 2 < m) {
             // insn_1.s.update
             acc_s += own;
         }

@@ -157,7 +157,7 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         before = acc_q;
         // insn_1.s.init
         acc_s = 0.0f;
-        if (128*r + 2*t + 3 <= m) {
+        if (128*r + 2*t + 2 < m) {
             // insn_1.s.update
             acc_s += own;
         }

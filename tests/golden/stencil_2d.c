@@ -11,8 +11,7 @@ void stencil_2d(const float *restrict a, float *restrict out, const int m, const
             const int j_outer = g0_;
             float a_fetch[18][18];
 
-            if (1 <= j_outer && 16*j_outer + 17 <= m && 1 <= i_outer &&
-                    16*i_outer + 17 <= n) {  // a full tile
+            if (1 <= j_outer && 16*j_outer + 16 < m && 1 <= i_outer && 16*i_outer + 16 < n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {

@@ -12,7 +12,7 @@ void stencil_2d(__global const float *restrict a, __global float *restrict out, 
     const int j_inner = lid(0);
     __local float a_fetch[18][18];
 
-    if (1 <= j_outer && 16*j_outer + 17 <= m && 1 <= i_outer && 16*i_outer + 17 <= n) {  // a full tile
+    if (1 <= j_outer && 16*j_outer + 16 < m && 1 <= i_outer && 16*i_outer + 16 < n) {  // a full tile
         #pragma unroll
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 16*lid(1) + lid(0);

@@ -9,7 +9,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
     const int j_inner = threadIdx.x;
     __shared__ float a_fetch[18][18];
 
-    if (1 <= j_outer && 16*j_outer + 17 <= m && 1 <= i_outer && 16*i_outer + 17 <= n) {  // a full tile
+    if (1 <= j_outer && 16*j_outer + 16 < m && 1 <= i_outer && 16*i_outer + 16 < n) {  // a full tile
         #pragma unroll
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 16*threadIdx.y + threadIdx.x;

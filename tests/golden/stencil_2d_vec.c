@@ -10,8 +10,8 @@ void stencil_2d_vec(const float *restrict a, float *restrict out, const int m, c
             const int i_outer = g1_;
             const int j_outer_outer = g0_;
 
-            if (1 <= j_outer_outer && 32*j_outer_outer + 33 <= m && 1 <= i_outer &&
-                    4*i_outer + 5 <= n) {  // a full tile
+            if (1 <= j_outer_outer && 32*j_outer_outer + 32 < m && 1 <= i_outer &&
+                    4*i_outer + 4 < n) {  // a full tile
                 for (int l1_ = 0; l1_ < 4; ++l1_) {
                     for (int l0_ = 0; l0_ < 8; ++l0_) {
                         const int i_inner = l1_;

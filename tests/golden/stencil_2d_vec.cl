@@ -13,8 +13,8 @@ void stencil_2d_vec(__global const float *restrict a, __global float *restrict o
     const int i_inner = lid(1);
     const int j_outer_inner = lid(0);
 
-    if (1 <= j_outer_outer && 32*j_outer_outer + 33 <= m && 1 <= i_outer &&
-            4*i_outer + 5 <= n) {  // a full tile
+    if (1 <= j_outer_outer && 32*j_outer_outer + 32 < m && 1 <= i_outer &&
+            4*i_outer + 4 < n) {  // a full tile
         float a_vec[4] __attribute__((aligned(16)));
         float a_vec_0[4] __attribute__((aligned(16)));
         float a_vec_1[4] __attribute__((aligned(16)));
@@ -66,14 +66,14 @@ void stencil_2d_vec(__global const float *restrict a, __global float *restrict o
                         a_vec[j_inner] + a_vec_0[j_inner] - 4.0f*a_vec_1[j_inner];
             }
         }
-        if (32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
+        if (32*j_outer_outer + 4*j_outer_inner + 4 < m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
             *(__global float4 *)&out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner] =
                     *(const float4 *)out_vec;
         }
         // otherwise one element at a time, each under its guard: a branch would hold up what follows
         #pragma unroll
         for (int j_inner = 0; j_inner < 4; ++j_inner) {
-            if (!(32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&
+            if (!(32*j_outer_outer + 4*j_outer_inner + 4 < m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&
                     32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
                     1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
                 // insn

@@ -10,8 +10,8 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
     const int i_inner = threadIdx.y;
     const int j_outer_inner = threadIdx.x;
 
-    if (1 <= j_outer_outer && 32*j_outer_outer + 33 <= m && 1 <= i_outer &&
-            4*i_outer + 5 <= n) {  // a full tile
+    if (1 <= j_outer_outer && 32*j_outer_outer + 32 < m && 1 <= i_outer &&
+            4*i_outer + 4 < n) {  // a full tile
         alignas(16) float a_vec[4];
         alignas(16) float a_vec_0[4];
         alignas(16) float a_vec_1[4];
@@ -65,14 +65,14 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
                         a_vec[j_inner] + a_vec_0[j_inner] - 4.0f*a_vec_1[j_inner];
             }
         }
-        if (32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
+        if (32*j_outer_outer + 4*j_outer_inner + 4 < m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
             *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer +
                         4*j_outer_inner]) = *reinterpret_cast<const float4 *>(out_vec);
         }
         // otherwise one element at a time, each under its guard: a branch would hold up what follows
         #pragma unroll
         for (int j_inner = 0; j_inner < 4; ++j_inner) {
-            if (!(32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&
+            if (!(32*j_outer_outer + 4*j_outer_inner + 4 < m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&
                     32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
                     1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
                 // insn

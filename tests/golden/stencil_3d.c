@@ -13,8 +13,8 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                 const int k_outer = g0_;
                 float a_fetch[6][6][18];
 
-                if (1 <= k_outer && 16*k_outer + 17 <= l && 1 <= j_outer && 4*j_outer + 5 <= m &&
-                        1 <= i_outer && 4*i_outer + 5 <= n) {  // a full tile
+                if (1 <= k_outer && 16*k_outer + 16 < l && 1 <= j_outer && 4*j_outer + 4 < m &&
+                        1 <= i_outer && 4*i_outer + 4 < n) {  // a full tile
                     for (int l2_ = 0; l2_ < 4; ++l2_) {
                         for (int l1_ = 0; l1_ < 4; ++l1_) {
                             for (int l0_ = 0; l0_ < 16; ++l0_) {

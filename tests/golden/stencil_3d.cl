@@ -15,8 +15,8 @@ void stencil_3d(__global const float *restrict a, __global float *restrict out, 
     const int k_inner = lid(0);
     __local float a_fetch[6][6][18];
 
-    if (1 <= k_outer && 16*k_outer + 17 <= l && 1 <= j_outer && 4*j_outer + 5 <= m && 1 <= i_outer &&
-            4*i_outer + 5 <= n) {  // a full tile
+    if (1 <= k_outer && 16*k_outer + 16 < l && 1 <= j_outer && 4*j_outer + 4 < m && 1 <= i_outer &&
+            4*i_outer + 4 < n) {  // a full tile
         #pragma unroll
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 3; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*lid(2) + 16*lid(1) + lid(0);

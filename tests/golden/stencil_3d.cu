@@ -11,8 +11,8 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
     const int k_inner = threadIdx.x;
     __shared__ float a_fetch[6][6][18];
 
-    if (1 <= k_outer && 16*k_outer + 17 <= l && 1 <= j_outer && 4*j_outer + 5 <= m && 1 <= i_outer &&
-            4*i_outer + 5 <= n) {  // a full tile
+    if (1 <= k_outer && 16*k_outer + 16 < l && 1 <= j_outer && 4*j_outer + 4 < m && 1 <= i_outer &&
+            4*i_outer + 4 < n) {  // a full tile
         #pragma unroll
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 3; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*threadIdx.z + 16*threadIdx.y +

@@ -32,7 +32,7 @@ void two_launches_1(float *restrict y, const float *restrict t, const int n)
     for (int g0_ = 0; g0_ < (n + 62) / 64; ++g0_) {
         const int j_outer = g0_;
 
-        if (1 <= j_outer && 64*j_outer + 65 <= n) {  // a full tile
+        if (1 <= j_outer && 64*j_outer + 64 < n) {  // a full tile
             for (int l0_ = 0; l0_ < 64; ++l0_) {
                 const int j_inner = l0_;
                 // insn_0

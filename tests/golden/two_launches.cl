@@ -24,7 +24,7 @@ void two_launches_1(__global float *restrict y, __global const float *restrict t
     const int j_outer = gid(0);
     const int j_inner = lid(0);
 
-    if (1 <= j_outer && 64*j_outer + 65 <= n) {  // a full tile
+    if (1 <= j_outer && 64*j_outer + 64 < n) {  // a full tile
         // insn_0
         y[64*j_outer + j_inner] = t[64*j_outer + j_inner - 1] + t[64*j_outer + j_inner + 1];
     } else if (64*j_outer + j_inner + 2 <= n && 1 <= 64*j_outer + j_inner) {

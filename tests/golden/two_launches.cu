@@ -21,7 +21,7 @@ two_launches_1(float *__restrict__ y, const float *__restrict__ t, const int n)
     const int j_outer = blockIdx.x;
     const int j_inner = threadIdx.x;
 
-    if (1 <= j_outer && 64*j_outer + 65 <= n) {  // a full tile
+    if (1 <= j_outer && 64*j_outer + 64 < n) {  // a full tile
         // insn_0
         y[64*j_outer + j_inner] = t[64*j_outer + j_inner - 1] + t[64*j_outer + j_inner + 1];
     } else if (64*j_outer + j_inner + 2 <= n && 1 <= 64*j_outer + j_inner) {

@@ -225,6 +225,6 @@ def test_where_all_lanes_are_in_nothing_is_asked() -> None:
     whole, generic = source.split("} else ")
     assert whole.count("if (") == 1
     assert generic.count(LOADED) == whole.count(LOADED) == 1
-    whole_vector = "12*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 12*j_outer_outer + 4*j_outer_inner"
+    whole_vector = "12*j_outer_outer + 4*j_outer_inner + 4 < m && 1 <= 12*j_outer_outer + 4*j_outer_inner"
     assert f"if ({whole_vector}) {{" in generic
     assert f"if (!({whole_vector}) &&" in generic

@@ -32,13 +32,14 @@ from loopkit.target.code import (
     Parameter,
     Pointer,
     ScratchPointer,
+    Stride,
     Value,
     split_condition,
 )
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.tensor_maps import encoding_lines
 from loopkit.target.emit import Emitter, Hooks, wrapped
-from loopkit.target.memory import Addresses, Flat, function_lines, type_of
+from loopkit.target.memory import Addresses, Flat, function_lines, host_side, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout, memory: Mapping[str, Flat]
@@ -185,9 +186,15 @@ def host_parameters(lowered: Lowered, launches: Sequence[GeneratedKernel], layou
     """The parameters of the host's function: those of the launches, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
     every = [x for launch in launches for x in launch.parameters]
-    for x in every:
+    arrays = [*lowered.kernel.array_args]
+
+    def position(x: Parameter) -> int:
+        """As in a function of the device that takes all of the arrays: arrays, temporaries, values, strides."""
+        last = len(arrays) + isinstance(x, Stride)
+        return arrays.index(x.name) if isinstance(x, Pointer) and x.name in arrays else last
+    for x in (x for launch in launches for x in sorted(host_side(launch.parameters), key=position)):
         known = result.get(x.name)
-        inside = isinstance(x, ScratchPointer | HostIname | MapParameter)
+        inside = isinstance(x, ScratchPointer | HostIname)
         if not (inside or (isinstance(known, Pointer) and known.written)):
             result[x.name] = x
     extents = [*(e for launch in launches for e in (*launch.grid, *launch.block)),

@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import WIDEST, MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
@@ -238,8 +239,18 @@ class _CudaFunction(FunctionText):
         launch = self.launch
         blocks = self._blocks()
         bounds = f"{self.threads}, {blocks}" if blocks else str(self.threads)
+        if self.lowered.kernel.options.annotate:
+            yield from self._launch_comments()
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
         yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
+
+    def _launch_comments(self) -> Iterator[str]:
+        """The parts of a launch that the text of the function does not have."""
+        for m in self.tensor_maps:
+            shape = "".join(f"[{to_text(e)}]" for e in self.lowered.shapes[m.array] if e is not None)
+            yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements of {m.array}{shape}"
+        if self.shared.dynamic_bytes:
+            yield f"// the launch gives {self.shared.dynamic_bytes} bytes of dynamic shared memory"
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function
@@ -311,6 +322,7 @@ class _SharedMemory:
                 if array is first:
                     most = max((WIDEST, *self.alignments.values()))
                     yield f"extern __shared__ __align__({most}) unsigned char {_DYNAMIC}[];"
+                yield from [f"// {array.note}"] if array.note else ()
                 place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
                 own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
                 yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"

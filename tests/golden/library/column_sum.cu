@@ -8,7 +8,7 @@ column_sum_0(const float *__restrict__ x, float *__restrict__ partial, const int
     const int j_inner = threadIdx.x;
     const int i_thread = threadIdx.y;
     float acc_i;
-    __shared__ float acc_i_shared[32][8];  // combined as a tree: of threads that are no neighbours
+    __shared__ float acc_i_shared[32][8];  // combined as a tree: of threads that are not neighbours
 
     if (32*j_outer + 32 <= m) {  // a full tile
         // partial.i.init

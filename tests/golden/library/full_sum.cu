@@ -26,7 +26,7 @@ full_sum_0(const float *__restrict__ x, float *__restrict__ partial, const int n
             }
         }
     }
-    if (4*t + 4190209 <= (n - 4096*b + 4190208) % 4194304) {
+    if (4*t + 4190208 < (n - 4096*b + 4190208) % 4194304) {
         const int r = (n - 4096*b + 4190208) / 4194304;
         #pragma unroll
         for (int u = 0; u < 4; ++u) {

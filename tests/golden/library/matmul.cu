@@ -103,7 +103,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
         // b_tile: b_tile_rule_first writes, insn.k.update reads
         __syncthreads();
         for (int k_outer = 0; k_outer < (l + 15) / 16; ++k_outer) {
-            if (16*k_outer + 17 <= l) {
+            if (16*k_outer + 16 < l) {
                 if (1024*i_group + 128*i_block + 128 <= n && 16*k_outer + 32 <= l) {  // a full tile
                     #pragma unroll
                     for (int a_i_round = 0; a_i_round < 2; ++a_i_round) {
@@ -180,7 +180,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
             // a_tile: insn.k.update reads, a_tile_rule overwrites
             // b_tile: insn.k.update reads, b_tile_rule overwrites
             __syncthreads();
-            if (16*k_outer + 17 <= l) {
+            if (16*k_outer + 16 < l) {
                 #pragma unroll
                 for (int a_i_round = 0; a_i_round < 2; ++a_i_round) {
                     #pragma unroll

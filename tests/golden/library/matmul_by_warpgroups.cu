@@ -48,33 +48,34 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares a ring of mbarriers; COPIES copies end a phase of each
-template <int COPIES, int SLOTS> __device__ __forceinline__ void start_phases(unsigned long long (&ring)[SLOTS])
+// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
+template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        for (int slot = 0; slot < SLOTS; ++slot)
+        for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&ring[slot]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-// TMA: a box, of this number of bytes, of the array that the map describes goes to shared memory, as a part of a phase
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
+// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
-    unsigned long long *slot, int start_0, int start_1)
+    unsigned long long *mbarrier, int start_0, int start_1)
 {
-    const unsigned int box = __cvta_generic_to_shared(to), phase = __cvta_generic_to_shared(slot);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(phase), "r"(bytes) : "memory");
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%3, %4}], [%2];"
-        :: "r"(box), "l"(&map), "r"(phase), "r"(start_1), "r"(start_0) : "memory");
+        :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of the mbarrier with this parity has ended
-__device__ __forceinline__ void wait_for_phase(unsigned long long *slot, int parity)
+// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
-    const unsigned int place = __cvta_generic_to_shared(slot);
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(ended) : "r"(place), "r"(parity) : "memory");
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap &map, int start_0, int start_1)
@@ -83,7 +84,8 @@ __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
         :: "l"(&map), "r"(box), "r"(start_1), "r"(start_0) : "memory");
 }
-// the descriptor of a matrix in shared memory: its first element, the bytes between its boxes, the kind of its swizzle
+// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
+// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
@@ -91,7 +93,9 @@ __device__ __forceinline__ unsigned long long matrix_at(const void *first)
     return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
-// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i; LEFT, RIGHT: is it transposed?
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
 template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
     float *sums, unsigned long long left, unsigned long long right)
 {
@@ -150,9 +154,12 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
         : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
 }
 
+// a_map_128x64_swizzled: boxes of 128 x 64 elements of a[n][l]
+// b_map_64x64_swizzled: boxes of 64 x 64 elements of b[l][m]
+// c_map_128x64_swizzled: boxes of 128 x 64 elements of c[n][m]
+// the launch gives 213016 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(256)
-matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
-    __nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
+matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_map_64x64_swizzled,
     const __grid_constant__ CUtensorMap c_map_128x64_swizzled, const int l, const int m, const int n)
 {
@@ -165,11 +172,15 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[2][32][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&b_tile)[3][4][64][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&c_tile)[4][128][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_ + 147456);
+    // mbarriers for the copies to a_tile and b_tile
     unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
 
@@ -193,11 +204,11 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
             if ((int)threadIdx.x == 0) {
                 // a_tile_rule_first
                 load_box_2d(&a_tile[k_outer_first][0][0], a_map_128x64_swizzled, 16384,
-                        &tiles_full[k_outer_first % 3], 128*i_block + 1024*i_group, 64*k_outer_first);
+                        &tiles_full[k_outer_first], 128*i_block + 1024*i_group, 64*k_outer_first);
                 for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
                     // b_tile_rule_first
                     load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_map_64x64_swizzled, 8192,
-                            &tiles_full[k_outer_first % 3], 64*k_outer_first, 256*j_block + 64*b_j_part);
+                            &tiles_full[k_outer_first], 64*k_outer_first, 256*j_block + 64*b_j_part);
                 }
             }
         }
@@ -205,7 +216,7 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
         keep_below(acc_k);
         register_fence();
         for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-            if (64*k_outer + 65 <= l) {
+            if (64*k_outer + 64 < l) {
                 if ((int)threadIdx.x == 0) {
                     // a_tile_rule
                     load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_map_128x64_swizzled, 16384,

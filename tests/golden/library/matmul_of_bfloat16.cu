@@ -77,6 +77,7 @@ __device__ __forceinline__ int floor_div_i32(int a, int b)
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
+// the launch gives 147456 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(256)
 matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     __nv_bfloat16 *__restrict__ c, const int l, const int m, const int n)
@@ -90,7 +91,9 @@ matmul(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b,
     const int j_box_lane = (int)threadIdx.x % 4;
     float acc_k[4][2][8][2];
     extern __shared__ __align__(16) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8))
     __nv_bfloat16 (&a_tile)[3][256][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][256][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8))
     __nv_bfloat16 (&b_tile)[3][64][128] =
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][128]>(shared_memory_ + 98304);
     alignas(4) __nv_bfloat16 a_fragment[4][2][2][2];

@@ -153,7 +153,7 @@ nbody_1(float *__restrict__ phi, const float *q, const float *x, const float *y,
             }
         }
         if ((32*i_outer + 96 <= n && j_lane < (n + 64) % 64) ||
-                (n <= 32*i_outer + 95 && 32*((i_outer + 1) % 2) + 32*i_outer + j_lane + 33 <= n)) {
+                (n <= 32*i_outer + 95 && 32*((i_outer + 1) % 2) + 32*i_outer + j_lane + 32 < n)) {
             const int j_outer = n / 64;
             #pragma unroll
             for (int j_item = 0; j_item < 2; ++j_item) {

@@ -33,18 +33,12 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
     // base.o.init
     acc_o = 0.0f;
     for (int r = 0; r < m / 256; ++r) {
-        #pragma unroll
-        for (int v = 0; v < 1; ++v) {
-            // load
-            kept[v] = x[b*m + 256*r + i + v];
-        }
+        // load
+        kept[0] = x[b*m + 256*r + i];
         // own.w.init
         acc_w = 0.0f;
-        #pragma unroll
-        for (int w = 0; w < 1; ++w) {
-            // own.w.update
-            acc_w += kept[w];
-        }
+        // own.w.update
+        acc_w += kept[0];
         // own
         own = acc_w;
         // whole.i.init
@@ -76,7 +70,7 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
         whole = acc_i_all;
         // base
         base = 0.0f + acc_o;
-        if (256*r + 257 <= m) {
+        if (256*r + 256 < m) {
             // base.o.update
             acc_o += whole;
         }
@@ -141,34 +135,22 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
         start = base + acc_h_all;
         // done.k.init
         acc_k = 0.0f;
-        #pragma unroll
-        for (int w = 0; w < 1; ++w) {
-            // done.k.update
-            acc_k += kept[w];
-            // done
-            done[w] = start + acc_k;
-        }
-        #pragma unroll
-        for (int v = 0; v < 1; ++v) {
-            // store
-            y[b*m + 256*r + i + v] = done[v];
-        }
+        // done.k.update
+        acc_k += kept[0];
+        // done
+        done[0] = start + acc_k;
+        // store
+        y[b*m + 256*r + i] = done[0];
     }
     if (m % 256 != 0) {
         const int r = (m - 1) / 256;
         if (256*r + i < m) {
-            #pragma unroll
-            for (int v = 0; v < 1; ++v) {
-                // load
-                kept[v] = x[b*m + 256*r + i + v];
-            }
+            // load
+            kept[0] = x[b*m + 256*r + i];
             // own.w.init
             acc_w = 0.0f;
-            #pragma unroll
-            for (int w = 0; w < 1; ++w) {
-                // own.w.update
-                acc_w += kept[w];
-            }
+            // own.w.update
+            acc_w += kept[0];
             // own
             own = acc_w;
         }
@@ -265,18 +247,12 @@ row_scan(const float *__restrict__ x, float *__restrict__ y, const int m, const 
             start = base + acc_h_all;
             // done.k.init
             acc_k = 0.0f;
-            #pragma unroll
-            for (int w = 0; w < 1; ++w) {
-                // done.k.update
-                acc_k += kept[w];
-                // done
-                done[w] = start + acc_k;
-            }
-            #pragma unroll
-            for (int v = 0; v < 1; ++v) {
-                // store
-                y[b*m + 256*r + i + v] = done[v];
-            }
+            // done.k.update
+            acc_k += kept[0];
+            // done
+            done[0] = start + acc_k;
+            // store
+            y[b*m + 256*r + i] = done[0];
         }
     }
 }

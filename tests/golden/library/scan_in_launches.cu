@@ -121,7 +121,7 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
         above = acc_s_all;
         // offset
         offset = acc_p;
-        if (33554432*q + 33554433 <= n) {
+        if (33554432*q + 33554432 < n) {
             // offset.p.update
             acc_p += above;
         }
@@ -220,7 +220,7 @@ scan_in_launches_1(const float *__restrict__ part, float *__restrict__ before, c
         offset = acc_p;
         // before.d.init
         acc_d = 0.0f;
-        if (33554432*q + 32768*s + 32769 <= n) {
+        if (33554432*q + 32768*s + 32768 < n) {
             // before.d.update
             acc_d += part[1024*q + s];
         }
@@ -361,7 +361,7 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
         whole = acc_i_all;
         // base
         base = before[b] + acc_o;
-        if (r <= 30 && 32768*b + 1024*r + 1025 <= n) {
+        if (r <= 30 && 32768*b + 1024*r + 1024 < n) {
             // base.o.update
             acc_o += whole;
         }
@@ -496,7 +496,7 @@ scan_in_launches_2(const float *__restrict__ x, float *__restrict__ y, const flo
         base = before[b] + acc_o;
         // start.h.init
         acc_h = 0.0f;
-        if (32768*b + 1024*r + 4*i + 5 <= n) {
+        if (32768*b + 1024*r + 4*i + 4 < n) {
             // start.h.update
             acc_h += own;
         }

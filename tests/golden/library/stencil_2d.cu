@@ -10,8 +10,8 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
     const int i_outer_inner = threadIdx.y;
     const int j_vec_inner = threadIdx.x;
 
-    if (1 <= j_vec_outer && 512*j_vec_outer + 513 <= m && 1 <= i_outer_outer &&
-            8*i_outer_outer + 9 <= n) {  // a full tile
+    if (1 <= j_vec_outer && 512*j_vec_outer + 512 < m && 1 <= i_outer_outer &&
+            8*i_outer_outer + 8 < n) {  // a full tile
         #pragma unroll
         for (int i_inner = 0; i_inner < 2; ++i_inner) {
             alignas(16) float a_vec[4];
@@ -73,7 +73,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                                     4*j_vec_inner + j_item + 1]) - 4.0f*a_vec_1[j_item];
                     }
                 }
-                if (512*j_vec_outer + 4*j_vec_inner + 5 <= m && 1 <= 512*j_vec_outer + 4*j_vec_inner) {
+                if (512*j_vec_outer + 4*j_vec_inner + 4 < m && 1 <= 512*j_vec_outer + 4*j_vec_inner) {
                     *reinterpret_cast<float4 *>(&out[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m +
                                 512*j_vec_outer + 4*j_vec_inner]) =
                             *reinterpret_cast<const float4 *>(out_vec);
@@ -81,7 +81,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                 // otherwise one element at a time, each under its guard: a branch would hold up what follows
                 #pragma unroll
                 for (int j_item = 0; j_item < 4; ++j_item) {
-                    if (!(512*j_vec_outer + 4*j_vec_inner + 5 <= m &&
+                    if (!(512*j_vec_outer + 4*j_vec_inner + 4 < m &&
                             1 <= 512*j_vec_outer + 4*j_vec_inner) &&
                             512*j_vec_outer + 4*j_vec_inner + j_item + 2 <= m &&
                             1 <= 512*j_vec_outer + 4*j_vec_inner + j_item) {

@@ -9,7 +9,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
     const int i_outer_inner = threadIdx.y;
     const int j_vec_inner = threadIdx.x;
 
-    if (1 <= i_outer_outer && 8*i_outer_outer + 9 <= n) {  // a full tile
+    if (1 <= i_outer_outer && 8*i_outer_outer + 8 < n) {  // a full tile
         if (256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) < m) {
             #pragma unroll
             for (int i_inner = 0; i_inner < 2; ++i_inner) {
@@ -20,18 +20,18 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                 *reinterpret_cast<float4 *>(a_vec) =
                         *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                             i_inner)*m + 256*j_vec_outer + 4*j_vec_inner +
-                            i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]);
+                            i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]);
                 *reinterpret_cast<float4 *>(a_vec_0) =
                         *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                             i_inner - 1)*m + 256*j_vec_outer + 4*j_vec_inner +
-                            i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 - 1]);
+                            i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) - 1]);
                 if (8*i_outer_outer + 2*i_outer_inner + i_inner + 1 < n - 1 ||
                         256*j_vec_outer + 4*j_vec_inner + i_inner -
-                        6*(4*i_outer_outer + i_outer_inner) % 4 + 4 < m) {
+                        2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 4 < m) {
                     *reinterpret_cast<float4 *>(a_vec_1) =
                             *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                                 i_inner + 1)*m + 256*j_vec_outer + 4*j_vec_inner +
-                                i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 + 1]);
+                                i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 1]);
                 } else {
                     #pragma unroll
                     for (int j_item = 0; j_item < 4; ++j_item) {
@@ -43,7 +43,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                             a_vec_1[j_item - 1] =
                                     a[(8*i_outer_outer + 2*i_outer_inner + i_inner + 1)*m +
                                         256*j_vec_outer + 4*j_vec_inner + j_item +
-                                        i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4];
+                                        i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)];
                         }
                     }
                 }
@@ -58,34 +58,33 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                                 (j_item < 3 ? a_vec_0[j_item + 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner - 1)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) +
                                 (j_item >= 1 ? a_vec_1[j_item - 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner + 1)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) +
                                 (j_item >= 1 ? a_vec[j_item - 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 - 1]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) - 1]) +
                                 (j_item < 3 ? a_vec[j_item + 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 + 1]) -
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 1]) -
                                 4.0f*a_vec[j_item];
                     }
                 }
-                if (256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 3 <= m &&
+                if (256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 2 < m &&
                         3 <= 256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner) {
                     *reinterpret_cast<float4 *>(&out[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m +
                                 256*j_vec_outer + 4*j_vec_inner +
-                                i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) =
+                                i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) =
                             *reinterpret_cast<const float4 *>(out_vec);
                 }
                 // otherwise one element at a time, each under its guard: a branch would hold up what follows
                 #pragma unroll
                 for (int j_item = 0; j_item < 4; ++j_item) {
-                    if (!(256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner +
-                            3 <= m &&
+                    if (!(256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 2 < m &&
                             3 <= 256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner) &&
                             256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + j_item +
                             i_inner <= m &&
@@ -94,7 +93,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                         // insn
                         out[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4] = out_vec[j_item];
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)] = out_vec[j_item];
                     }
                 }
             }
@@ -112,18 +111,18 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                 *reinterpret_cast<float4 *>(a_vec) =
                         *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                             i_inner)*m + 256*j_vec_outer + 4*j_vec_inner +
-                            i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]);
+                            i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]);
                 *reinterpret_cast<float4 *>(a_vec_0) =
                         *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                             i_inner - 1)*m + 256*j_vec_outer + 4*j_vec_inner +
-                            i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 - 1]);
+                            i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) - 1]);
                 if (8*i_outer_outer + 2*i_outer_inner + i_inner + 1 < n - 1 ||
                         256*j_vec_outer + 4*j_vec_inner + i_inner -
-                        6*(4*i_outer_outer + i_outer_inner) % 4 + 4 < m) {
+                        2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 4 < m) {
                     *reinterpret_cast<float4 *>(a_vec_1) =
                             *reinterpret_cast<const float4 *>(&a[(8*i_outer_outer + 2*i_outer_inner +
                                 i_inner + 1)*m + 256*j_vec_outer + 4*j_vec_inner +
-                                i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 + 1]);
+                                i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 1]);
                 } else {
                     #pragma unroll
                     for (int j_item = 0; j_item < 4; ++j_item) {
@@ -135,7 +134,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                             a_vec_1[j_item - 1] =
                                     a[(8*i_outer_outer + 2*i_outer_inner + i_inner + 1)*m +
                                         256*j_vec_outer + 4*j_vec_inner + j_item +
-                                        i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4];
+                                        i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)];
                         }
                     }
                 }
@@ -150,34 +149,33 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                                 (j_item < 3 ? a_vec_0[j_item + 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner - 1)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) +
                                 (j_item >= 1 ? a_vec_1[j_item - 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner + 1)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) +
                                 (j_item >= 1 ? a_vec[j_item - 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 - 1]) +
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) - 1]) +
                                 (j_item < 3 ? a_vec[j_item + 1] :
                                 a[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4 + 1]) -
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2) + 1]) -
                                 4.0f*a_vec[j_item];
                     }
                 }
-                if (256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 3 <= m &&
+                if (256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 2 < m &&
                         3 <= 256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner) {
                     *reinterpret_cast<float4 *>(&out[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m +
                                 256*j_vec_outer + 4*j_vec_inner +
-                                i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4]) =
+                                i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)]) =
                             *reinterpret_cast<const float4 *>(out_vec);
                 }
                 // otherwise one element at a time, each under its guard: a branch would hold up what follows
                 #pragma unroll
                 for (int j_item = 0; j_item < 4; ++j_item) {
-                    if (!(256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner +
-                            3 <= m &&
+                    if (!(256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner + 2 < m &&
                             3 <= 256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + i_inner) &&
                             256*j_vec_outer + 4*j_vec_inner + 2*((i_outer_inner + 1) % 2) + j_item +
                             i_inner <= m &&
@@ -186,7 +184,7 @@ stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, co
                         // insn
                         out[(8*i_outer_outer + 2*i_outer_inner + i_inner)*m + 256*j_vec_outer +
                                     4*j_vec_inner + j_item +
-                                    i_inner - 6*(4*i_outer_outer + i_outer_inner) % 4] = out_vec[j_item];
+                                    i_inner - 2*(3*(4*i_outer_outer + i_outer_inner) % 2)] = out_vec[j_item];
                     }
                 }
             }

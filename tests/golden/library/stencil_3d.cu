@@ -11,8 +11,8 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
     const int j_outer_inner = threadIdx.y;
     const int k_vec_inner = threadIdx.x;
 
-    if (1 <= k_vec_outer && 128*k_vec_outer + 129 <= l && 1 <= j_outer_outer &&
-            16*j_outer_outer + 17 <= m && 1 <= i_outer && 4*i_outer + 5 <= n) {  // a full tile
+    if (1 <= k_vec_outer && 128*k_vec_outer + 128 < l && 1 <= j_outer_outer && 16*j_outer_outer + 16 < m &&
+            1 <= i_outer && 4*i_outer + 4 < n) {  // a full tile
         #pragma unroll
         for (int i_inner = 0; i_inner < 4; ++i_inner) {
             #pragma unroll
@@ -106,7 +106,7 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
                                     6.0f*a_vec_3[k_item];
                         }
                     }
-                    if (128*k_vec_outer + 4*k_vec_inner + 5 <= l && 1 <= 128*k_vec_outer + 4*k_vec_inner) {
+                    if (128*k_vec_outer + 4*k_vec_inner + 4 < l && 1 <= 128*k_vec_outer + 4*k_vec_inner) {
                         *reinterpret_cast<float4 *>(&out[((4*i_outer + i_inner)*m + 16*j_outer_outer +
                                     2*j_outer_inner + j_inner)*l + 128*k_vec_outer + 4*k_vec_inner]) =
                                 *reinterpret_cast<const float4 *>(out_vec);
@@ -114,7 +114,7 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
                     // otherwise one element at a time, each under its guard: a branch would hold up what follows
                     #pragma unroll
                     for (int k_item = 0; k_item < 4; ++k_item) {
-                        if (!(128*k_vec_outer + 4*k_vec_inner + 5 <= l &&
+                        if (!(128*k_vec_outer + 4*k_vec_inner + 4 < l &&
                                 1 <= 128*k_vec_outer + 4*k_vec_inner) &&
                                 128*k_vec_outer + 4*k_vec_inner + k_item + 2 <= l &&
                                 1 <= 128*k_vec_outer + 4*k_vec_inner + k_item) {

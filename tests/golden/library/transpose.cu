@@ -54,13 +54,10 @@ transpose(const float *__restrict__ a, float *__restrict__ b, const int m, const
     if (128*i_outer + 128 <= n && 64*j_outer + 64 <= m) {  // a full tile
         #pragma unroll
         for (int a_dim_0_outer = 0; a_dim_0_outer < 8; ++a_dim_0_outer) {
-            #pragma unroll
-            for (int a_round = 0; a_round < 1; ++a_round) {
-                // a_fetch_rule
-                a_fetch[16*a_dim_0_outer + a_dim_0_inner][64*a_round + 32*a_warp + a_lane] =
-                        load_evict_last(&a[(128*i_outer + 16*a_dim_0_outer + a_dim_0_inner)*m + 64*j_outer +
-                            64*a_round + 32*a_warp + a_lane]);
-            }
+            // a_fetch_rule
+            a_fetch[16*a_dim_0_outer + a_dim_0_inner][32*a_warp + a_lane] =
+                    load_evict_last(&a[(128*i_outer + 16*a_dim_0_outer + a_dim_0_inner)*m + 64*j_outer +
+                        32*a_warp + a_lane]);
         }
         // a_fetch: a_fetch_rule writes, insn reads
         __syncthreads();
@@ -78,14 +75,11 @@ transpose(const float *__restrict__ a, float *__restrict__ b, const int m, const
         if (128*i_outer + a_dim_0_inner < n && 64*j_outer + 32*a_warp + a_lane < m) {
             #pragma unroll
             for (int a_dim_0_outer = 0; a_dim_0_outer < 8; ++a_dim_0_outer) {
-                #pragma unroll
-                for (int a_round = 0; a_round < 1; ++a_round) {
-                    if (128*i_outer + 16*a_dim_0_outer + a_dim_0_inner < n) {
-                        // a_fetch_rule
-                        a_fetch[16*a_dim_0_outer + a_dim_0_inner][64*a_round + 32*a_warp + a_lane] =
-                                load_evict_last(&a[(128*i_outer + 16*a_dim_0_outer + a_dim_0_inner)*m +
-                                    64*j_outer + 64*a_round + 32*a_warp + a_lane]);
-                    }
+                if (128*i_outer + 16*a_dim_0_outer + a_dim_0_inner < n) {
+                    // a_fetch_rule
+                    a_fetch[16*a_dim_0_outer + a_dim_0_inner][32*a_warp + a_lane] =
+                            load_evict_last(&a[(128*i_outer + 16*a_dim_0_outer + a_dim_0_inner)*m +
+                                64*j_outer + 32*a_warp + a_lane]);
                 }
             }
         }

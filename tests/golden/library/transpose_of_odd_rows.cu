@@ -54,13 +54,10 @@ transpose(const float *__restrict__ a, float *__restrict__ b, const int m)
     if (i_outer == 1 && 128*j_outer + 128 <= m) {  // a full tile
         #pragma unroll
         for (int a_dim_0_outer = 0; a_dim_0_outer < 9; ++a_dim_0_outer) {
-            #pragma unroll
-            for (int a_round = 0; a_round < 1; ++a_round) {
-                // a_fetch_rule
-                a_fetch[8*a_dim_0_outer + a_dim_0_inner][128*a_round + 32*a_warp + a_lane] =
-                        load_evict_last(&a[(64*i_outer + 8*a_dim_0_outer + a_dim_0_inner - 7)*m +
-                            128*j_outer + 128*a_round + 32*a_warp + a_lane]);
-            }
+            // a_fetch_rule
+            a_fetch[8*a_dim_0_outer + a_dim_0_inner][32*a_warp + a_lane] =
+                    load_evict_last(&a[(64*i_outer + 8*a_dim_0_outer + a_dim_0_inner - 7)*m + 128*j_outer +
+                        32*a_warp + a_lane]);
         }
         // a_fetch: a_fetch_rule writes, insn reads
         __syncthreads();
@@ -80,15 +77,12 @@ transpose(const float *__restrict__ a, float *__restrict__ b, const int m)
         if (128*j_outer + 32*a_warp + a_lane < m) {
             #pragma unroll
             for (int a_dim_0_outer = 0; a_dim_0_outer < 9; ++a_dim_0_outer) {
-                #pragma unroll
-                for (int a_round = 0; a_round < 1; ++a_round) {
-                    if ((0 < a_dim_0_outer || 7 <= 64*i_outer + 8*a_dim_0_outer + a_dim_0_inner) &&
-                            64*i_outer + 8*a_dim_0_outer + a_dim_0_inner <= 139) {
-                        // a_fetch_rule
-                        a_fetch[8*a_dim_0_outer + a_dim_0_inner][128*a_round + 32*a_warp + a_lane] =
-                                load_evict_last(&a[(64*i_outer + 8*a_dim_0_outer + a_dim_0_inner - 7)*m +
-                                    128*j_outer + 128*a_round + 32*a_warp + a_lane]);
-                    }
+                if ((0 < a_dim_0_outer || 7 <= 64*i_outer + 8*a_dim_0_outer + a_dim_0_inner) &&
+                        64*i_outer + 8*a_dim_0_outer + a_dim_0_inner <= 139) {
+                    // a_fetch_rule
+                    a_fetch[8*a_dim_0_outer + a_dim_0_inner][32*a_warp + a_lane] =
+                            load_evict_last(&a[(64*i_outer + 8*a_dim_0_outer + a_dim_0_inner - 7)*m +
+                                128*j_outer + 32*a_warp + a_lane]);
                 }
             }
         }
