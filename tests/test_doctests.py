@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import linecache
 import pkgutil
 
 import numpy as np
@@ -18,7 +19,9 @@ def test_modules_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str) -> None:
+def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # each docstring starts a debugger, which would look whether any of a thousand files has changed
+    monkeypatch.setattr(linecache, "checkcache", lambda filename=None: None)
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     said: list[str] = []

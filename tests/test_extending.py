@@ -36,8 +36,7 @@ def patched(text: str, patch: str) -> str:
 
 @pytest.mark.parametrize("section", ["A tag", "A hardware instruction", "A matrix instruction"])
 def test_the_lines_make_the_example_run(section: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    copy = shutil.copytree(Path(lk.__file__).parent, tmp_path / "loopkit",
-                           ignore=shutil.ignore_patterns("__pycache__"))
+    copy = shutil.copytree(Path(lk.__file__).parent, tmp_path / "loopkit")     # with the compiled modules
     example, printed = "", ""
     for language, path, code in blocks(section):
         place = copy.parent / path

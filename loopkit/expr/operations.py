@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -319,8 +319,11 @@ def _combined(operation: ReductionOperation, nest: Any) -> Any:
     if not isinstance(nest, _Nest):
         return nest
     a, b = (_combined(operation, part) for part in nest)
-    if a is None or b is None or _UNDEFINED in (a, b):
-        return None
+    return None if a is None or b is None or _UNDEFINED in (a, b) else _value_of_pair(operation, a, b)
+
+
+@lru_cache(maxsize=4096, typed=True)                # nests share most of their pairs
+def _value_of_pair(operation: ReductionOperation, a: Any, b: Any) -> Any:
     try:
         if not operation.fields:
             return _rational_value(operation.expression, {"a": a, "b": b})

@@ -111,6 +111,15 @@ class ElementText:
     size: Callable[[int], int]
 
 
+#: A text, or a function that makes it: a language has texts for hundreds of instructions, and most kernels use none.
+Text = str | Callable[[], str]
+
+
+def made_text(text: Text) -> str:
+    """*text*, made if it is a function."""
+    return text if isinstance(text, str) else text()
+
+
 @dataclass(frozen=True)
 class InstructionText:
     """The code of one class of instructions in one language.
@@ -127,7 +136,7 @@ class InstructionText:
     :ivar element: a temporary's element in global memory; ``None``: that of its values.
     """
 
-    helpers: Mapping[str, str] = field(default_factory=dict)
+    helpers: Mapping[str, Text] = field(default_factory=dict)
     assignment: Callable[[Printer, Assign, Any, LowerBounds], Iterable[str] | None] | None = None
     one_step: Callable[[Printer, Assign, Assign, LowerBounds], Iterable[str] | None] | None = None
     loads: Callable[[Any], Mapping[str, str]] | None = None

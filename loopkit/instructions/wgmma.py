@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from textwrap import wrap
 from typing import ClassVar
@@ -246,5 +247,5 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Lo
     yield f"    {matrices[1]});"
 
 
-CUDA = InstructionText({"matrix_at": _MATRIX_AT, **{function_name(w): _wgmma_text(w) for w in WGMMA.values()}},
+CUDA = InstructionText({"matrix_at": _MATRIX_AT, **{function_name(w): partial(_wgmma_text, w) for w in WGMMA.values()}},
                        region=_wgmma_lines)

@@ -10,6 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM
+from loopkit.poly.limits import kept_results
 from loopkit.poly.piecewise import smaller_coordinates
 from loopkit.poly.relations import in_one_iteration, same_element
 
@@ -45,12 +46,19 @@ class JointMustWrite:
     loops: tuple[tuple[int, int], ...] = ()
 
 
-def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] = ()) -> list[tuple[int, int, isl.Map]]:
+def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] = ()
+               ) -> tuple[tuple[int, int, isl.Map], ...]:
     """The value-based flow of *accesses* to one array: (index of the write, index of the read, relation).
 
     Each read gets the last write before it. A may-write does not hide earlier writes, unless it is part of a
     joint must-write.
     """
+    return _computed_flow(tuple(accesses), tuple(joint))
+
+
+@kept_results                                       # most steps leave the accesses to most arrays as they are
+def _computed_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite]
+                   ) -> tuple[tuple[int, int, isl.Map], ...]:
     earlier = cache(lambda a, b: earlier_accesses(accesses[a], accesses[b]))
     is_none = cache(lambda a, b: earlier(a, b).is_empty())
     writes = [*(JointMustWrite((i,)) for i, a in enumerate(accesses) if a.is_write and a.must), *joint]
@@ -58,7 +66,7 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
                 x for x in writes if x.read in (None, j) and not any(is_none(i, w) or is_none(w, j) for w in x.writes)],
                 earlier)) for i, source in enumerate(accesses) if source.is_write
              for j, sink in enumerate(accesses) if not sink.is_write and not is_none(i, j)]
-    return [flow for flow in found if not flow[2].is_empty()]
+    return tuple(flow for flow in found if not flow[2].is_empty())
 
 
 def _not_replaced(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],

@@ -140,7 +140,7 @@ def test_answers_are_those_without_forgetting(forgetting: Callable[[int, float],
     assert answers(MADE[name]) == known
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_answers_without_any_memo(forgetting: Callable[[int, float], None], name: str) -> None:
     known = answers(MADE[name])

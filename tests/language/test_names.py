@@ -9,6 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.errors import NameConflictError
+from loopkit.instructions.base import made_text
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.compiler import BASE_FLAGS
 from loopkit.target.c.target import C
@@ -46,7 +47,7 @@ def test_functions_of_cuda_are_no_kernels() -> None:
 
 
 def test_functions_of_the_texts_are_no_arrays() -> None:
-    texts = (*CUDA.texts.values(), *C.texts.values())
+    texts = map(made_text, (*CUDA.texts.values(), *C.texts.values()))
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
     names = {name for pair in found for name in pair if name and name != "operator"} | {*CUDA.policies.values()}
     assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "flagged", "wait_for", "mma_m8n8k4_f64"} <= names

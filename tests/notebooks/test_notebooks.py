@@ -24,6 +24,17 @@ NOTEBOOKS = sorted(DIRECTORY.glob("*.ipynb"))
 #: The tag of cells whose output is measured, and so differs from run to run.
 MEASURED = "measured"
 
+#: Run by Jupyter before each notebook: C is compiled with -O0, as in other tests, and measurements, whose outputs are
+#: not compared, are short.
+QUICK = """
+def quick():
+    from loopkit import CompiledKernel
+    from loopkit.runtime import compiler
+    compiler.SAFE = compiler.SAFE[-1:]
+    CompiledKernel.time.__wrapped__.__kwdefaults__.update(duration=0.001, warmup=0)
+quick()
+"""
+
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -61,7 +72,8 @@ def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, 
                                                     pytestconfig: pytest.Config) -> None:
     stored = nbformat.read(path, as_version=4)
     notebook = nbformat.read(path, as_version=4)
-    _use_this_interpreter(tmp_path, monkeypatch)
+    update = pytestconfig.getoption("--update-golden")
+    _use_this_interpreter(tmp_path, monkeypatch, "" if update else QUICK)
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True,
                             resources={"metadata": {"path": DIRECTORY}})
     asyncio.run(client.async_execute())
@@ -69,7 +81,7 @@ def test_a_notebook_gives_the_outputs_that_it_holds(path: Path, tmp_path: Path, 
         for output in cell.get("outputs", ()):
             assert output.output_type != "error", cell.source
             assert output.get("name") != "stderr", f"{cell.source}\n{output.text}"
-    if pytestconfig.getoption("--update-golden"):
+    if update:
         _store(stored, notebook)
         path.write_text(nbformat.writes(stored) + "\n", encoding="utf-8")
         return
@@ -115,8 +127,11 @@ def _words(html: str) -> str:
     return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", "\n", html, flags=re.DOTALL))
 
 
-def _use_this_interpreter(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jupyter's kernel ``python3`` is the interpreter of the tests, whatever else is installed; nothing is kept."""
+def _use_this_interpreter(place: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """Jupyter's kernel ``python3`` is the interpreter of the tests, whatever else is installed; nothing is kept.
+
+    :arg first: the code that it runs before each notebook.
+    """
     spec = place / "kernels" / "python3"
     spec.mkdir(parents=True)
     arguments = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -124,5 +139,8 @@ def _use_this_interpreter(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_PATH", str(place))
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(place / name.lower()))
+    startup = place / "ipythondir" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "first.py").write_text(first)
     root = str(DIRECTORY.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])))

@@ -1,7 +1,8 @@
 """One cache directory and many processes: at once, killed, out of space, without permission, evicting.
 
-The processes are real ones that run kernels through the public interface. Their compiler is a script that writes a
-line to a log and then becomes the real one, so that compilations can be counted.
+The processes are real ones that run kernels through the public interface, forked from one that has imported loopkit.
+Their compiler is a script that writes a line to a log and then becomes the real one, so that compilations can be
+counted.
 """
 from __future__ import annotations
 
@@ -60,6 +61,35 @@ with warnings.catch_warnings(record=True) as warned:
 """
 REPORT = "\nprint(json.dumps([str(w.message) for w in warned]))\n"
 
+#: Starts a process for each line with a program, and waits for it at a line with its number.
+SERVER = """
+import json, os, sys, traceback
+import numpy, loopkit, loopkit.runtime.host, loopkit.verification.checks
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if isinstance(request, int):
+        print(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]), flush=True)
+        continue
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        continue
+    for number, name in (1, "out"), (2, "err"):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.chdir(request["place"])
+    os.environ.update(request["environment"])
+    status = 1
+    try:
+        exec(compile(request["program"], "<program>", "exec"), {"__name__": "__main__"})
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+"""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -75,7 +105,8 @@ class Ended:
 class Processes:
     """Starts programs on one cache directory."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, server: subprocess.Popen[str]) -> None:
+        self.server = server
         self.cache = DiskCache(place / "cache")
         self.place = place
         self._log = place / "compiled"
@@ -86,8 +117,8 @@ class Processes:
 
     def at_once(self, programs: Sequence[str]) -> list[Ended]:
         """Run *programs* side by side."""
-        started = [self._start(program) for program in programs]
-        return [_ended(process) for process in started]
+        started = [self._start(program, number) for number, program in enumerate(programs)]
+        return [self._ended(*process) for process in started]
 
     def run(self, program: str) -> Ended:
         ended, = self.at_once([program])
@@ -99,27 +130,39 @@ class Processes:
         self._log.write_text("")
         return len(lines)
 
-    def _start(self, program: str) -> subprocess.Popen[str]:
+    def _start(self, program: str, number: int) -> tuple[int, Path, Path]:
         text = PRELUDE + "".join(f"    {line}\n" for line in program.strip().splitlines()) + REPORT
-        return subprocess.Popen([sys.executable, "-c", text], text=True, cwd=self.place,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CC": str(self._compiler),
-                                     "LOOPKIT_CACHE_DIR": str(self.cache.directory), "OMP_NUM_THREADS": "1"})
+        out, err = (self.place / f"{name}{number}" for name in ("out", "err"))
+        return self._answer({"program": text, "place": str(self.place), "out": str(out), "err": str(err),
+                             "environment": {"CC": str(self._compiler), "LOOPKIT_CACHE_DIR": str(self.cache.directory)}
+                             }), out, err
 
+    def _ended(self, process: int, out: Path, err: Path) -> Ended:
+        status = self._answer(process)
+        assert not err.read_text(), err.read_text()
+        return Ended(status, json.loads(out.read_text()) if status == 0 else None)
 
-def _ended(process: subprocess.Popen[str]) -> Ended:
-    with process:
-        out, err = process.communicate(timeout=120)
-    assert not err, err
-    return Ended(process.returncode, json.loads(out) if process.returncode == 0 else None)
+    def _answer(self, request: object) -> int:
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        return int(self.server.stdout.readline())
 
 
 QUIET = Ended(0, [])
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", SERVER], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}) as found:
+        yield found
+
+
 @pytest.fixture
-def processes(tmp_path: Path) -> Processes:
-    return Processes(tmp_path)
+def processes(tmp_path: Path, server: subprocess.Popen[str]) -> Processes:
+    return Processes(tmp_path, server)
 
 
 @pytest.fixture
@@ -232,8 +275,8 @@ def test_directory_from_which_nothing_may_be_executed(processes: Processes) -> N
         assert processes.compilations() == 0
 
 
-def test_read_only_directory(open_place: Path) -> None:
-    processes = Processes(open_place)
+def test_read_only_directory(open_place: Path, server: subprocess.Popen[str]) -> None:
+    processes = Processes(open_place, server)
     (open_place / "compiled").chmod(0o666)
     assert processes.run("check(1)") == QUIET
     processes.cache.directory.chmod(0o555)

@@ -13,8 +13,6 @@ from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
 from loopkit.target.c.target import CTarget
 
-pytestmark = pytest.mark.optimised
-
 
 def test_found() -> None:
     found = find_compiler()

@@ -1,6 +1,7 @@
 """Golden tests of users: the comparison, and pytest's option for new files."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,20 +78,25 @@ def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     assert "... and 104 more lines" in str(found.value)
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:loopkit", "-p",
-                           "loopkit.show.pytest_plugin", "-p", "no:cacheprovider",
-                           *options], cwd=folder, capture_output=True, text=True, check=False,
-                          env={"PYTHONPATH": str(ROOT), "PATH": ""})
+#: Three runs of pytest in one process.
+RUNS = """
+import pytest
+for options in [], ["--update-golden"], []:
+    print("status", int(pytest.main(["-q", "-p", "no:loopkit", "-p", "loopkit.show.pytest_plugin", "-p",
+                                     "no:cacheprovider", *options])))
+"""
 
 
 @pytest.mark.parametrize("conftest", ["", OPTION], ids=["the plugin's option", "the option of a conftest file"])
 def test_the_option_of_pytest(tmp_path: Path, conftest: str) -> None:
     (tmp_path / "test_twice.py").write_text(TEST)
     (tmp_path / "conftest.py").write_text(conftest)
-    first, updated, second = (run(tmp_path, *options) for options in ((), ("--update-golden",), ()))
-    assert first.returncode == 1, first.stdout + first.stderr
-    assert "E   " in first.stdout
-    assert "has no golden file" in first.stdout
-    assert updated.returncode == second.returncode == 0, updated.stdout + updated.stderr
+    done = subprocess.run([sys.executable, "-c", RUNS], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    first, updated, second, _ = re.split(r"(?<=^status \d)\n", done.stdout, flags=re.MULTILINE)
+    assert first.endswith("status 1"), done.stdout + done.stderr
+    assert "E   " in first
+    assert "has no golden file" in first
+    assert updated.endswith("status 0"), done.stdout + done.stderr
+    assert second.endswith("status 0"), done.stdout + done.stderr
     assert (tmp_path / "golden" / "twice.c").read_text() == str(lk.generate_code(twice(), "c"))

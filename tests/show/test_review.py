@@ -52,6 +52,7 @@ def run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([folder / "program"], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("name", "sizes", "call"), [
     ("stencil_2d", {"n": 40, "m": 30}, "a, out, m, n"), ("two_launches", {"n": 70}, "x, y, t.data(), n"),
     ("axpy_vec", {"n": 33}, "x, y, a, n"), ("lu", {"n": 20}, "a, n"),

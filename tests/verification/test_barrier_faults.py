@@ -34,7 +34,7 @@ def kernel(name: str) -> lk.LoopKernel:
     return BY_NAME[name].make()
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
 @pytest.mark.parametrize("name", BY_NAME)
 def test_real_kernels_are_proven(name: str, full_tiles: bool) -> None:

@@ -12,7 +12,7 @@ from loopkit.errors import NameConflictError
 from loopkit.expr.functions import CallText, ScalarFunction
 from loopkit.expr.kinds import code_of, is_narrow, is_tuple
 from loopkit.expr.tuples import field_dtypes, struct_dtype, struct_name
-from loopkit.instructions.base import InstructionTexts
+from loopkit.instructions.base import InstructionTexts, Text, made_text
 from loopkit.kernel.data import AddressSpace, CachePolicy
 from loopkit.language.names import RESERVED
 
@@ -106,7 +106,7 @@ class Dialect:
     types: Mapping[str, str]
     functions: Functions
     syntax: Syntax
-    texts: Mapping[str, str]
+    texts: Mapping[str, Text]
     overloaded: bool = False
     halves: Mapping[str, str] = field(default_factory=dict)
     policies: Mapping[CachePolicy, str] = field(default_factory=dict)
@@ -155,10 +155,11 @@ class Dialect:
         """
         found, known = "", None
         while found != known:
-            known, words = found, re.findall(r"\w+", re.sub("//.*", "", f"{text}\n{found}"))
-            code = " ".join(dict.fromkeys(words))               # each word once, as keys are words
-            own = (part for key, part in self.texts.items()
-                   if all(re.search(rf"\b({word})\b", code) for word in key.split(" & ")))
+            known, words = found, dict.fromkeys(re.findall(r"\w+", re.sub("//.*", "", f"{text}\n{found}")))
+            code = " ".join(words)                              # each word once, as keys are words
+            own = (made_text(part) for key, part in self.texts.items() if all(
+                word in words if word.isidentifier() else re.search(rf"\b({word})\b", code)
+                for word in key.split(" & ")))
             parts = (self.syntax.includes, *own, *self._structs(code), *self.helpers(code).values(), *more(code))
             found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found

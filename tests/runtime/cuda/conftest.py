@@ -93,6 +93,12 @@ def lab(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iter
         found.machine.closed = True
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _young_objects() -> None:
+    """Tests here look for garbage: among what they make, not among what is kept of a thousand tests before them."""
+    gc.freeze()
+
+
 def _require_clean(machine: Machine) -> None:
     """Nothing was written beside what was allocated, no context is left behind, and all memory is free again."""
     machine.require_sound()

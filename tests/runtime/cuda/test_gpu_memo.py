@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import given as drawn
 
 import loopkit as lk
+from tests.deep import amount
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import Block, CupyArray, Exporter, Interface, OnGpu, Tensor
 from tests.runtime.cuda.work import KINDS, F, read
@@ -322,7 +323,7 @@ def test_no_call_is_taken_for_another(lab: Lab) -> None:
     made: list[Call] = []
 
     # what is remembered outlives an example, so that none can be made smaller
-    @settings(max_examples=150, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=amount(300), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @drawn(st.lists(_changes, min_size=4, max_size=12))
     def calls(changes: list[tuple[str, str, Any]]) -> None:
         call = Call()
