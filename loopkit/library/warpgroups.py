@@ -104,9 +104,9 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                    subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], with "
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
-    if whole is None:
-        whole = tiles.shape is not None and not all(_for_tma(row, dtype) for row in form.rows(tiles.shape))
-    store = store or _way_of_result(tiles.shape, stored, whole=whole)
+    rows_of = None if tiles.shape is None else dict(zip("ab", form.rows(tiles.shape), strict=True))
+    copied = [x for x in "ab" if whole or (whole is None and rows_of and not _for_tma(rows_of[x], dtype))]
+    store = store or _way_of_result(tiles.shape, stored, whole=bool(copied))
     if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
@@ -117,7 +117,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
-    knl = _padded_copy(_padded_copy(knl, "a", "i, k", dtype), "b", "j, k", dtype) if whole else knl
+    for x in copied:
+        knl = _padded_copy(knl, x, "i, k" if x == "a" else "j, k", dtype)
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
     knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
                           tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
@@ -129,9 +130,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
         *("e" if form.batched else ""), "i_group", "j_block", "i_block", "i_warpgroup", "k_outer", "k_step", *parts,
         "i_box", "j_box"])
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
-    source = "whole" if whole else "rows"
-    knl = _strip(knl, f"a_{source}", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
-    knl = _strip(knl, f"b_{source}", [*parts, "j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
+    knl = _strip(knl, "b", [*parts, "j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     if store != "registers":
         knl = _tile_of_result(knl, {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": width}, parts, form, store)
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
@@ -157,17 +157,14 @@ def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.
                            default_tag="vec")
 
 
-def _strip(knl: lk.LoopKernel, source: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
-    """A strip of a factor in shared memory, in boxes of rows of 128 bytes.
-
-    :arg source: a rule, or a copy in global memory.
-    """
-    tile, sweep = f"{source[0]}_tile", [*sweep, "k_step", "k_box"]
-    if source in knl.substitutions:
-        knl = lk.precompute(knl, source, sweep, temporary_name=tile, precompute_inames=inames, default_tag=None,
-                            dtype=knl.data[source[0]].dtype)
+def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
+    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
+    tile, copy, sweep = f"{x}_tile", f"{x}_whole", [*sweep, "k_step", "k_box"]
+    if copy in knl.temporaries:
+        knl = lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, default_tag=None)
     else:
-        knl = lk.add_prefetch(knl, source, sweep, temporary_name=tile, dim_arg_names=inames, default_tag=None)
+        knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, default_tag=None,
+                            dtype=knl.data[x].dtype)
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
