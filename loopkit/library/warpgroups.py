@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -111,8 +110,6 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
     rows, columns, stages, group = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
-    parts = _parts_of_result(rows, columns, stages, stored) if store != "registers" else {}
-    width = columns // prod(parts.values())
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -122,21 +119,19 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
     knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
                           tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
-    knl = lk.split_levels(knl, "j", {"j_block": None, **parts, "j_box": width},
-                          tags={"j_block": "g.0", **dict.fromkeys(parts, "unr")})
+    knl = lk.split_levels(knl, "j", {"j_block": None, "j_box": columns}, tags={"j_block": "g.0"})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // size},
                           tags={"k_step": "unr"})
-    knl = lk.prioritize_loops(knl, [
-        *("e" if form.batched else ""), "i_group", "j_block", "i_block", "i_warpgroup", "k_outer", "k_step", *parts,
-        "i_box", "j_box"])
+    knl = lk.prioritize_loops(knl, ("e, " if form.batched else "")
+                              + "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
-    knl = _strip(knl, "b", [*parts, "j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     if store != "registers":
-        knl = _tile_of_result(knl, {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": width}, parts, form, store)
+        knl = _tile_of_result(knl, {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": columns}, form, store)
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{width}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
     # strips arrive while the warpgroups multiply; the products of one strip run on while the next ones start
     return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=max(stages - 2, 1))
 
@@ -168,20 +163,12 @@ def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> l
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def _parts_of_result(rows: int, columns: int, stages: int, dtype: np.dtype) -> Mapping[str, int]:
-    """The iname of the parts of a tile of *c*, if it only fits beside the strips in parts, one after another."""
-    free = DEVICE["warpgroups"]["shared_bytes"] - stages*(rows + columns)*ROW
-    fitting = (n for n in (1, 2, 4) if columns % (64*n) == 0 and rows*columns*dtype.itemsize // n <= free)
-    return {"j_part": parts} if (parts := next(fitting, 1)) > 1 else {}
-
-
-def _tile_of_result(knl: lk.LoopKernel, sweep: Mapping[str, int], parts: Mapping[str, int], form: Form, store: str
-                    ) -> lk.LoopKernel:
+def _tile_of_result(knl: lk.LoopKernel, sweep: Mapping[str, int], form: Form, store: str) -> lk.LoopKernel:
     """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads do."""
     knl = lk.buffer_array(knl, "c", list(sweep), temporary_name="c_tile", default_tag=None)
     if form.epilogue is None:
         # threads fill all of it, and the copy leaves out what is beyond the edges
-        knl = lk.pad_domain(knl, {**parts, **sweep}, within="writes:c_tile")
+        knl = lk.pad_domain(knl, sweep, within="writes:c_tile")
     if store == "tma":
         return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
     # the elements of several rows at a time, so that a thread does not wait for each of them
