@@ -90,8 +90,8 @@ class MappedArray:
             if extent > 1 and not (0 < stride < _STRIDES and stride % UNIT == 0):
                 return (f"its stride along axis {axis} is {stride} bytes, which is not a positive multiple of {UNIT} "
                         "below 2^40", copy if stride % UNIT == 0 else
-                        f"give its rows a multiple of {UNIT//itemsize} elements; on the GPU, a slice of such an array "
-                        "will do; or let an earlier launch copy it into a temporary with such rows")
+                        f"give its rows a multiple of {UNIT//itemsize} elements: a slice of such an array will do; or "
+                        "let threads copy it into such rows before TMA loads it, or store it without TMA")
         axis, (extent, stride) = last
         if extent > 1 and stride != itemsize:
             return f"its stride along axis {axis}, the last, is {stride} bytes, and an element has {itemsize}", copy

@@ -128,7 +128,7 @@ __device__ __forceinline__ void end_store_group()
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 """, "wait_for_stores": """
-// until TMA has read what all groups of the thread but the NEWEST newest store: shared memory may change
+// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");

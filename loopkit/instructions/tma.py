@@ -104,8 +104,9 @@ def _load_text(rank: int) -> str:
     # PTX counts axes from the last
     values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
     return f"""
-// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
-// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, {starts})
 {{

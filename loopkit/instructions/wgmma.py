@@ -180,8 +180,8 @@ WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _instructions_of_si
 # CUDA: functions in PTX that the threads of a warpgroup call together
 
 _MATRIX_AT = """
-// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
-// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {

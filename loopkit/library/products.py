@@ -51,7 +51,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
         *tile* is the one with which the last multiprocessor is done first.
     :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
-    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once.
+    :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
+        *wgmma*: multiples of 64, at most 256; strips have 128 bytes of each row, whatever the third number.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
@@ -59,30 +60,30 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
     :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
+        With *wgmma*: two or more.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.
-    :arg wgmma: compute by the warpgroups of Hopper, from tiles that TMA copies: rows of *a* and *b* begin at multiples
-        of 16 bytes, or *whole* copies do. *tile* is rows and columns; factors not of 16 bits need *b_transposed*.
+    :arg wgmma: compute by the warpgroups of Hopper (``CudaTarget("sm_90a")``), from tiles that TMA copies: rows of *a*
+        and *b* begin at multiples of 16 bytes, or *whole* copies do. Factors not of 16 bits need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
+        It is the dtype of factors of 16 bits by default, int32 for integers, else float32.
     :arg a_transposed: *a* is stored as ``a[k, i]``; only with *wgmma* and factors of 16 bits.
     :arg epilogue: the formula of an element of *c* in terms of the sum ``total``, of ``i`` and ``j``, and of further
-        arrays, for example ``"max(total + bias[j], 0)"``; default: ``"total"``. Only with *wgmma*.
+        arrays, for example ``"max(total + bias[j], 0)"``; default: ``"total"``. Only with *wgmma*. Other names become
+        arguments.
     :arg store: with *wgmma*, the way of *c* to memory: ``"tma"`` from a tile in shared memory, if rows begin at
         multiples of 16 bytes; ``"shared"``: neighbouring threads store neighbouring elements of such a tile;
-        ``"registers"``: threads store their sums. Default: by *shape* or *whole*; elements of 4 bytes from registers.
+        ``"registers"``: threads store their sums. Default: the last for elements of 4 bytes, else the first, or the
+        second for *whole* copies, or by the rows of *c* if there is a *shape*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
-    >>> knl = lk.library.matmul()
-    >>> inames = ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg")
-    >>> print(*(f"{x}:{knl.tags[x]}" for x in inames))
-    i_group:g.1 j_block:g.0 i_block:g.0 i_warp:l.0 j_warp:l.0 i_lane:l.0 j_lane:l.0 i_reg:unr j_reg:unr
-    >>> knl(a=np.ones((2, 3), np.float32), b=np.ones((3, 2), np.float32)).c
+    >>> lk.library.matmul()(a=np.ones((2, 3), np.float32), b=np.ones((3, 2), np.float32)).c
     array([[3., 3.],
            [3., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
     if wgmma:
-        _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks)
+        _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks, mma=mma)
         form = Form(a_transposed, b_transposed, epilogue)
         tiles = Tiles(shape, multiprocessors, tile and tile[:2], stages, group)
         return product_by_warpgroups(known, result, form, tiles, whole, store)
@@ -232,7 +233,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
     :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes; several blocks
-        may compute one product, each a *tile* of rows and columns. Then *b_transposed* means ``b[e, j, k]``.
+        may compute one product, each a *tile* of rows and columns. *size* has no effect: the arrays have the sizes.
+        With *b_transposed*, *b* is ``b[e, j, k]``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
         it is not in float64.
@@ -299,7 +301,7 @@ def _require_inapplicable(what: str, **arguments: object) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise lk.PreconditionError(f"The argument '{name}' does not apply to {what}.", subject=name,
-                                       hint="leave it out, or choose the other kind of product by mma=")
+                                       hint="leave it out, or choose another kind of product by mma= or wgmma=")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:

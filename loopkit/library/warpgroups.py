@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
+from loopkit.expr.mappers import variables
 from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
@@ -51,7 +52,16 @@ a_rows({e}row, column) := a[{e}row, column]
 b_rows({e}row, column) := b[{e}row, column]
 {text}
 """, name="batched_matmul" if self.batched else "matmul")
+        self._require_epilogue(knl)
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
+
+    def _require_epilogue(self, knl: lk.LoopKernel) -> None:
+        """:raises PreconditionError: the formula uses names that it cannot have."""
+        last = next(s for s in knl.statements if s.written == "c")
+        if self.epilogue is not None and (wrong := sorted({"a", "b", "k"} & variables(last.expression))):
+            raise lk.PreconditionError(
+                f"The epilogue '{self.epilogue}' cannot have '{wrong[0]}', which belongs to the sum.",
+                subject="epilogue", hint="it has total, i, j and further arrays, such as bias[j]")
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,10 @@ class Tiles:
         rows, columns = tile
         _require_tile(rows, columns)
         most = (DEVICE["warpgroups"]["shared_bytes"] - rows*columns*stored) // ((rows + columns)*ROW)
-        stages = self.stages or max(min(most, DEVICE["warpgroups"]["most_stages"]), 2)
+        stages = max(min(most, DEVICE["warpgroups"]["most_stages"]), 2) if self.stages is None else self.stages
+        if stages < 2:
+            raise lk.PreconditionError(f"Warpgroups need two strips of each factor or more, and not {stages}.",
+                                       subject="stages", hint="stages=2")
         blocks = group if self.shape is None else max(-(-self.shape[0] // rows), 1)
         return rows, columns, stages, group if self.group is not None else min(group, blocks)
 
@@ -97,6 +110,9 @@ class Tiles:
 def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiles, whole: bool | None,
                           store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
+    if dtype.name not in UNITS:
+        raise lk.PreconditionError(f"wgmma does not multiply factors of {dtype}.", subject="dtype",
+                                   hint=f"use one of {', '.join(UNITS)}, or leave out wgmma")
     unit, size = UNITS[dtype.name], dtype.itemsize
     if size != 2 and (form.a_transposed or not form.b_transposed):
         raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} that are stored along the sums only.",
@@ -194,4 +210,5 @@ def _require_tile(rows: int, columns: int) -> None:
     for what, length, part, most in (("rows", rows, ROWS, 256), ("columns", columns, 64, COLUMNS)):
         if require_positive(length, what) % part or length > most:
             raise lk.PreconditionError(f"A tile of warpgroups has a multiple of {part} {what}, at most {most}, and not "
-                                       f"{length}.", subject=what, hint=f"use {part} or {most}")
+                                       f"{length}.", subject=what,
+                                       hint=f"use {', '.join(map(str, range(part, most, part)))} or {most}")

@@ -62,8 +62,9 @@ def _with_waits_at_end(launch: Launch, tree: Tree) -> Tree:
     for event in BEFORE_END:
         own = [s for s, bound in launch.statements.items() if bound.statement.completion is event]
         wait = WaitGroup(0, event)
-        ways = [tree, *(seq(tree, Barrier(("the shared memory of a block lives until the block ends",), Scope.THREAD,
-                                          instructions)) for instructions in ((wait,), (CommitGroup(event), wait)))]
+        why = "TMA has read shared memory before the block ends",
+        ways = [tree, *(seq(tree, Barrier(why, Scope.THREAD, instructions))
+                        for instructions in ((wait,), (CommitGroup(event), wait)))]
         tree = next((way for way in ways if not any(map(Waits(launch, way).still_running, own))), ways[-1])
     return tree
 

@@ -172,7 +172,7 @@ def _require_no_other(launch: Launch, array: str, statement: str) -> None:
             raise PreconditionError(
                 f"TMA copies '{array}' in '{statement}', and '{others[0]}' {does} in the same launch.", subject=array,
                 hint="let another launch do that (add_barrier between the statements ends a launch), or copy without "
-                     "TMA: the copy engine and the threads of a launch need not see what the other one writes")
+                     "TMA: TMA and the threads of a launch need not see what the other one writes")
 
 
 def _require_whole_units(storage: Storage, statement: str, knl: LoopKernel) -> None:

@@ -56,7 +56,8 @@ def _tile_of(kernel: LoopKernel, copy: Statement, instruction: BoxCopy) -> tuple
     if element is None or array_of(element) not in kernel.temporaries or copy.combine is not None:
         what = "an element of an array to a temporary" if loads else "an element of a temporary to an array"
         raise PreconditionError(f"'{copy.id}' does not copy {what}.", subject=copy.id,
-                                hint="add_prefetch, precompute and buffer_array make such copies")
+                                hint="add_prefetch and precompute make such copies" if loads else
+                                     "buffer_array(..., default_tag=None) makes such a copy")
     tile = array_of(element)
     space = kernel.temporaries[tile].address_space
     if space not in (None, AddressSpace.SHARED):

@@ -53,13 +53,14 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
 
     **Products of warpgroups.** Four warps start ``"wgmma.m64n256k16.f32.bf16"`` (sm_90a): 64 rows, 8 to 256 columns,
     and 32 bytes of steps. Both factors are in shared memory, in rows of 128 bytes with a :func:`swizzle` in pieces of
-    16 bytes, or in boxes of rows of 16 bytes. Rows have steps, for elements of 2 bytes perhaps rows or columns.
+    16 bytes, or in core matrices of 8 rows of 16 bytes. Factors are K-major; those of 2 bytes may also be MN-major.
 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
     tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
     order of the array's axes. ``"tma.store"`` copies a box back, as far as it lies inside of the array:
-    :func:`buffer_array` makes such copies. Nothing in the same launch may access its elements later.
+    :func:`buffer_array` with ``default_tag=None`` makes such copies. No other statement of the launch writes the array,
+    and none reads the stored elements later.
     ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the temporary the layout that ``wgmma`` reads: rows of
     128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`). Wider rows become several boxes, one below
     another.
@@ -94,7 +95,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     require_known("statement", [statement], kernel.statement_by_id)
     found = NEST_INSTRUCTIONS.get(instruction)
     if found is None:
-        raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="a warp")
+        raise UnknownNameError("instruction", instruction, NEST_INSTRUCTIONS, where="the GPU")
     updates = [n.update for n in kernel.reductions.values() if n.final == statement]
     if any(kernel.statement_by_id[s].has_nest for s in (statement, *updates)):
         raise PreconditionError(f"An instruction executes '{statement}' already.", subject=statement,

@@ -20,8 +20,9 @@ template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(un
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
-// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1)
 {

@@ -51,8 +51,8 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
-// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {

@@ -117,6 +117,9 @@ def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transp
     ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
     ({"dtype": "int8", "a_transposed": True, "b_transposed": True}, "wgmma multiplies factors of int8 that are stored"),
     ({"wgmma": False, "epilogue": "2*total"}, "The argument 'epilogue' does not apply to products without wgmma."),
+    ({"epilogue": "total + bias[k]"}, "The epilogue 'total + bias[k]' cannot have 'k', which belongs to the sum."),
+    ({"dtype": "float64"}, "wgmma does not multiply factors of float64."), ({"stages": 1}, "Warpgroups need two strips"),
+    ({"mma": False}, "The argument 'mma' does not apply to warpgroups."),
     ({"dtype": "int8"}, "wgmma multiplies factors of int8 that are stored along the sums only."),
     ({"store": "disk"}, "The result goes to memory by tma, shared, registers, and not by 'disk'."),
     ({"depth": 64}, "The argument 'depth' does not apply to warpgroups.")])

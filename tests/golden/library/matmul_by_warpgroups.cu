@@ -24,7 +24,7 @@ __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// until TMA has read what all groups of the thread but the NEWEST newest store: shared memory may change
+// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
@@ -58,8 +58,9 @@ template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(un
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
-// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1)
 {
@@ -84,8 +85,8 @@ __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
         :: "l"(&map), "r"(box), "r"(start_1), "r"(start_0) : "memory");
 }
-// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
-// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
@@ -276,7 +277,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                         128*i_block + 1024*i_group, 256*j_block + 64*c_store_1_part);
             }
         }
-        // the shared memory of a block lives until the block ends
+        // TMA has read shared memory before the block ends
         end_store_group();
         wait_for_stores<0>();
     }

@@ -42,8 +42,9 @@ template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(un
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory, as a part of a phase
-// of the mbarrier. With a swizzle, piece p of 16 bytes of row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1)
 {
@@ -61,8 +62,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
-// the descriptor of a matrix in shared memory: its first element, and the bytes between its boxes. With SWIZZLE 1, the
-// matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
