@@ -251,7 +251,7 @@ def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message:
 
 @pytest.mark.parametrize(("statement", "instruction", "message"), [
     ("nope", F64, "'nope' is not a statement of the kernel."),
-    ("insn", "mma.m16n8k16.f32.f64", "'mma.m16n8k16.f32.f64' is not an instruction of a warp.")])
+    ("insn", "mma.m16n8k16.f32.f64", "'mma.m16n8k16.f32.f64' is not an instruction of the GPU.")])
 def test_unknown_names(statement: str, instruction: str, message: str) -> None:
     with pytest.raises(lk.UnknownNameError) as err:
         lk.tensorize(made(), statement, instruction)
