@@ -25,11 +25,12 @@ from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of, events_between, wait_for
 from loopkit.errors import IllegalTransformError
 from loopkit.expr.mappers import variables
+from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, leaves, meeting, nodes_in, paths, placed_nodes
+from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, leaves, meeting, nodes_in, parts_of, paths, placed_nodes
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
@@ -312,11 +313,14 @@ class Waits:
 
     def still_running(self, source: str) -> bool:
         """May accesses of the statement *source* run on when the block ends? No wait behind covers them, then."""
+        event = self.launch.kernel.statement_by_id[source].completion
+        last = parts_of(self.tree)[-1]
+        if isinstance(last, Barrier) and commits(last.instructions, event) and pending(last.instructions, event) == 0:
+            return False
         if self.places is None:
             return True
         names = self.names(source, self._place_names)
         left = as_points(self.launch.statements[source].domain.onto(names).set)
-        event = self.launch.kernel.statement_by_id[source].completion
         for i, place in enumerate(self.places):
             wait = wait_for(event, place.node.instructions)
             covered = None if wait is None else self._waited_for(source, i, wait)

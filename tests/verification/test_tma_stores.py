@@ -118,3 +118,23 @@ def test_waits_leave_as_many_groups_as_there_are_further_cells(cells: int) -> No
     assert f"wait_for_stores<{cells - 1}>();" in text
     for completion in ("last", "first"):
         np.testing.assert_array_equal(lk.emulate(knl, x=X, completion=completion).y, 2*X)
+
+
+def test_the_block_waits_at_its_end_whatever_else_it_runs() -> None:
+    """When the iterations of the last loop run is not known."""
+    knl = lk.make_kernel(
+        ["{[i, j]: 0<=i<8 and 0<=j<32}", "{[p, q]: 0<=p<8 and 0<=q<32}", "{[e]: 0<=e<count and e<100}"], """
+        tile[i, j] = 2*x[i, j]  {id=fill}
+        y[p, q] = tile[p, q]  {id=store, dep=fill}
+        <> count = number[0]
+        for e
+            z[e] = 1
+        end
+        """, [lk.TemporaryVariable("tile", np.float32, (8, 32), address_space="shared"), *(
+            lk.GlobalArg(x, np.float32, shape) for x, shape in (("x, y", (8, 32)), ("z", (100,)))),
+            lk.GlobalArg("number", np.int32, (1,))], name="doubled")
+    knl = lk.tensorize(lk.tag_inames(knl, "j:l.0"), "store", "tma.store", "p, q")
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    text = lk.generate_code(knl, target=lk.CudaTarget("sm_90")).source
+    assert text.rstrip().endswith("end_store_group();\n    wait_for_stores<0>();\n}")
