@@ -35,10 +35,9 @@ class Completion(Enum):
 
     IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group of copies. PRODUCTS: one for its
     group of products. STORES: one for its group of stores by TMA, which has read shared memory then. PHASE: a wait of
-    any thread for the end of its phase. PROXY: for accesses through the
-    asynchronous proxy, a proxy fence of the issuing thread. REGISTERS: for instructions that access registers
-    asynchronously, a register fence. FLAG: a thread of another block has read the inter-block flag that is stored with
-    the value.
+    any thread for the end of its phase. PROXY: for accesses through the asynchronous proxy, a proxy fence of the
+    issuing thread. REGISTERS: for instructions that access registers asynchronously, a register fence. FLAG: a thread
+    of another block has read the inter-block flag that is stored with the value.
     """
 
     IMMEDIATE = "immediate"
