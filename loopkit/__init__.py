@@ -149,6 +149,7 @@ if TYPE_CHECKING:
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
     from loopkit.transform.tags import tag_inames, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
+    from loopkit.transform.warps import specialize_warps
     from loopkit.verification.checks import (
         check_barriers,
         check_bounds,
@@ -190,7 +191,7 @@ __all__ = [
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",
     "set_argument_order", "set_cache_policy", "set_operand_precision", "set_options", "set_temporary_address_space",
     "shift", "simplify_indices",
-    "skew", "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
+    "skew", "specialize_warps", "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
     "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
     "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]

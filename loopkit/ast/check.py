@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import (
     Assign,
     Block,
+    ByRole,
     Call,
     Define,
     For,
@@ -109,6 +110,12 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
         case Sync():
             if cause or alone:
                 yield node, cause or alone
+        case ByRole(then=producers, otherwise=Block((If(then=others),)), threads=threads):
+            yield from ((x, c) for x, c in _divergent(producers, divergent, node, alone)
+                        if not (isinstance(x, Sync) and x.scope is Scope.THREAD))
+            yield from ((x, node) for x in nodes_in(others)
+                        if isinstance(x, Sync) and x.scope is Scope.BLOCK and x.threads != threads)
+            yield from _divergent(others, divergent, cause, alone)
         case If():
             inside = cause or (node if variables(node.condition) & divergent else None)
             for branch in (node.then, node.otherwise):

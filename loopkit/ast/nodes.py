@@ -280,6 +280,16 @@ class If:
 
 
 @dataclass(frozen=True)
+class ByRole(If):
+    """Two roles of a block's threads, at once: the producer runs *then*, and the first *threads* ones *otherwise*.
+
+    Neither waits for the other but at phases.
+    """
+
+    threads: int = 0
+
+
+@dataclass(frozen=True)
 class Define:
     """A named integer: ``const int name = value``."""
 
@@ -292,18 +302,21 @@ class Sync:
     """Each thread executes *instructions*, in this order, then the threads of each *scope* wait for each other.
 
     :ivar serves: the dependences that need it, as text.
+    :ivar threads: at a barrier of the block, the number of its first threads that take part; 0: all.
     """
 
     serves: tuple[str, ...] = ()
     scope: Scope = Scope.BLOCK
     instructions: tuple[Instruction, ...] = ()
+    threads: int = 0
 
     @property
     def title(self) -> str:
         """A short description."""
         own = [title for i in self.instructions for title in i.titles]
         if self.scope is not Scope.THREAD:
-            own.append("warp barrier" if self.scope is Scope.WARP else "barrier")
+            own.append("warp barrier" if self.scope is Scope.WARP else
+                       f"barrier of {self.threads} threads" if self.threads else "barrier")
         return ", ".join(own)
 
 

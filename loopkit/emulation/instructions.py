@@ -24,7 +24,7 @@ from loopkit.instructions.fences import ProxyFence, RegisterFence
 from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.instructions.shuffle import Shuffle, is_guarded, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
@@ -217,6 +217,7 @@ EMULATIONS: Emulations = {
     BlockFlag: Emulation(_flagged), VectorAccess: Emulation(loop=_with_vectors, assumes_layout=True),
     AtomicUpdate: Emulation(one_by_one=True), AtomicFetch: Emulation(), SimdLoop: Emulation(),
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
+    ArrivePhase: Emulation(sync=phases.arrive),
     TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
     Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),

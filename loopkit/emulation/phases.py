@@ -9,31 +9,43 @@ import numpy as np
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+
+#: The threads of a warp.
+_WARP = 32
 
 
 @dataclass(eq=False)
 class Slot:
-    """An mbarrier, whose phases end with *copies* copies.
+    """An mbarrier, whose phases end after so many *arrivals*, of copies or of threads.
 
     :ivar late: the copies take effect when a thread waits for their phase; else where they are started.
-    :ivar ended: the number of phases that have ended; *started*: the copies of the one under way.
+    :ivar ended: the number of phases that have ended; *started*: the copies of the one under way, and *arrived* the
+        number of its arrivals.
     """
 
     ring: str
-    copies: int
+    arrivals: int
     late: bool
     ended: int = 0
+    arrived: int = 0
     started: list[Callable[[], None]] = field(default_factory=list)
 
     def start(self, copy: Callable[[], None]) -> None:
-        """:raises VerificationError: threads have not waited for the phase before."""
-        if len(self.started) == self.copies:
-            raise VerificationError(f"A copy of another phase of '{self.ring}' starts before the last one has ended.",
-                                    check="emulation")
-        self.started.append(copy if self.late else lambda: None)
+        """A copy starts, and arrives."""
         if not self.late:
             copy()
+        self.arrive(1, copy if self.late else None)
+
+    def arrive(self, count: int, copy: Callable[[], None] | None = None) -> None:
+        """:raises VerificationError: threads have not waited for the phase before."""
+        if self.arrived + count > self.arrivals:
+            raise VerificationError(f"Another phase of '{self.ring}' starts before the last one has ended.",
+                                    check="emulation")
+        self.arrived += count
+        if copy is not None:
+            self.started.append(copy)
+        if not self.late:
             self._end_if_complete()
 
     def has_ended(self, parity: int) -> bool:
@@ -43,19 +55,31 @@ class Slot:
         return self.ended % 2 != parity
 
     def _end_if_complete(self) -> None:
-        if len(self.started) == self.copies:
+        if self.arrived == self.arrivals:
             for copy in self.started:
                 copy()
-            self.started, self.ended = [], self.ended + 1
+            self.started, self.arrived, self.ended = [], 0, self.ended + 1
 
 
 def start(_: Nodes, instruction: StartPhases) -> Step:
     """Thread 0 prepares the mbarriers of a ring."""
     def prepare(s: Strand) -> None:
         if 0 in s.threads:
+            # a warp arrives with each of its threads
+            arrivals = instruction.arrivals*(_WARP if instruction.empty else 1)
             s.block.rings[instruction.ring] = [
-                Slot(instruction.ring, instruction.copies, s.block.choices.late) for _ in range(instruction.slots)]
+                Slot(instruction.ring, arrivals, s.block.choices.late) for _ in range(instruction.slots)]
     return prepare
+
+
+def arrive(nodes: Nodes, instruction: ArrivePhase) -> Step:
+    """The threads of a warp arrive."""
+    number, slot = (nodes.expressions.value(e) for e in (instruction.of.number, instruction.of.slot))
+
+    def arrive_at(s: Strand) -> None:
+        if np.max(number(s)) >= 0:
+            slot_of(s, instruction.of.ring, int(np.max(slot(s)))).arrive(int(np.count_nonzero(s.mask)))
+    return arrive_at
 
 
 def slot_of(s: Strand, ring: str, number: int) -> Slot:

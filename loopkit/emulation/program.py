@@ -239,7 +239,8 @@ class NodeCompiler:
     def _sync(self, node: Sync) -> Run:
         own = [sync(self, i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
         events = [(i, ended(self, i)) for i in node.instructions if (ended := self.emulation(i).ended) is not None]
-        meeting = None if node.scope is Scope.THREAD else Rendezvous(node.scope, node, node.title)
+        meeting = None if node.scope is Scope.THREAD else Rendezvous(
+            node.scope, node, node.title, threads=node.threads)
 
         def run(s: Strand) -> Iterator[Rendezvous]:
             for step in own:

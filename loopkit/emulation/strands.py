@@ -82,6 +82,7 @@ class Rendezvous:
 
     :ivar place: the node of the loop program; *title*: its name for a reader.
     :ivar ready: for threads that wait for an event, and not for each other: has it happened?
+    :ivar threads: of a block, the number of the first threads that wait for each other; 0: all.
     """
 
     scope: Scope
@@ -89,6 +90,7 @@ class Rendezvous:
     title: str
     act: Callable[[Strand], None] | None = None
     ready: Callable[[], bool] | None = None
+    threads: int = 0
 
 
 #: The execution of a part of a program by a strand, up to its end.
@@ -133,7 +135,7 @@ def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
         task.advance()
         if task.waits is None or task.waits.ready is not None:
             continue
-        together = _TOGETHER.get(task.waits.scope, block.threads)
+        together = _TOGETHER.get(task.waits.scope, task.waits.threads or block.threads)
         unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together]
         if all(t.waits is not None and t.waits.place is task.waits.place for t in unit):
             _meet(task.waits, unit)

@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Completion, E, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.instructions.base import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add
 from loopkit.poly.sets import Map
 
@@ -27,15 +27,17 @@ SLOT = np.dtype(np.uint64)
 
 @dataclass(frozen=True)
 class StartPhases(Instruction):
-    """A thread prepares the *slots* of a *ring*; each phase has *copies* copies.
+    """A thread prepares the *slots* of a *ring*; each phase has so many *arrivals*, of copies or of warps.
 
-    :ivar filled: the temporaries that these copies write.
+    :ivar tiles: the temporaries that these copies write, or that the warps have read.
+    :ivar empty: warps arrive, when they have read a tile.
     """
 
     ring: str
     slots: int
-    copies: int
-    filled: tuple[str, ...] = ()
+    arrivals: int
+    tiles: tuple[str, ...] = ()
+    empty: bool = False
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90
@@ -43,11 +45,12 @@ class StartPhases(Instruction):
     @property
     def note(self) -> str:
         """A remark for readers of the generated code."""
-        return f"mbarriers for the copies to {' and '.join(self.filled)}"
+        what = "the warps that have read" if self.empty else "the copies to"
+        return f"mbarriers for {what} {' and '.join(self.tiles)}"
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (f"start {self.ring}: {self.slots} slots, {self.copies} copies a phase",)
+        return (f"start {self.ring}: {self.slots} slots, {self.arrivals} arrivals a phase",)
 
 
 @dataclass(frozen=True)
@@ -78,25 +81,50 @@ class WaitPhase(Instruction):
 
     def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map],
                   in_phase: Callable[[E, E], Map | None]) -> Map | None:
-        """The pairs of one phase; the access is started before the wait."""
-        pairs = in_phase(access, own)
-        return None if pairs is None else pairs.intersect(first(access, own))
+        """The pairs of one phase: it ends after the access, wherever that is started."""
+        return in_phase(access, own)
+
+
+@dataclass(frozen=True)
+class ArrivePhase(Instruction):
+    """The threads of a warp have done their part of a phase; nothing happens if its number is negative."""
+
+    of: Phase
+
+    noun: ClassVar[str] = "an arrival"
+    scope: ClassVar[Scope] = Scope.WARP
+    capability: ClassVar[int] = 90
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"arrive for {self.of}",)
+
+    @property
+    def phase(self) -> Phase:
+        return self.of
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        return (self.of.number,)
+
+    def with_values(self, change: Callable[[Expression], Expression]) -> ArrivePhase:
+        return ArrivePhase(replace(self.of, number=add(change(self.of.number))))
 
 
 # CUDA
 
 CUDA_START = InstructionText({"start_phases": """
-// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
-template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+// thread 0 prepares mbarriers; a phase of one ends after so many ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
         for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-"""}, sync=lambda _, start, __: [f"start_phases<{start.copies}>({start.ring});"])
+"""}, sync=lambda _, start, __: [f"start_phases<{start.arrivals}>({start.ring});"])
 
 
 def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
@@ -120,3 +148,29 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 """}, sync=_wait_lines)
+
+
+def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: LowerBounds) -> Iterator[str]:
+    line = f"arrive(&{slot_text(printer, arrival.of, bounds)});"
+    if bounds.nonnegative(arrival.of.number):
+        yield line
+    else:
+        yield from if_else(printer.condition(p.Comparison(arrival.of.number, ">=", 0), bounds), [line])
+
+
+CUDA_ARRIVE = InstructionText({"barrier_of_consumers": """
+// the first threads of the block, all but the warp of the producer, wait for each other
+template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
+}
+""", "arrive": """
+// the threads of the warp are done with this phase of the mbarrier
+__device__ __forceinline__ void arrive(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+"""}, sync=_arrival_lines)

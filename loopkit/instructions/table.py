@@ -42,6 +42,7 @@ CUDA_TEXTS: InstructionTexts = {
     groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
     fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
     phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
+    phases.ArrivePhase: phases.CUDA_ARRIVE,
     tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,

@@ -24,6 +24,7 @@ class StatementOptions(Declared):
     :ivar depends_on: ids of statements ordered before it by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
     :ivar tags: labels, and user tags.
+    :ivar producer: the producer thread of its block runs it, beside the block's other threads.
     :ivar calls: the calls of functions that the statement belongs to, outermost first; see
         :attr:`loopkit.kernel.kernel.KernelBody.calls`.
     """
@@ -31,6 +32,7 @@ class StatementOptions(Declared):
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str | Tag] = frozenset()
+    producer: bool = False
     calls: tuple[str, ...] = ()
 
 

@@ -46,9 +46,11 @@ class Barrier(Sync):
     """A synchronisation at its place in the order; only in lowered kernels.
 
     :ivar left_out_last: it only separates iterations of the enclosing loop, at its end; the last iteration skips it.
+    :ivar producer: the producer thread alone executes it, in a launch that has one.
     """
 
     left_out_last: bool = False
+    producer: bool = False
 
 
 Tree = Leaf | Loop | Seq | Barrier

@@ -148,8 +148,9 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
-    # strips arrive while the warpgroups multiply; the products of one strip run on while the next ones start
-    return lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=max(stages - 2, 1))
+    # strips arrive while the warpgroups multiply: a warp of their own copies them, as soon as there is room
+    knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
+    return lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
 
 
 def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:

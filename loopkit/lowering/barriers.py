@@ -13,8 +13,9 @@ from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import BEFORE_END, Completion, Scope, wait_for
-from loopkit.errors import IllegalTransformError
+from loopkit.errors import IllegalTransformError, PreconditionError
 from loopkit.instructions.groups import CommitGroup, WaitGroup
+from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
@@ -40,17 +41,29 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     # the wait for a phase orders the accesses of all threads, without a barrier
     phased = [h for h in copies if h.completion is Completion.PHASE]
     by_phases = {h.source for h in phased}
-    wants = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
-             if h.source not in by_phases for want in _wants(launch.kernel, h, ways)]
+    every = [h for h in (*copies, *(hazards(launch, storages) if several else ())) if h.source not in by_phases]
+    released = [h for h in every if launch.in_two_roles(h.source, h.sink)]
+    for h in (h for h in released if h.array not in {x.array for x in phased}):
+        raise PreconditionError(f"'{h.sink}' and '{h.source}' run in two roles of a block, and no phase orders their "
+                                f"accesses to '{h.array}'.", subject=h.array,
+                                hint="specialize_warps(knl, ...) gives the producer copies of arrays that the launch "
+                                     "does not write")
+    wants = [want for h in every if h not in released for want in _wants(launch.kernel, h, ways)]
     wants += _requested(launch, ways) if several else ()
     if not wants and not phased:
         return replace(launch, tree=_with_waits_at_end(launch, launch.tree))
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    tree = with_phases(launch, tree, phased) if phased else tree
+    tree = with_phases(launch, tree, phased, released) if phased else tree
     of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
     for completion in _COUNTED:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion])
-    return replace(launch, tree=_with_waits_at_end(launch, tree))
+    return replace(launch, tree=rewrite(_with_waits_at_end(launch, tree), partial(_among_consumers, launch)))
+
+
+def _among_consumers(launch: Launch, node: Tree) -> Tree:
+    """*node*; but the producer takes part in no barrier of the block, except that at which rings start."""
+    takes_part = not isinstance(node, Barrier) or any(isinstance(i, StartPhases) for i in node.instructions)
+    return node if takes_part or node.scope is not Scope.BLOCK else replace(node, threads=launch.consumers)
 
 
 #: The events of accesses for which threads wait by groups.

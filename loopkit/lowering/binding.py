@@ -58,6 +58,11 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
     uses = {s.id: {f"{letter}.{axis}": inames for letter, kind in (("g", GroupTag), ("l", LocalTag))
                    for axis, inames in axis_inames(knl, s.inames, kind).items()} for s in statements}
     mapping = _mapping(knl, statements, uses)
+    producer = _place_of_producer(knl, statements, uses, mapping, machine)
+    if producer is not None:
+        axis, first = producer
+        inner = prod(n for x, n in mapping.extents.items() if x in BLOCK and x != axis and isinstance(n, int))
+        mapping = replace(mapping, extents={**mapping.extents, axis: first + max(machine.warp // inner, 1)})
     tree = part.tree
     if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))
@@ -70,11 +75,14 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
                       and not _replicated(knl, s, axis, storages))
         hardware = tuple(x for inames in uses[s.id].values() for x in inames)
         auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
-        key = (id(s.domain), loops, alone)
+        own = producer if s.options.producer else None
+        key = (id(s.domain), loops, alone, own)
+        bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own)
         if key not in domains:
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
-            domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
-        bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
+            domains[key] = domain.where(*(("==", subtract(p.Variable(axis), bound[s.id].place_on(axis)))
+                                          for axis in alone))
+        bound[s.id] = replace(bound[s.id], domain=domains[key])
     return Launch(name, tree, bound, mapping, part.hosts, knl, machine)
 
 
@@ -99,6 +107,24 @@ def _mapping(knl: LoopKernel, statements: Sequence[Statement], uses: Mapping[str
                 ranges[x] = own
     on_threads = frozenset(x for axis, inames in on_axes if axis in BLOCK for x in inames)
     return HardwareMapping(extents, coordinates, on_threads, ranges)
+
+
+def _place_of_producer(knl: LoopKernel, statements: Sequence[Statement], uses: Mapping[str, Mapping[str, object]],
+                       mapping: HardwareMapping, machine: Machine) -> tuple[str, int] | None:
+    """The axis and the place of the producer thread, behind the block's other threads; ``None``: there is none."""
+    producers = [s.id for s in statements if s.options.producer]
+    if not producers:
+        return None
+    own = {axis: n for axis, n in mapping.extents.items() if axis in BLOCK}
+    axis = max((x for x, n in own.items() if n != 1), default="l.0")
+    threads = [n for n in own.values() if isinstance(n, int)]
+    if len(threads) < len(own) or prod(threads) % machine.warp:
+        count = prod(threads) if len(threads) == len(own) else "a number of"
+        raise PreconditionError(
+            f"'{producers[0]}' runs in a warp of its own, and the block's other statements have {count} threads, not "
+            f"whole warps of {machine.warp}.", subject=producers[0],
+            hint=f"tag inames such that a block has a multiple of {machine.warp} threads")
+    return axis, threads[[*own].index(axis)]
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

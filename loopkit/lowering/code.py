@@ -17,13 +17,27 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
-from loopkit.ast.nodes import FULL_TILE, Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import FULL_TILE, Assign, Block, ByRole, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import NumberOperation
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_collective, is_unrolled
-from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
+from loopkit.kernel.tree import (
+    Barrier,
+    Leaf,
+    Loop,
+    LoopPlace,
+    Seq,
+    Tree,
+    has_barrier,
+    leaves,
+    loop_place,
+    parts_of,
+    rewrite,
+    seq,
+    without,
+)
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
@@ -108,9 +122,33 @@ class Coder:
 
     def skeleton(self, level: Level) -> Block:
         """The whole launch: loops with barriers outside, regions inside."""
+        return self._one_role(level) if self.launch.producer is None else self._by_role(level)
+
+    def _one_role(self, level: Level) -> Block:
         if not has_barrier(self.launch.tree):
             return Block((self._region(self.launch.tree, level),))
         return self._build(self.launch.tree, level)
+
+    def _by_role(self, level: Level) -> Block:
+        """The whole launch: the start of its rings, then each role by itself."""
+        start, *rest = parts_of(self.launch.tree)
+        assert isinstance(start, Barrier) and self.launch.producer is not None
+        (axis, place), tree = self.launch.producer, seq(*rest)
+
+        def role(inside: Level, *, producer: bool, condition: Set) -> Block:
+            own = replace(self.launch, tree=_of_role(self.launch, tree, producer=producer), statements={
+                s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
+            return replace(self, launch=own)._one_role(inside.knowing(condition, axis))
+
+        def both(inside: Level) -> Node:
+            producers = role(inside, producer=True, condition=range_condition(axis, place, place))
+            consumers = role(inside, producer=False, condition=range_condition(axis, 0, place - 1))
+            first, others = (p.Comparison(p.Variable(axis), operator, place) for operator in ("==", "<"))
+            return Block((Sync(start.serves, start.scope, start.instructions), ByRole(
+                first, producers, Block((If(others, consumers),)), "the producer", self.launch.consumers)))
+        domain = self._domain(tuple(leaves(tree)), level)
+        return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,
+                                  lambda _, values: with_values(both(level.inside(domain)), values)))
 
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""
@@ -134,7 +172,7 @@ class Coder:
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
         if isinstance(tree, Barrier):
-            return lambda _: Sync(tree.serves, tree.scope, tree.instructions)
+            return lambda _: Sync(tree.serves, tree.scope, tree.instructions, tree.threads)
         if not level.in_region and (isinstance(tree, Leaf) or not has_barrier(tree) or self._collective_leaf(tree)):
             return partial(self._region, tree)
 
@@ -314,6 +352,14 @@ class Coder:
         points = InstanceSet((), here.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
         return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
+
+
+def _of_role(launch: Launch, tree: Tree, *, producer: bool) -> Tree:
+    """The part of *tree* that the producer thread runs, or that the others do."""
+    def own(node: Tree) -> Tree:
+        return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
+    gone = frozenset(s for s, b in launch.statements.items() if (b.producer is not None) is not producer)
+    return without(rewrite(tree, own), gone)
 
 
 def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]]],

@@ -23,18 +23,20 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import Completion, Instruction, Scope, completion_of, events_between, wait_for
+from loopkit.ast.phases import Phase
 from loopkit.errors import IllegalTransformError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
+from loopkit.instructions.phases import ArrivePhase, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, leaves, meeting, nodes_in, parts_of, paths, placed_nodes
+from loopkit.kernel.tree import Barrier, Leaf, Path, Tree, meeting, nodes_in, parts_of, paths, placed_nodes
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.piecewise import equal_coordinates, points_where
 from loopkit.poly.relations import (
     in_one_iteration,
     in_time_order,
@@ -150,7 +152,8 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
         if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or source == sink):
             continue
         key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, source == sink,
-               *((launch.statements[s].auto, launch.statements[s].alone_on) for s in statements))
+               *((launch.statements[s].auto, launch.statements[s].alone_on, launch.statements[s].producer)
+                 for s in statements))
         if key not in cache:
             one_cell = same_element(first, second)
             cache[key] = _other_thread(launch, source, sink, other_instance(one_cell) if source == sink else one_cell)
@@ -189,7 +192,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
     pairs = _in_one_block(knl, source, sink, pairs)
     # any lane of the warp may load the operands of a collective instance
-    may_differ = any(bound.statement.loads_for_others for bound in ends)
+    may_differ = any(bound.statement.loads_for_others for bound in ends) or launch.in_two_roles(source, sink)
     known: list[tuple[Expression, ...]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
         first, second = (_own_inames_on(knl, bound, axis) for bound in ends)
@@ -236,7 +239,7 @@ def _warp_number(launch: Launch, bound: BoundStatement) -> Expression | None:
         if inames is None and (bound.auto or warp % threads):
             return None
         # threads that differ along this axis alone are in one warp
-        known.append(packed_coordinate(launch.kernel, inames or ()))
+        known.append(packed_coordinate(launch.kernel, inames) if inames else bound.place_on(axis))
     return floor_div(launch.thread_number(known), warp)
 
 
@@ -257,7 +260,11 @@ def steps_in_common(first: Path, second: Path) -> int:
 class PlacedWait(Event):
     """A wait, or another instruction of threads that waits depend on."""
 
-    node: Barrier
+    node: Barrier = field(kw_only=True)
+
+    def phase_of(self, kind: type[Instruction]) -> Phase | None:
+        """The phase of its instruction of a *kind*: that which it waits for, or arrives for."""
+        return next((i.phase for i in self.node.instructions if isinstance(i, kind)), None)
 
 
 @dataclass(frozen=True)
@@ -286,11 +293,11 @@ class Waits:
             if not (isinstance(node, Barrier) and node.instructions):
                 continue
             names = (*sorted(self.blocks), *loops_of(way))
-            domains = [self.launch.statements[s].domain.onto(names) for s in leaves(body)]
+            domains = [self.launch.statements[s].domain.onto(names) for s in self.launch.beside(node, body)]
             points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
             if not self.launch.kernel.value_params.issuperset(points.params):
                 return None                     # read from memory, or one block's alone
-            found.append(PlacedWait(way, names, as_points(points.set), node))
+            found.append(PlacedWait(way, names, as_points(points.set), node.producer, node=node))
         return tuple(found)
 
     def left(self, h: Hazard, scope: Scope, waits: Sequence[Instruction | None]) -> Map | None:
@@ -302,9 +309,20 @@ class Waits:
         assert self.places is not None
         pairs = self.by_names(h, self._place_names)
         for i, (place, wait) in enumerate(zip(self.places, waits, strict=True)):
-            if wait is not None and max(place.node.scope, wait.completes_for) >= scope and not pairs.is_empty():
+            reach = max(place.node.scope, wait.completes_for if wait is not None else Scope.THREAD)
+            # phases, by which two roles wait for each other, are for all of their threads
+            if wait is not None and (reach >= scope or self.launch.in_two_roles(h.source, h.sink)) \
+                    and not pairs.is_empty():
                 covered = self._covered(h.source, h.sink, i, wait)
                 pairs = pairs if covered is None else pairs.subtract(covered)
+        return self._of_hazard(h, pairs)
+
+    def unordered(self, h: Hazard) -> Map | None:
+        """The pairs of *h*, in two roles, that no phase orders; ``None``: there are none."""
+        return self._of_hazard(h, self.by_names(h, self._place_names).subtract(self._order(h.source, h.sink)))
+
+    def _of_hazard(self, h: Hazard, pairs: Map) -> Map | None:
+        """The pairs of *h* whose names are in *pairs*; ``None``: there are none."""
         if pairs.is_empty():
             return None
         first, second = (subscript_relation(self.launch.statements[s].statement.inames, tuple(
@@ -329,7 +347,8 @@ class Waits:
 
     @cached_property
     def _place_names(self) -> frozenset[str]:
-        phases = (i.phase for i in self._phased.values())
+        phases = (*(i.phase for i in self._phased.values()), *(i.phase for place in self.places or ()
+                                                               for i in place.node.instructions))
         return frozenset(x for place in self.places or () for x in place.names).union(
             *(variables(phase.number) for phase in phases if phase is not None))
 
@@ -365,21 +384,53 @@ class Waits:
 
     @kept_by_kernel
     def _order(self, first: str | int, second: str | int) -> Map:
-        """Pairs in one block, of statements by id or of places by number, of which the first runs first."""
+        """Pairs in one block, of statements by id or of places by number, of which the first runs first.
+
+        In two roles, the first comes before an arrival, and the second after a wait for its phase.
+        """
         a, b = self._event(first), self._event(second)
-        return a.in_order(b, self.blocks or frozenset(), meeting(a.way, b.way).before)
+        if a.producer is b.producer:
+            return a.in_order(b, self.blocks or frozenset())
+        assert self.places is not None
+        signals = {**{s: i.phase for s, i in self._phased.items()},
+                   **{i: place.phase_of(ArrivePhase) for i, place in enumerate(self.places)}}
+        found = Map.empty(Map.from_domain_and_range(a.points, b.points).get_space())
+        for x, one in signals.items():
+            for y, place in enumerate(self.places):
+                other = place.phase_of(WaitPhase)
+                if one is not None and other is not None and one.ring == other.ring \
+                        and self._event(x).producer is a.producer and place.producer is b.producer:
+                    found = found.union(self._up_to(first, x).apply_range(self._one_phase(x, one, y, other))
+                                        .apply_range(self._up_to(y, second)))
+        return found
+
+    def _up_to(self, first: str | int, second: str | int) -> Map:
+        """:meth:`_order`, or one execution: the instructions of a place run in their order."""
+        if first == second:
+            points = self._event(first).points
+            return in_one_iteration(Map.from_domain_and_range(points, points),
+                                    [(k, k) for k in range(len(self._event(first).names))])
+        return self._order(first, second)
+
+    def _one_phase(self, source: str | int, one: Phase, place: int, other: Phase) -> Map:
+        """The pairs of an arrival and a wait for its phase."""
+        a, b = self._event(source), self._event(place)
+        blocks = [p.Variable(x) for x in sorted(self.blocks or ())]
+        found = equal_coordinates(a.names, [*blocks, one.number], b.names, [*blocks, other.number])
+        return found.intersect_domain(points_where(p.Comparison(one.number, ">=", 0), a.names))
 
     def _in_phase(self, wait: Instruction, source: str | int, place: str | int) -> Map | None:
         """The pairs of the statement *source* and the *wait* at *place* of one phase; ``None``: they have no common
         ring.
         """
         of = self._phased.get(source) if isinstance(source, str) else None
-        if of is None or of.phase is None or wait.phase is None or of.phase.ring != wait.phase.ring:
+        if of is None or of.phase is None or wait.phase is None or of.phase.ring != wait.phase.ring \
+                or not isinstance(place, int):
             return None
-        return equal_coordinates(self._event(source).names, [of.phase.number], self._event(place).names,
-                                 [wait.phase.number])
+        return self._one_phase(source, of.phase, place, wait.phase)
 
     def _event(self, of: str | int) -> Event:
         assert self.places is not None
         return self.places[of] if isinstance(of, int) else \
-            Event.anywhere(paths(self.tree)[of], self.names(of, self._place_names))
+            Event.anywhere(paths(self.tree)[of], self.names(of, self._place_names),
+                           producer=self.launch.statements[of].producer is not None)

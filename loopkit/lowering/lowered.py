@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from operator import mul
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
 from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import cells
@@ -259,7 +260,8 @@ class BoundStatement:
         inames, and the axes on which only coordinate 0 runs it, are parameters.
     :ivar hardware: its inames on ``g`` and ``l`` axes.
     :ivar auto: its ``l.auto`` inames, distributed over the threads of the block.
-    :ivar alone_on: axes on which only coordinate 0 runs it.
+    :ivar alone_on: axes on which only one coordinate runs it: 0, but for the producer thread.
+    :ivar producer: the axis of the block and the place on it of the producer thread, if that runs it.
     :ivar partial: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
         ``loops``.
     """
@@ -269,7 +271,12 @@ class BoundStatement:
     hardware: tuple[str, ...]
     auto: tuple[str, ...]
     alone_on: tuple[str, ...]
+    producer: tuple[str, int] | None = None
     partial: PartialVectors | None = None
+
+    def place_on(self, axis: str) -> int:
+        """The coordinate of *axis*, one of :attr:`alone_on`, that runs it."""
+        return self.producer[1] if self.producer is not None and self.producer[0] == axis else 0
 
 
 @dataclass(frozen=True)
@@ -327,6 +334,31 @@ class Launch(Shown):
         return x, y, z
 
     @cached_property
+    def producer(self) -> tuple[str, int] | None:
+        """The axis of the block and the place on it of the producer thread, the first of the last warp."""
+        return next((b.producer for b in self.statements.values() if b.producer is not None), None)
+
+    @property
+    def consumers(self) -> int:
+        """The number of the first threads of the block, that run what the producer does not; 0: there is none."""
+        lengths = map(self.length, BLOCK)
+        return 0 if self.producer is None else reduce(mul, (n for n in lengths if isinstance(n, int)))
+
+    def length(self, axis: str) -> Expression:
+        """The extent of *axis*, of the block, without the warp of the producer."""
+        return self.producer[1] if self.producer is not None and self.producer[0] == axis else \
+            self.mapping.extents.get(axis, 1)
+
+    def in_two_roles(self, first: str, second: str) -> bool:
+        """Does the producer run one of two statements, and other threads the other one?"""
+        return (self.statements[first].producer is None) is not (self.statements[second].producer is None)
+
+    def beside(self, barrier: Barrier, body: Tree) -> list[str]:
+        """The statements of *body* that the threads of *barrier* run: it runs if one of them does."""
+        return [s for s in leaves(body) if self.producer is None
+                or (self.statements[s].producer is None) is not barrier.producer]
+
+    @cached_property
     def ticketed(self) -> bool:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
         accesses = accesses_by_array(self.kernel)
@@ -373,7 +405,7 @@ class Launch(Shown):
         lines += [f"  {x} = {e}" for x, e in self.mapping.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
-                  + (f" only at {', '.join(f'{axis} = 0' for axis in s.alone_on)}" if s.alone_on else "")
+                  + (f" only at {', '.join(f'{axis} = {s.place_on(axis)}' for axis in s.alone_on)}" if s.alone_on else "")
                   + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
                   for s in self.statements.values()]
         return "\n".join(lines)

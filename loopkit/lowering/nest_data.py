@@ -30,7 +30,7 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
     :raises NoMatchError: it is not a nest around one assignment, or a warp of its blocks may lack threads.
     """
     loops, condition, assign = nest_in(region)
-    length = launch.mapping.extents.get("l.0", 1)
+    length = launch.length("l.0")
     if assign is None:
         raise NoMatchError("it is not one assignment in a nest of loops")
     instruction = nest_instruction(launch.kernel.statement_by_id[assign.statement])

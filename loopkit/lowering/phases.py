@@ -8,46 +8,54 @@ in the order of their numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import constant_range, iname_range
-from loopkit.ast.nodes import Instruction, Scope
+from loopkit.analysis.ranges import constant_range, iname_extent, iname_range
+from loopkit.ast.nodes import Completion, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import variables
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
 from loopkit.lowering.hazards import Hazard, Waits
 from loopkit.lowering.lowered import Launch
-from loopkit.poly.affine import subtract
+from loopkit.poly.affine import add, subtract
 from loopkit.poly.sets import InstanceSet
 
 
-def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
+def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard]) -> Tree:
     """*tree*, whose *copies* have phases, with a wait before each statement that needs one of them.
+
+    :arg released: the hazards of accesses to tiles that the producer overwrites: its copies wait for these accesses.
 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
     ways = paths(tree)
-    waits: dict[Path, dict[WaitPhase, dict[str, None]]] = {}
+    added = _Additions()
     phases: dict[str, Phase] = {}
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):
         arrays = tuple(x.array for x in group)
-        ring = launch.kernel.fresh_name(_ring_name(arrays), *starts)
+        ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
-                wait = WaitPhase(Phase(ring, number, x.slots))
-                waits.setdefault(place, {}).setdefault(wait, {}).update(reasons)
+                added.add(added.before, place, (WaitPhase(Phase(ring, number, x.slots)),), reasons)
             phases |= {s: Phase(ring, number, x.slots) for s in x.writers for number in x.numbers_at(s)}
+        own = [h for h in released if h.array in arrays]
+        if own:
+            ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
+            places = _released(launch, tree, ways, ring, group, own, added)
+            starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
+                                       empty=True)
 
     def numbered(node: Tree) -> Tree:
         match node:
@@ -56,7 +64,82 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
             case _:
                 return node
     start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, (*starts.values(),))
-    return seq(start, rewrite(_with_waits(tree, (), waits), numbered))
+    return seq(start, rewrite(added.to(tree, ()), numbered))
+
+
+def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, group: Sequence[_Copied],
+              hazards: Sequence[Hazard], added: _Additions) -> int:
+    """Let the threads that read a tile of *group* arrive at *ring*, and let the producer wait for that before it copies
+    another tile to its cell.
+
+    Products of one iteration run on while those of the next one start: the tile of the iteration before is free then.
+
+    :returns: the number of arrivals of a thread for a tile.
+    """
+    statements, slots = launch.kernel.statement_by_id, group[0].slots
+    readers: dict[tuple[Path, Expression], dict[str, None]] = {}
+    for x in group:
+        for s in (s for s in ways if s in {a.statement for a in x.accesses} - x.writers):
+            for number in x.numbers_at(s):
+                readers.setdefault((_body_of(ways[s], number), number), {})[s] = None
+    reasons = dict.fromkeys(h.reason for h in hazards)
+    for (body, number), own in readers.items():
+        events = {statements[s].completion for s in own}
+        waits = tuple(wait for event, wait in WAITS.items() if event in events)
+        late = Completion.PRODUCTS in events and slots > 1 and bool(body)
+        added.add(added.within, body, (*waits, ArrivePhase(Phase(ring, add(number, -1) if late else number, slots))),
+                  reasons)
+        if late:
+            assert (iname := body[-1].iname) is not None
+            last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(Phase(
+                ring, add(substitute(number, {iname: last})), slots))), reasons)
+    # before the first of the copies in a body
+    writers: dict[tuple[Path, Expression], Path] = {}
+    for s in (s for s in ways if any(s in x.writers for x in group)):
+        for number in dict.fromkeys(n for x in group for n in x.numbers_at(s)):
+            writers.setdefault((_body_of(ways[s], number), number), ways[s])
+    for (_, number), way in writers.items():
+        wait = WaitPhase(Phase(ring, subtract(number, slots), slots))
+        added.add(added.before, _node_before(tree, way, number), (wait,), reasons, producer=True)
+    return len(readers)
+
+
+#: Synchronisations of threads or of the producer by their instructions, each with the hazards that it serves.
+_Syncs = dict[tuple[tuple[Instruction, ...], bool], dict[str, None]]
+
+
+@dataclass(frozen=True)
+class _Additions:
+    """Synchronisations for a tree: *before* and *behind* the nodes at paths, and at the end of bodies, *within*."""
+
+    before: dict[Path, _Syncs] = field(default_factory=dict)
+    behind: dict[Path, _Syncs] = field(default_factory=dict)
+    within: dict[Path, _Syncs] = field(default_factory=dict)
+
+    @staticmethod
+    def add(where: dict[Path, _Syncs], path: Path, instructions: tuple[Instruction, ...], serves: Iterable[str], *,
+            producer: bool = False) -> None:
+        """Let one synchronisation at *path*, for the producer or for others, have these *instructions*."""
+        where.setdefault(path, {}).setdefault((instructions, producer), {}).update(dict.fromkeys(serves))
+
+    def to(self, tree: Tree, here: Path) -> Tree:
+        """*tree*, at the path *here*, with the synchronisations."""
+        inner = tree
+        match tree:
+            case Loop(iname, body):
+                inside = (*here, Step(0, iname))
+                inner = Loop(iname, seq(self.to(body, inside), *_barriers_of(self.within.get(inside))))
+            case Seq(children):
+                inner = seq(*(self.to(child, (*here, Step(i, None))) for i, child in enumerate(children)))
+            case _:
+                pass
+        return seq(*_barriers_of(self.before.get(here)), inner, *_barriers_of(self.behind.get(here)))
+
+
+def _barriers_of(syncs: _Syncs | None) -> Iterator[Barrier]:
+    for (instructions, producer), serves in (syncs or {}).items():
+        yield Barrier(tuple(serves), Scope.THREAD, instructions, producer=producer)
 
 
 def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[_Copied]]:
@@ -75,10 +158,13 @@ def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[
     return [group for _, group in groups]
 
 
-def _ring_name(arrays: Sequence[str]) -> str:
-    """``tile_full`` of ``tile``; ``tiles_full`` of ``a_tile`` and ``b_tile``; ``a_and_b_full`` of ``a`` and ``b``."""
+def _ring_name(arrays: Sequence[str], state: str) -> str:
+    """``tile_full`` of ``tile``; ``tiles_full`` of ``a_tile`` and ``b_tile``; ``a_and_b_full`` of ``a`` and ``b``.
+
+    :arg state: that of a tile for which threads wait: ``"full"``, as here, or ``"empty"``.
+    """
     last = {x.rpartition("_")[2] for x in arrays}
-    return f"{last.pop()}s_full" if len(arrays) > len(last) == 1 else f"{'_and_'.join(arrays)}_full"
+    return f"{last.pop()}s_{state}" if len(arrays) > len(last) == 1 else f"{'_and_'.join(arrays)}_{state}"
 
 
 @dataclass(frozen=True)
@@ -191,16 +277,3 @@ def _node_before(tree: Tree, way: Path, number: Expression) -> Path:
     for step in body:
         node = node.body if isinstance(node, Loop) else node.children[step.position] if isinstance(node, Seq) else node
     return way[:len(body) + isinstance(node, Seq)]
-
-
-def _with_waits(tree: Tree, here: Path, waits: Mapping[Path, Mapping[WaitPhase, Mapping[str, None]]]) -> Tree:
-    """*tree*, at the path *here*, with *waits* before the nodes at their paths."""
-    match tree:
-        case Loop(iname, body):
-            tree = Loop(iname, _with_waits(body, (*here, Step(0, iname)), waits))
-        case Seq(children):
-            tree = seq(*(_with_waits(child, (*here, Step(i, None)), waits) for i, child in enumerate(children)))
-        case _:
-            pass
-    own = (Barrier(tuple(serves), Scope.THREAD, (wait,)) for wait, serves in waits.get(here, {}).items())
-    return seq(*own, tree)

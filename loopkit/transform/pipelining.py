@@ -56,6 +56,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: use ``cp.async`` for 4, 8 or 16 bytes, also of vectors. It can transpose and fill with 0 only.
     :arg ahead: default: *stages* - 1, or one for one stage. With fewer, asynchronous readers of a tile may run longer.
+        0: copies stay in their iterations, and a producer thread runs ahead by itself (:func:`specialize_warps`).
     :arg allow_global_storage: as for :func:`add_prefetch`, for other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
@@ -97,8 +98,11 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     kernel = _with_asynchronous_copies(kernel, copies.keys() - by_tma) if asynchronous else kernel
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, distance, last=in_registers)
-    result = _with_prologue(allowed.legal(result, step), iname, copies, distance)
+    result = _in_stages(kernel, iname, names, count)
+    if distance:
+        result = _moved_ahead(result, iname, copies, distance, last=in_registers)
+    result = allowed.legal(result, step)
+    result = _with_prologue(result, iname, copies, distance) if distance else result
     result = allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
     if (effect := side_effect(before, result, step, allowed, names)) is not None:
         raise effect
@@ -127,7 +131,7 @@ def _require_stages(iname: str, stages: object, ahead: object, registers: bool |
         raise PreconditionError("With one stage and without registers, no copy can run ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     most = max(count - 1, 1)
-    distance = most if ahead is None else require_positive(ahead, "iterations ahead")
+    distance = most if ahead is None else 0 if ahead == 0 else require_positive(ahead, "iterations ahead")
     if distance > most:
         raise PreconditionError(f"With {count} stages, copies run at most {most} iterations ahead, and not {distance}: "
                                 "the cells of the tile are still read.", subject="ahead",

@@ -112,7 +112,7 @@ class Conflicts:
         if self.launch.threads == 1:
             return ()
         return (*(c for own in self.shared.values() for a, b in product(own, repeat=2) if _clash(a, b)
-                  and a.statement not in self._in_phases
+                  and a.statement not in self._in_phases and not self.launch.in_two_roles(a.statement, b.statement)
                   for c in self._levels(a, b, self._pattern(a, b))), *self._requested())
 
     @cached_property
@@ -352,7 +352,7 @@ class Conflicts:
     def _kind(self, a: Access) -> object:
         storage, bound = self.storages.get(a.array), self._bound(a)
         lead = None if storage is None else (storage.lead, storage.lows)
-        return lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on
+        return lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on, bound.producer
 
 
 #: Most pairs of pieces for which the relation itself is used.

@@ -1,8 +1,13 @@
 """Phases: each wait names one phase, which surely ends, and no thread can take it for another phase of its slot.
 
-A ring is correct if its copies end phases in the order of their numbers, each with as many copies as the slots expect.
-A wait for phase *n* comes after the copies of *n* and after a wait of its thread for *n* - *slots*. A copy of phase *n*
-comes after a barrier behind all waits for *n* - *slots*. Then the parity of a slot tells whether the phase has ended.
+Copies arrive at a phase, and so do warps that have read a tile. A ring is correct if its arrivals end phases in the
+order of their numbers, each with as many arrivals as the slots expect. A wait for phase *n* comes after the arrivals of
+*n* and after a wait of its thread for *n* - *slots*. An arrival of phase *n* comes after all waits for *n* - *slots*:
+behind a barrier, or between the two roles behind a phase of another ring. Then the parity of a slot tells whether the
+phase has ended.
+
+In a block with a producer, one order of the events of both roles has each role's own order, and each arrival before the
+waits for it. So no role waits for the other in a circle.
 """
 from __future__ import annotations
 
@@ -19,9 +24,9 @@ from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
 from loopkit.ast.phases import Phase
 from loopkit.expr.mappers import variables
-from loopkit.instructions.phases import StartPhases
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.tags import is_collective
-from loopkit.kernel.tree import Leaf, Path, Tree, leaves, meeting, placed_nodes
+from loopkit.kernel.tree import Leaf, Path, Tree, leaves, placed_nodes
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import DIM, add, subtract
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where
@@ -31,18 +36,26 @@ from loopkit.poly.sets import InstanceSet, Map, Set, as_points, constant_range, 
 
 @dataclass(frozen=True)
 class PhaseEvent:
-    """A copy of a phase, or a wait for it.
+    """An arrival of a phase, or a wait for it.
 
-    :ivar statement: the id of the copy; ``""`` for a wait.
+    :ivar statement: the id of the copy; ``""`` for a wait, and for warps.
+    :ivar arrivals: of one execution; 0: it is a wait.
     """
 
     event: Event
     phase: Phase
     statement: str = ""
+    arrivals: int = 0
 
     @property
     def what(self) -> str:
-        return f"'{self.statement}'" if self.statement else "a wait"
+        return f"'{self.statement}'" if self.statement else "an arrival of warps" if self.arrivals else "a wait"
+
+    def counted(self) -> PhaseEvent:
+        """It, without the executions whose phases have negative numbers: nothing happens there."""
+        names = self.event.names
+        points = self.event.points.intersect(points_where(p.Comparison(self.phase.number, ">=", 0), names))
+        return replace(self, event=replace(self.event, points=points))
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ class Rings:
     """The phases of a launch, and the barriers of its blocks.
 
     :ivar blocks: the names of the grid's coordinates.
+    :ivar copies: the arrivals, those of warps among them.
     :ivar starts: the barriers at which rings start.
     """
 
@@ -82,7 +96,7 @@ class Rings:
 
     def first(self, a: Event, b: Event) -> Map:
         """The pairs in one block in which *a* runs before *b*."""
-        return a.in_order(b, self.blocks, meeting(a.way, b.way).before)
+        return a.in_order(b, self.blocks)
 
     def _in_phases(self, a: PhaseEvent, b: PhaseEvent, later: int = 0) -> Map:
         """The pairs in which the phase of *b* is that of *a*, or *later* phases after it."""
@@ -97,9 +111,14 @@ class Rings:
                                   ).intersect_domain(e.event.points)
 
     def _separated(self, a: Event, b: Event) -> Map:
-        """The pairs with a barrier between."""
+        """The pairs with a barrier between; in two roles, with an arrival and a wait for its phase."""
         pairs = self.first(a, b)
-        between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers]
+        if a.producer is b.producer:
+            between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers if x.producer is a.producer]
+        else:
+            between = [self.first(a, x.event).apply_range(self._in_phases(x, y)).apply_range(self.first(y.event, b))
+                       for x in self.copies for y in self.waits if x.phase.ring == y.phase.ring
+                       and x.event.producer is a.producer and y.event.producer is b.producer]
         return reduce(Map.union, between, Map.empty(pairs.get_space()))
 
     def _fault(self, text: str, e: PhaseEvent, points: Set) -> Iterator[PhaseFault]:
@@ -116,7 +135,8 @@ class Rings:
         for e in events:
             left = e.event.points
             for start, event in starts:
-                left = left.subtract(self.first(event, e.event).range())
+                both = replace(event, producer=e.event.producer)        # all threads execute it
+                left = left.subtract(self.first(both, e.event).range())
                 if start.slots != e.phase.slots:
                     yield PhaseFault(f"'{ring}' has {start.slots} slots, and {e.what} uses {e.phase.slots}",
                                      e.statement, {}, {})
@@ -126,7 +146,7 @@ class Rings:
                 yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
 
     def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
-        """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring expects."""
+        """Arrivals end phases 0, 1, 2, ... in this order, with as many in each as the ring expects."""
         numbers = [self._numbers(c) for c in copies]
         if not numbers:
             return
@@ -139,7 +159,7 @@ class Rings:
             before = piecewise_relation(names, (*map(p.Variable, names[:last]), subtract(p.Variable("number"), 1)))
             first = points_where(p.Comparison(p.Variable("number"), "<=", 0), names)
             missing = own.apply_range(before).intersect_domain(own.subtract_range(first).domain()).subtract_range(every)
-            yield from self._fault(f"no copy is of the phase before that of {c.what}", c, missing.domain())
+            yield from self._fault(f"no arrival is of the phase before that of {c.what}", c, missing.domain())
         yield from self._complete(copies, numbers, every)
         for (c, own), (d, other) in product(zip(copies, numbers, strict=True), repeat=2):
             values = own.reverse().apply_range(self.first(c.event, d.event)).apply_range(other)
@@ -148,14 +168,14 @@ class Rings:
                                    own.intersect_range(falling.domain()).domain())
 
     def _complete(self, copies: Sequence[PhaseEvent], numbers: Sequence[Map], every: Set) -> Iterator[PhaseFault]:
-        """Each phase has as many copies as the ring expects, of all statements together."""
+        """Each phase has as many arrivals as the ring expects, of all statements together."""
         ring = copies[0].phase.ring
-        expected = next((start.copies for start, _ in self.starts if start.ring == ring), 0)
+        expected = next((start.arrivals for start, _ in self.starts if start.ring == ring), 0)
         made = {0: every}                                   # the phases by the number of their copies
         for c, own in zip(copies, numbers, strict=True):
             count = self._copies_of_phase(c)
             if count is None:
-                yield PhaseFault(f"{c.what} does not make the same number of copies for each phase of '{ring}'",
+                yield PhaseFault(f"{c.what} does not make the same number of arrivals for each phase of '{ring}'",
                                  c.statement, {}, {})
                 return
             has = own.range()
@@ -166,18 +186,18 @@ class Rings:
             made = without
         for (c, own), (n, phases) in product(zip(copies, numbers, strict=True), made.items()):
             if n != expected:
-                yield from self._fault(f"a phase of '{ring}' has {expected} copies, and that of {c.what} has {n}", c,
+                yield from self._fault(f"a phase of '{ring}' has {expected} arrivals, and that of {c.what} has {n}", c,
                                        own.intersect_range(phases).domain())
 
     def _copies_of_phase(self, c: PhaseEvent) -> int | None:
-        """The copies that *c* makes for each of its phases, those of a box of iterations; ``None``: there is no such
+        """The arrivals of *c* for each of its phases, those of a box of iterations; ``None``: there is no such
         number.
         """
         names = c.event.names
         used = self.blocks | variables(c.phase.number)
         outer = max((k + 1 for k, x in enumerate(names) if x in used), default=0)
         points = InstanceSet(names, c.event.points)
-        box, copies = points.onto(names[:outer]).onto(names), 1
+        box, copies = points.onto(names[:outer]).onto(names), c.arrivals
         for k, x in enumerate(names[outer:], outer):
             low, high = constant_range(c.event.points, k)
             if low is None or high is None:
@@ -189,15 +209,15 @@ class Rings:
         return copies if injective and box.is_subset(points) else None
 
     def _waited(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
-        """Each wait comes after all copies of its phase, and after a wait for the phase before it in the slot."""
+        """Each wait comes after all arrivals of its phase, and after a wait for the phase before it in the slot."""
         for w in waits:
             started, unknown = w.event.points, self._from_phase(w, w.phase.slots)
             for c in copies:
                 pairs, before = self._in_phases(c, w), self.first(c.event, w.event)
-                yield from self._fault(f"a wait may come before {c.what}, a copy of its phase", w,
+                yield from self._fault(f"a wait may come before {c.what}, an arrival of its phase", w,
                                        pairs.subtract(before).range())
                 started = started.subtract(pairs.range())
-            yield from self._fault("no copy is of the phase of a wait", w, started)
+            yield from self._fault("no arrival is of the phase of a wait", w, started)
             for x in waits:
                 unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
                     self.first(x.event, w.event)).range())
@@ -208,17 +228,20 @@ class Rings:
         return e.event.points.intersect(points_where(p.Comparison(e.phase.number, ">=", number), e.event.names))
 
     def _reused(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
-        """All waits for a phase come before a barrier, and the copies of the next phase in its slot after it."""
+        """All waits for a phase come before a barrier, and the arrivals of the next phase in its slot after it; or a
+        phase of another ring is between them.
+        """
         for c in copies:
             left, ended = self._from_phase(c, c.phase.slots), c.event.points
             for w in waits:
                 pairs, apart = self._in_phases(w, c, c.phase.slots), self._separated(w.event, c.event)
-                yield from self._fault(f"no barrier is between a wait and {c.what}, which starts the next phase in its "
-                                       "slot", c, pairs.subtract(apart).range())
+                yield from self._fault(f"no barrier or phase is between a wait and {c.what}, which starts the next phase "
+                                       "in its slot", c, pairs.subtract(apart).range())
                 left = left.subtract(pairs.range())
                 ended = ended.subtract(self._in_phases(w, c).range())
             yield from self._fault(f"no thread waits for the phase before that of {c.what} in its slot", c, left)
-            yield from self._fault(f"no thread waits for {c.what}", c, ended)
+            if c.statement:
+                yield from self._fault(f"no thread waits for {c.what}", c, ended)
 
 
 # The events of a launch
@@ -227,25 +250,30 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
     """The rings of *tree*, whose statements have the inames *blocks* on the grid, and run at known times."""
     of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
 
-    def event(way: Path, statements: Iterable[str], inner: Collection[str] = ()) -> Event:
+    def event(way: Path, statements: Iterable[str], *, producer: bool, inner: Collection[str] = ()) -> Event:
         names = (*sorted(blocks), *(x for x in loops_of(way) if x not in inner))
         domains = (launch.statements[s].domain.onto(names).without_params(of_threads) for s in statements)
-        return Event(way, names, as_points(reduce(InstanceSet.union, domains).set))
+        return Event(way, names, as_points(reduce(InstanceSet.union, domains).set), producer)
     copies, awaited, barriers, starts = list[PhaseEvent](), list[PhaseEvent](), list[Event](), \
         list[tuple[StartPhases, Event]]()
     for node, way, body in placed_nodes(tree):
         if isinstance(node, Leaf):
             if node.instruction is not None and (phase := node.instruction.phase) is not None:
                 inner = {x for x in loops_of(way) if is_collective(launch.kernel.tags.get(x))}
-                copies.append(PhaseEvent(event(way, [node.statement], inner), phase, node.statement))
+                own = launch.statements[node.statement].producer is not None
+                copies.append(PhaseEvent(event(way, [node.statement], producer=own, inner=inner), phase,
+                                         node.statement, 1))
             continue
-        here = event(way, leaves(body))
+        own_start = [i for i in node.instructions if isinstance(i, StartPhases)]
+        here = event(way, leaves(body) if own_start else launch.beside(node, body), producer=node.producer)
         if node.left_out_last:
             here = _with_later_iteration(here)
-        awaited += [PhaseEvent(here, i.phase) for i in node.instructions if i.phase is not None]
+        copies += [PhaseEvent(here, i.of, arrivals=launch.consumers // launch.machine.warp).counted()
+                   for i in node.instructions if isinstance(i, ArrivePhase)]
+        awaited += [PhaseEvent(here, i.of).counted() for i in node.instructions if isinstance(i, WaitPhase)]
         if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
             barriers.append(here)
-            starts += [(i, here) for i in node.instructions if isinstance(i, StartPhases)]
+            starts += [(i, here) for i in own_start]
     return Rings(frozenset(blocks), copies, awaited, barriers, starts)
 
 

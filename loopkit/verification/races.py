@@ -17,7 +17,7 @@ from loopkit.errors import VerificationError, values_text
 from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.hazards import Hazard, Waits, unfinished
+from loopkit.lowering.hazards import Hazard, Waits, hazards, unfinished
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, union_of_some
@@ -46,7 +46,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
-        *_early_accesses(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
+        *_early_accesses(conflicts), *_between_roles(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -129,6 +129,23 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                 f"{'has its effect there' if fence else 'is performed'}.", check="races",
                 hint=f"{'put a' if fence else 'wait for its'} {u.completion.value} between the two",
                 witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness()))
+
+
+def _between_roles(conflicts: Conflicts) -> Iterator[Finding]:
+    """Conflicts of the producer thread with others that no phase orders."""
+    launch, waits = conflicts.launch, _waits(conflicts)
+    for h in hazards(launch, conflicts.storages) if launch.producer is not None else ():
+        if not launch.in_two_roles(h.source, h.sink) or launch.statements[h.source].statement.completion.needs_wait:
+            continue
+        if waits.blocks is None or waits.places is None:
+            yield undecided("whether phases order the two roles of a block is not known: when some statements run "
+                            "depends on data.")
+            return
+        if (pairs := waits.unordered(h)) is not None:
+            yield refuted(VerificationError(
+                f"'{h.sink}' and '{h.source}' access an element of '{h.array}' in two roles, with no phase between.",
+                check="races", witness=BrokenPairs.on_one_element(
+                    conflicts.kernel, h.array, h.kind, h.source, h.sink, pairs).witness()))
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ class Threads:
             return self.on_two_threads(a, b, pairs, loads_for=loads_for)
         if not isinstance(self.launch.threads, int):
             return self.on_two_threads(a, b, pairs)
-        first, second = (kept(self.memo, ("number", x.hardware, x.alone_on), partial(self._number, x)) for x in (a, b))
+        first, second = (kept(self.memo, ("number", x.hardware, x.alone_on, x.producer), partial(self._number, x)) for x in (a, b))
         if first is None or second is None:
             return self.on_two_threads(a, b, pairs)
         return self._apart("warp", a, b, pairs, lambda: [(floor_div(first, warp), floor_div(second, warp))])
@@ -81,6 +81,8 @@ class Threads:
     def _apart_along(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
         """The *pairs* that two places along *axes* may run."""
         def known() -> Places:
+            if axes[0] in BLOCK and self.launch.in_two_roles(a.statement.id, b.statement.id):
+                return None
             places = [self._places(axis, a, b) for axis in axes]
             return None if None in places else [pair for place in places for pair in place or ()]
         return self._apart(tuple(axes), a, b, pairs, known) if axes else None
@@ -98,7 +100,7 @@ class Threads:
             known = find()
             return None if known is None else equal_coordinates(
                 a.statement.inames, [x for x, _ in known], b.statement.inames, [y for _, y in known])
-        signatures = ((x.statement.inames, x.hardware, x.auto, x.alone_on) for x in (a, b))
+        signatures = ((x.statement.inames, x.hardware, x.auto, x.alone_on, x.producer) for x in (a, b))
         return kept(self.memo, (what, *signatures), agreeing)
 
     def _long(self, axes: Sequence[str]) -> list[str]:
@@ -129,7 +131,7 @@ class Threads:
             own = self._on(axis, bound)
             if not own and extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % threads:
                 return None                  # else one warp holds all of them, for each place on the other axes
-            along.append(packed_coordinate(self.launch.kernel, own) if own else 0)
+            along.append(packed_coordinate(self.launch.kernel, own) if own else bound.place_on(axis))
         return self.launch.thread_number(along)
 
 

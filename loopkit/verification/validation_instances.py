@@ -138,7 +138,7 @@ class InstanceCheck(LaunchCheck):
             value = p.Variable(x) if x in axes else self.grid.values[x]
             result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
         for axis in bound.alone_on:
-            result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
+            result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", bound.place_on(axis)), dims))
         return result
 
     # Places of values

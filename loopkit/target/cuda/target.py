@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Scope
+from loopkit.ast.nodes import Array, Scope, Sync
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.nodes import to_text
@@ -262,7 +262,7 @@ class _CudaFunction(FunctionText):
             self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
             Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
-            Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle,
+            Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync)], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
             LaunchCalls.of(self.called, function, barriers=True))
@@ -282,6 +282,11 @@ class _CudaFunction(FunctionText):
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
+
+
+def _barrier_of(sync: Sync) -> Iterable[str]:
+    """The lines by which the threads of *sync* wait for each other."""
+    return (f"barrier_of_consumers<{sync.threads}>();",) if sync.threads else _BARRIERS[sync.scope]
 
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
