@@ -25,7 +25,7 @@ from loopkit.ast.nodes import (
 from loopkit.ast.phases import Phase
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.nests import statement_of
-from loopkit.instructions.phases import StartPhases
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting
@@ -120,28 +120,31 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
-    for fault in _rings(grid, every).faults():
+    for fault in _rings(launch, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from OrderCheck(*subject).findings()
 
 
-def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
+def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
     """The phases of a function, and the barriers of its blocks."""
     blocks = frozenset(grid.along("g"))
 
     def event(e: Execution) -> Event:
         names = tuple(x for x in e.coordinates if x not in grid.along("l"))
         points = InstanceSet(names, projected(e.condition, (), names))
-        return Event(e.path, names, as_points(points.without_params(grid.along("l")).set))
+        return Event(e.path, names, as_points(points.without_params(grid.along("l")).set), e.producer)
 
-    def placed(e: Execution, phase: Phase, statement: str = "") -> PhaseEvent:
-        return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement)
+    def placed(e: Execution, phase: Phase, statement: str = "", arrivals: int = 0) -> PhaseEvent:
+        return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement, arrivals)
     syncs = [e for e in every if isinstance(e.node, Sync)]
-    copies = [placed(e, i.phase, statement_of(e.region)) for e in every if isinstance(e.node, Region)
+    copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
-    return Rings(blocks, copies,
-                 [placed(e, i.phase) for e in syncs for i in e.sync.instructions if i.phase is not None],
+    warps = launch.consumers // launch.machine.warp
+    arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
+                if isinstance(i, ArrivePhase)]
+    return Rings(blocks, [*copies, *arrivals],
+                 [placed(e, i.of).counted() for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],
                  [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
                  [(i, event(e)) for e in syncs for i in e.sync.instructions
                   if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK])

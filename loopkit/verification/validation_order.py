@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute
@@ -29,13 +30,14 @@ from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.instructions.nests import Issue
+from loopkit.instructions.phases import ArrivePhase, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
 from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
+from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where, projected
 from loopkit.poly.relations import (
     apart_along,
     in_one_iteration,
@@ -217,13 +219,15 @@ class OrderCheck(LaunchCheck):
         """The *pairs* of executions, identified by *x* and *y*, that run in the wrong order, or with none of *places*
         of this *scope* between: barriers, or for the *event* of an asynchronous access waits. ``None``: none.
         """
-        if event is None and not pairs.is_empty():
+        two_roles = x.execution.producer is not y.execution.producer
+        if (event is None or (event is Completion.IMMEDIATE and two_roles)) and not pairs.is_empty():
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
             # a thread's wait covers other threads only after a barrier with them
             wait = None if event is None else _covering(x, place, event)
             widest = place.sync.scope if wait is None else max(place.sync.scope, wait.completes_for)
-            if widest >= scope and not pairs.is_empty():
+            # phases, by which two roles wait for each other, are for all of their threads
+            if (widest >= scope or two_roles) and not pairs.is_empty():
                 behind = self._behind(x, place, event)
                 pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
         return None if pairs.is_empty() else pairs
@@ -244,10 +248,42 @@ class OrderCheck(LaunchCheck):
 
     @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
-        """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
+        """Pairs in one block, by *x* and by *y*, whose first runs before the second.
+
+        In two roles, the first comes before an arrival, and the second after a wait for its phase.
+        """
+        if x.execution.producer is not y.execution.producer:
+            return self._through_phases(x, y)
         where = meeting(x.execution.path, y.execution.path)
         pairs = equal_coordinates(x.names, (), y.names, ())
         return in_time_order(pairs, shared_dims(x.names, y.names, where.loops), where.before)
+
+    def _through_phases(self, x: _Coordinates, y: _Coordinates) -> Map:
+        def up_to(a: _Coordinates, b: _Coordinates) -> Map:
+            if a.execution is not b.execution:
+                return self._first(a, b)
+            own = [p.Variable(name) for name in a.names if name in b.names]
+            return equal_coordinates(a.names, own, b.names, own)
+        found = Map.empty(equal_coordinates(x.names, (), y.names, ()).get_space())
+        for (s, one), (w, other) in product(self._arrivals, self._phase_waits):
+            if one.ring == other.ring and s.producer is x.execution.producer and w.producer is y.execution.producer:
+                a, b, number = self._coordinates(s, ()), self._at(w), substitute(one.number, s.names)
+                same = equal_coordinates(a.names, [number], b.names, [substitute(other.number, w.names)])
+                same = same.intersect_domain(a.points.intersect(points_where(
+                    p.Comparison(number, ">=", 0), a.names))).intersect_range(b.points)
+                found = found.union(up_to(x, a).apply_range(same).apply_range(up_to(b, y)))
+        return found
+
+    @cached_property
+    def _arrivals(self) -> Sequence[tuple[Execution, Phase]]:
+        """The copies and the arrivals of warps, each with its phase."""
+        copies = ((e, _phase_of(e)) for own in self.executions.values() for e in own)
+        return [*((e, phase) for e, phase in copies if phase is not None),
+                *((e, i.of) for e in self.places for i in e.sync.instructions if isinstance(i, ArrivePhase))]
+
+    @cached_property
+    def _phase_waits(self) -> Sequence[tuple[Execution, Phase]]:
+        return [(e, i.of) for e in self.places for i in e.sync.instructions if isinstance(i, WaitPhase)]
 
     @kept_by_kernel
     def _at(self, place: Execution) -> _Coordinates:

@@ -17,7 +17,21 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
 from loopkit.ast.check import divergent_names, divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    ByRole,
+    Call,
+    Define,
+    For,
+    Function,
+    If,
+    Instruction,
+    Node,
+    Region,
+    Scope,
+    Sync,
+)
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import Issue
@@ -44,6 +58,7 @@ class Execution:
     :ivar path: the child of each block or the branch taken, and the loops.
     :ivar conditions: the non-affine conditions around it, each with its truth value.
     :ivar instruction: the instruction of the region, or of the loops, around it.
+    :ivar producer: the producer thread executes it, and other threads do otherwise.
     """
 
     coordinates: tuple[str, ...]
@@ -54,6 +69,7 @@ class Execution:
     conditions: tuple[tuple[Expression, bool], ...] = ()
     instruction: Instruction | None = None
     node: Assign | Sync | Call | For | Region | None = None
+    producer: bool = False
 
     @property
     def assign(self) -> Assign:
@@ -165,7 +181,8 @@ def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Executio
             yield from _of_block(knl, node.body, place.inside(node))
         case If():
             condition = substitute(node.condition, place.names)
-            yield from _of_block(knl, node.then, place.under(condition).at(0))
+            then = replace(place, producer=place.producer or isinstance(node, ByRole))
+            yield from _of_block(knl, node.then, then.under(condition).at(0))
             if node.otherwise is not None:
                 yield from _of_block(knl, node.otherwise, place.under(condition, holds=False).at(1))
         case Region(instruction=None):
