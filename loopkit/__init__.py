@@ -149,7 +149,7 @@ if TYPE_CHECKING:
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
     from loopkit.transform.tags import tag_inames, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
-    from loopkit.transform.warps import specialize_warps
+    from loopkit.transform.warps import persistent, specialize_warps
     from loopkit.verification.checks import (
         check_barriers,
         check_bounds,
@@ -185,7 +185,7 @@ __all__ = [
     "inline_callable_kernel", "interchange", "join_inames", "library", "lower", "make_atomic", "make_copy_kernel",
     "make_einsum",
     "make_function", "make_kernel", "make_two_level_scan", "map_domain", "map_instructions", "merge", "pad_domain",
-    "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
+    "peel", "persistent", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "reduction_arg_to_subst_rule",
     "register_callable", "remove_inames_from_insn", "remove_instructions", "remove_predicates_from_insn",
     "remove_unused_arguments", "remove_unused_inames", "rename_argument", "rename_iname", "rename_inames",
     "rename_inames_in_batch", "replace_instruction_ids", "replay", "reverse", "review", "set_accumulator_dtype",

@@ -362,7 +362,18 @@ class OneStep(Block):
     """The load of an element and its update by an instruction; no other access to the element comes between."""
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody | OneStep
+@dataclass(frozen=True)
+class Tiles(Block):
+    """What a block of a persistent launch does at each of its places of the grid, one place after another.
+
+    Block *b* of *blocks* runs the places *b*, *b* + *blocks*, ..., counted along ``g.0`` first. The coordinates of the
+    grid are those of the place.
+    """
+
+    blocks: int = 0
+
+
+Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody | OneStep | Tiles
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:
@@ -416,7 +427,8 @@ class Array:
 class Function:
     """One launch as a loop program.
 
-    :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used.
+    :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used; with :class:`Tiles`, the grid is one of
+        places that fewer blocks run.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
     :ivar ticketed: its blocks are numbered in the order in which they start; *tensor_maps*: those that it takes.
     """
@@ -428,6 +440,11 @@ class Function:
     body: Block
     ticketed: bool = False
     tensor_maps: tuple[TensorMap, ...] = ()
+
+    @property
+    def tiles(self) -> Tiles | None:
+        """The part that runs at each place of the grid, in a persistent launch."""
+        return next((node for node in self.body.children if isinstance(node, Tiles)), None)
 
 
 @dataclass(frozen=True)

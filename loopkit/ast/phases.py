@@ -18,12 +18,14 @@ class Phase:
     Phases with negative numbers are over from the start: nobody waits for them.
 
     :ivar ring: the name of the array of its slots, in shared memory.
-    :ivar number: the number of phases of the ring before it.
+    :ivar number: the number of phases of the ring before it; with *in_tile*, in this place of the grid.
+    :ivar in_tile: blocks run several places of the grid, so that threads count the phases of a slot themselves.
     """
 
     ring: str
     number: Expression
     slots: int
+    in_tile: bool = False
 
     @property
     def slot(self) -> Expression:

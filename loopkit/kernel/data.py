@@ -260,6 +260,8 @@ class Options(Declared):
     :ivar min_blocks: the number of blocks that fit on a multiprocessor at once; the CUDA compiler limits the registers
         of a thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's
         threads, blocks and shared memory allow.
+    :ivar persistent: the number of blocks of a launch with a producer thread: each runs several places of the grid, one
+        after another (:func:`loopkit.persistent`). 0: each block runs one.
     :ivar verify: the extent of the checks before code generation, as in :func:`loopkit.verify`: ``"off"``, ``"on"`` or
         ``"full"``.
     """
@@ -268,6 +270,7 @@ class Options(Declared):
     annotate: bool = True
     textual_unroll: bool = False
     min_blocks: int | str = 0
+    persistent: int = 0
     verify: str = "on"
 
     def __post_init__(self) -> None:
@@ -276,6 +279,9 @@ class Options(Declared):
         if self.min_blocks != "max" if isinstance(self.min_blocks, str) else self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks!r}.", subject="min_blocks",
                                     hint="pass a number of blocks, 'max', or 0 for no limit")
+        if self.persistent < 0:
+            raise PreconditionError(f"The option 'persistent' cannot be {self.persistent}.", subject="persistent",
+                                    hint="pass a number of blocks, or 0")
         if self.verify not in VERIFY:
             raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
                                     hint=f"pass one of {', '.join(VERIFY)}")

@@ -47,10 +47,12 @@ class Barrier(Sync):
 
     :ivar left_out_last: it only separates iterations of the enclosing loop, at its end; the last iteration skips it.
     :ivar producer: the producer thread alone executes it, in a launch that has one.
+    :ivar outside: a block executes it once, before or after all its places of the grid, if it has several.
     """
 
     left_out_last: bool = False
     producer: bool = False
+    outside: bool = False
 
 
 Tree = Leaf | Loop | Seq | Barrier

@@ -150,7 +150,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
     # strips arrive while the warpgroups multiply: a warp of their own copies them, as soon as there is room
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
-    return lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
+    knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
+    return lk.persistent(knl, measured("warpgroups", multiprocessors=tiles.multiprocessors)[0])
 
 
 def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import compress
 
-from loopkit.analysis.accesses import data_params
+from loopkit.analysis.accesses import accesses_by_array, data_params
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.events import Event
 from loopkit.analysis.legality import OnAxes, axis_inames
@@ -17,11 +17,12 @@ from loopkit.errors import IllegalTransformError, PreconditionError
 from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups
-from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, unfinished
+from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, tile_reads, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
@@ -56,8 +57,33 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     tree = with_phases(launch, tree, phased, released) if phased else tree
     of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
     for completion in _COUNTED:
-        tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion])
-    return replace(launch, tree=rewrite(_with_waits_at_end(launch, tree), partial(_among_consumers, launch)))
+        tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion], [
+            h for h in (tile_reads(launch) if launch.persistent else ()) if h.completion is completion])
+    tree = rewrite(_with_waits_at_end(launch, tree), partial(_among_consumers, launch))
+    if launch.persistent:
+        rings = {h.array for h in phased}
+        tree = _between_tiles(launch, tree, [x for x, storage in storages.items() if x not in rings
+                                             and storage.space is AddressSpace.SHARED])
+    return replace(launch, tree=tree)
+
+
+def _between_tiles(launch: Launch, tree: Tree, arrays: Sequence[str]) -> Tree:
+    """*tree* of a block that runs several places of the grid, with a barrier before threads access shared *arrays*
+    again that they used at the place before; its waits at the end come after all places.
+    """
+    knl = launch.kernel
+    using = {a.statement for x in arrays for a in accesses_by_array(knl).get(x, ()) if a.statement in launch.statements}
+    children, events = list(parts_of(tree)), {knl.statement_by_id[s].completion for s in using}
+    at_end = tuple(WaitGroup(0, event) for event in BEFORE_END if event in events)
+    if at_end and isinstance(children[-1], Barrier):
+        own = tuple(i for i in children[-1].instructions if i not in at_end)
+        children[-1:] = [*([replace(children[-1], instructions=own)] if own else ()),
+                         replace(children[-1], instructions=at_end, outside=True)]
+    first = next((i for i, child in enumerate(children) if not using.isdisjoint(leaves(child))), None)
+    if first is not None:
+        why = f"{', '.join(arrays)}: threads used it at the place of the grid before"
+        children.insert(first, Barrier((why,), Scope.BLOCK, at_end, threads=launch.consumers))
+    return seq(*children)
 
 
 def _among_consumers(launch: Launch, node: Tree) -> Tree:
@@ -294,7 +320,8 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
         events = {w.completion for w in able}
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
-        result[g] = Barrier(_reasons([w for w in waiting if w in able]), chosen[g], waits, g == n - 1 and not waits)
+        result[g] = Barrier(_reasons([w for w in waiting if w in able]), chosen[g], waits,
+                            left_out_last=g == n - 1 and not waits)
         waiting = [w for w in waiting if w not in able]
     return result
 

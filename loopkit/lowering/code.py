@@ -131,9 +131,11 @@ class Coder:
 
     def _by_role(self, level: Level) -> Block:
         """The whole launch: the start of its rings, then each role by itself."""
-        start, *rest = parts_of(self.launch.tree)
-        assert isinstance(start, Barrier) and self.launch.producer is not None
-        (axis, place), tree = self.launch.producer, seq(*rest)
+        assert self.launch.producer is not None
+        (axis, place), children = self.launch.producer, parts_of(self.launch.tree)
+        start, end = ([Sync(node.serves, node.scope, node.instructions) for node in own
+                       if isinstance(node, Barrier) and node.outside] for own in (children[:1], children[1:]))
+        tree = seq(*(node for node in children if not (isinstance(node, Barrier) and node.outside)))
 
         def role(inside: Level, *, producer: bool, condition: Set) -> Block:
             own = replace(self.launch, tree=_of_role(self.launch, tree, producer=producer), statements={
@@ -144,11 +146,13 @@ class Coder:
             producers = role(inside, producer=True, condition=range_condition(axis, place, place))
             consumers = role(inside, producer=False, condition=range_condition(axis, 0, place - 1))
             first, others = (p.Comparison(p.Variable(axis), operator, place) for operator in ("==", "<"))
-            return Block((Sync(start.serves, start.scope, start.instructions), ByRole(
-                first, producers, Block((If(others, consumers),)), "the producer", self.launch.consumers)))
+            roles = ByRole(first, producers, Block((If(others, consumers),)), "the producer", self.launch.consumers)
+            return roles if self.launch.persistent else Block((*start, roles, *end))
         domain = self._domain(tuple(leaves(tree)), level)
-        return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,
-                                  lambda _, values: with_values(both(level.inside(domain)), values)))
+        whole = generated(self.kernel, "P0", {"P0": domain}, level.context,
+                          lambda _, values: with_values(both(level.inside(domain)), values))
+        # a block that runs several places of the grid starts its rings once
+        return Block((*start, whole, *end)) if self.launch.persistent else as_block(whole)
 
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""

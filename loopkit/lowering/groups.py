@@ -36,19 +36,20 @@ from loopkit.poly.sets import Map
 MOST_PENDING = 31
 
 
-def with_groups(of: Completion, launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tree:
+def with_groups(of: Completion, launch: Launch, tree: Tree, accesses: Sequence[Hazard], reads: Sequence[Hazard]) -> Tree:
     """*tree*, whose waits for the event *of* wait for all accesses, with groups of these accesses.
 
     Each wait leaves as many groups pending as possible.
 
     :arg accesses: the hazards, also those of other events, whose sources are such accesses.
+    :arg reads: the reads of tiles that are such accesses, and that end before their warps arrive.
     """
     if not accesses:
         return tree
     ending = _group_by_group(tree, accesses, Waits(launch, tree))
     tree, _ = _committing(tree, of, frozenset(h.source for h in accesses), ending, started=False)
     waits = Waits(launch, tree)
-    return tree if waits.places is None else _with_pending(tree, of, waits, waits.places, accesses)
+    return tree if waits.places is None else _with_pending(tree, of, waits, waits.places, accesses, reads)
 
 
 def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> frozenset[LoopPlace]:
@@ -101,8 +102,8 @@ def _committing(tree: Tree, of: Completion, copies: frozenset[str], ending: froz
             return tree, started and not commits(tree.instructions, of)
 
 
-def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[PlacedWait], accesses: Sequence[Hazard]
-                  ) -> Tree:
+def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[PlacedWait], accesses: Sequence[Hazard],
+                  reads: Sequence[Hazard]) -> Tree:
     """*tree* whose waits leave as many groups pending as possible, those in inner loops first."""
     leaving = [pending(place.node.instructions, of) for place in places]
 
@@ -115,7 +116,8 @@ def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[Pla
         """Are all accesses performed in time if that wait leaves *number* groups pending?"""
         numbers = (*leaving[:place], number, *leaving[place + 1:])
         own = [changed(*pair) for pair in zip(places, numbers, strict=True)]
-        return all(waits.left(h, h.scope, [covering(h.completion, of, i) for i in own]) is None for h in accesses)
+        return all(waits.left(h, h.scope, [covering(h.completion, of, i) for i in own]) is None for h in accesses) \
+            and all(waits.unreleased(h, [covering(of, of, i) for i in own]) is None for h in reads)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
         own = leaving[i]
         if own is not None and enough(i, own):

@@ -27,7 +27,7 @@ from loopkit.ast.phases import Phase
 from loopkit.errors import IllegalTransformError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
-from loopkit.instructions.phases import ArrivePhase, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
@@ -129,6 +129,16 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
         if d.source in events and d.array not in storages and d.sink in launch.statements:
             yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
                          completion_of(every[d.source]))
+
+
+def tile_reads(launch: Launch) -> Iterator[Hazard]:
+    """The reads of tiles that copies with phases bring, each with the event at which it is performed."""
+    knl = launch.kernel
+    for d in dependences(knl):
+        if d.of_value and d.kind == "flow" and {d.source, d.sink} <= launch.statements.keys() \
+                and knl.statement_by_id[d.source].completion is Completion.PHASE:
+            yield Hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+                         Scope.BLOCK, completion=knl.statement_by_id[d.sink].completion)
 
 
 def instructions_in(launch: Launch, storages: Mapping[str, Storage]) -> dict[str, tuple[Instruction, ...]]:
@@ -320,6 +330,27 @@ class Waits:
     def unordered(self, h: Hazard) -> Map | None:
         """The pairs of *h*, in two roles, that no phase orders; ``None``: there are none."""
         return self._of_hazard(h, self.by_names(h, self._place_names).subtract(self._order(h.source, h.sink)))
+
+    def unreleased(self, h: Hazard, waits: Sequence[Instruction | None]) -> Map | None:
+        """The pairs of a copy of a tile and a read of it, *h*, after which no warp arrives for that tile; ``None``: none.
+
+        :arg waits: the wait of each place for the event of the read.
+        """
+        assert self.places is not None
+        rings = {i.ring for place in self.places for i in place.node.instructions
+                 if isinstance(i, StartPhases) and i.empty and h.array in i.tiles}
+        pairs, of = self.by_names(h, self._place_names), self._phased[h.source].phase
+        for k, place in enumerate(self.places):
+            phase = place.phase_of(ArrivePhase)
+            if phase is None or of is None or phase.ring not in rings or pairs.is_empty():
+                continue
+            same = self._one_phase(h.source, of, k, phase)
+            done = [self._order(h.sink, k)] if not h.completion.needs_wait else [
+                found.apply_range(self._up_to(i, k)) for i, wait in enumerate(waits)
+                if wait is not None and (found := self._waited_for(h.sink, i, wait)) is not None]
+            for read in done:
+                pairs = pairs.subtract(same.apply_range(read.reverse()))
+        return self._of_hazard(h, pairs)
 
     def _of_hazard(self, h: Hazard, pairs: Map) -> Map | None:
         """The pairs of *h* whose names are in *pairs*; ``None``: there are none."""

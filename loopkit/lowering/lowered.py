@@ -338,6 +338,11 @@ class Launch(Shown):
         """The axis of the block and the place on it of the producer thread, the first of the last warp."""
         return next((b.producer for b in self.statements.values() if b.producer is not None), None)
 
+    @cached_property
+    def persistent(self) -> int:
+        """The number of blocks that run all places of the grid, each several ones; 0: each block runs one."""
+        return 0 if self.producer is None else self.kernel.options.persistent
+
     @property
     def consumers(self) -> int:
         """The number of the first threads of the block, that run what the producer does not; 0: there is none."""

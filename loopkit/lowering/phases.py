@@ -48,10 +48,12 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
-                added.add(added.before, place, (WaitPhase(Phase(ring, number, x.slots)),), reasons)
-            phases |= {s: Phase(ring, number, x.slots) for s in x.writers for number in x.numbers_at(s)}
+                wait = WaitPhase(Phase(ring, number, x.slots, launch.persistent > 0))
+                added.add(added.before, place, (wait,), reasons)
+            phases |= {s: Phase(ring, number, x.slots, launch.persistent > 0)
+                       for s in x.writers for number in x.numbers_at(s)}
         own = [h for h in released if h.array in arrays]
-        if own:
+        if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, added)
             starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
@@ -63,7 +65,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
                 return replace(node, instruction=replace(load, of=phases[statement]))
             case _:
                 return node
-    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, (*starts.values(),))
+    start = Barrier(("all threads use the mbarriers after thread 0 prepared them",), Scope.BLOCK, (*starts.values(),),
+                    outside=True)
     return seq(start, rewrite(added.to(tree, ()), numbered))
 
 
@@ -77,31 +80,35 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
     :returns: the number of arrivals of a thread for a tile.
     """
     statements, slots = launch.kernel.statement_by_id, group[0].slots
+
+    def phase(number: Expression) -> Phase:
+        return Phase(ring, add(number), slots, launch.persistent > 0)
     readers: dict[tuple[Path, Expression], dict[str, None]] = {}
     for x in group:
         for s in (s for s in ways if s in {a.statement for a in x.accesses} - x.writers):
             for number in x.numbers_at(s):
                 readers.setdefault((_body_of(ways[s], number), number), {})[s] = None
-    reasons = dict.fromkeys(h.reason for h in hazards)
+    reasons = dict.fromkeys(h.reason for h in hazards) or {
+        f"{x.array}: it is copied again for the next place of the grid": None for x in group}
     for (body, number), own in readers.items():
         events = {statements[s].completion for s in own}
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
-        added.add(added.within, body, (*waits, ArrivePhase(Phase(ring, add(number, -1) if late else number, slots))),
-                  reasons)
-        if late:
+        added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1) if late else number))), reasons)
+        # another place of the grid needs the last tile's cell
+        if late and launch.persistent:
             assert (iname := body[-1].iname) is not None
             last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(Phase(
-                ring, add(substitute(number, {iname: last})), slots))), reasons)
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})))),
+                      reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):
         for number in dict.fromkeys(n for x in group for n in x.numbers_at(s)):
             writers.setdefault((_body_of(ways[s], number), number), ways[s])
     for (_, number), way in writers.items():
-        wait = WaitPhase(Phase(ring, subtract(number, slots), slots))
-        added.add(added.before, _node_before(tree, way, number), (wait,), reasons, producer=True)
+        added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
+                  producer=True)
     return len(readers)
 
 
@@ -134,7 +141,8 @@ class _Additions:
                 inner = seq(*(self.to(child, (*here, Step(i, None))) for i, child in enumerate(children)))
             case _:
                 pass
-        return seq(*_barriers_of(self.before.get(here)), inner, *_barriers_of(self.behind.get(here)))
+        whole = () if here else _barriers_of(self.within.get(here))
+        return seq(*_barriers_of(self.before.get(here)), inner, *_barriers_of(self.behind.get(here)), *whole)
 
 
 def _barriers_of(syncs: _Syncs | None) -> Iterator[Barrier]:

@@ -9,7 +9,7 @@ from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
-from loopkit.transform.step import known_list, transform
+from loopkit.transform.step import known_list, require_positive, transform
 
 
 @transform
@@ -38,3 +38,28 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
                                     subject=many[0], hint=f"untag_inames(knl, '{many[0]}')")
     return rewritten(kernel, statements=tuple(
         replace(s, options=replace(s.options, producer=True)) if s.id in names else s for s in kernel.statements))
+
+
+@transform
+def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
+    """Let *blocks* blocks run all places of the grid in launches with a producer thread, each several places in turn.
+
+    The producer copies the first tiles of the next place while the other threads finish the one before
+    (:func:`specialize_warps`). Block *b* runs the places *b*, *b* + *blocks*, ..., in the order in which a GPU starts
+    blocks. The places remain independent of each other.
+
+    :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
+    :raises PreconditionError: *blocks* is not positive, or no statement runs in the producer thread.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> lk.persistent(knl, 132)
+    Traceback (most recent call last):
+    ...
+    loopkit.errors.PreconditionError: No statement runs in a producer thread, so blocks would gain nothing.
+      hint: specialize_warps(knl, copies) first
+    """
+    require_positive(blocks, "blocks")
+    if not any(s.options.producer for s in kernel.statements):
+        raise PreconditionError("No statement runs in a producer thread, so blocks would gain nothing.",
+                                subject="blocks", hint="specialize_warps(knl, copies) first")
+    return rewritten(kernel, options=replace(kernel.options, persistent=blocks))

@@ -75,6 +75,7 @@ class Rings:
     :ivar blocks: the names of the grid's coordinates.
     :ivar copies: the arrivals, those of warps among them.
     :ivar starts: the barriers at which rings start.
+    :ivar copied: the array of each copy, if blocks run several places of the grid; ``None``: each runs one.
     """
 
     blocks: frozenset[str]
@@ -82,15 +83,21 @@ class Rings:
     waits: Sequence[PhaseEvent]
     barriers: Sequence[Event]
     starts: Sequence[tuple[StartPhases, Event]]
+    copied: Mapping[str, str] | None = None
 
     def faults(self) -> Iterator[PhaseFault]:
         """The faults of all rings."""
         for ring in dict.fromkeys(e.phase.ring for e in (*self.copies, *self.waits)):
-            copies, waits = ([e for e in events if e.phase.ring == ring] for events in (self.copies, self.waits))
+            copies, given = ([e for e in events if e.phase.ring == ring] for events in (self.copies, self.waits))
+            waits = [w.counted() for w in given]
             yield from self._started(ring, (*copies, *waits))
             yield from self._numbered(copies)
             yield from self._waited(copies, waits)
             yield from self._reused(copies, waits)
+            if self.copied is not None:
+                yield from self._balanced(ring, copies, given)
+                for c in (c for c in copies if c.statement):
+                    yield from self._overwriting(c, copies, self.copied[c.statement])
 
     # The relation of events
 
@@ -117,7 +124,7 @@ class Rings:
             between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers if x.producer is a.producer]
         else:
             between = [self.first(a, x.event).apply_range(self._in_phases(x, y)).apply_range(self.first(y.event, b))
-                       for x in self.copies for y in self.waits if x.phase.ring == y.phase.ring
+                       for x in self.copies for y in map(PhaseEvent.counted, self.waits) if x.phase.ring == y.phase.ring
                        and x.event.producer is a.producer and y.event.producer is b.producer]
         return reduce(Map.union, between, Map.empty(pairs.get_space()))
 
@@ -223,6 +230,37 @@ class Rings:
                     self.first(x.event, w.event)).range())
             yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
 
+    # Several places of the grid, one after another: the phases of a slot go on
+
+    def _balanced(self, ring: str, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
+        """At each place of the grid, threads wait as often for each slot as phases end there, and in their order."""
+        lag = next((start.slots if start.empty else 0 for start, _ in self.starts if start.ring == ring), 0)
+        every = [self._numbers(c).range() for c in copies]
+        own = [self._numbers(replace(w, phase=replace(w.phase, number=add(w.phase.number, lag)))) for w in waits]
+        apart = all(a.range().is_disjoint(b.range()) for i, a in enumerate(own) for b in own[:i])
+        once = apart and all(n.is_injective() for n in own)
+        if not (once and every and own and reduce(Set.union, every).is_equal(
+                reduce(Set.union, (n.range() for n in own)))):
+            yield PhaseFault(f"threads do not wait once for each phase of '{ring}' at each place of the grid", "", {}, {})
+        for w in waits:
+            unknown = self._from_phase(w, w.phase.slots - lag)
+            for x in waits:
+                unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
+                    self.first(x.event, w.event)).range())
+            yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
+
+    def _overwriting(self, c: PhaseEvent, copies: Sequence[PhaseEvent], array: str) -> Iterator[PhaseFault]:
+        """The copy *c* comes after a wait for the tile that was in its cell, maybe at another place of the grid."""
+        rings = {start.ring for start, _ in self.starts if start.empty and array in start.tiles}
+        left = c.event.points
+        for w in (w for w in self.waits if w.phase.ring in rings and w.event.producer is c.event.producer):
+            left = left.subtract(self._in_phases(w, c, c.phase.slots).intersect(self.first(w.event, c.event)).range())
+        yield from self._fault(f"{c.what} may overwrite a tile of another place of the grid", c, left)
+        arrivals = [self._numbers(x).range() for x in self.copies if x.phase.ring in rings]
+        if len(rings) != 1 or not (arrivals and reduce(Set.union, arrivals).is_equal(
+                reduce(Set.union, (self._numbers(x).range() for x in copies)))):
+            yield PhaseFault(f"warps do not arrive once for each tile of '{array}'", c.statement, {}, {})
+
     def _from_phase(self, e: PhaseEvent, number: int) -> Set:
         """The executions of *e* in phases from *number* on."""
         return e.event.points.intersect(points_where(p.Comparison(e.phase.number, ">=", number), e.event.names))
@@ -270,11 +308,16 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
             here = _with_later_iteration(here)
         copies += [PhaseEvent(here, i.of, arrivals=launch.consumers // launch.machine.warp).counted()
                    for i in node.instructions if isinstance(i, ArrivePhase)]
-        awaited += [PhaseEvent(here, i.of).counted() for i in node.instructions if isinstance(i, WaitPhase)]
+        awaited += [PhaseEvent(here, i.of) for i in node.instructions if isinstance(i, WaitPhase)]
         if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
             barriers.append(here)
             starts += [(i, here) for i in own_start]
-    return Rings(frozenset(blocks), copies, awaited, barriers, starts)
+    return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch))
+
+
+def copied_arrays(launch: Launch) -> Mapping[str, str] | None:
+    """The arrays of statements of a persistent launch; ``None``: it is not persistent."""
+    return {s: bound.statement.written for s, bound in launch.statements.items()} if launch.persistent else None
 
 
 def _with_later_iteration(event: Event) -> Event:

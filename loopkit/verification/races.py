@@ -8,16 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from loopkit.analysis.accesses import Access, why_undecided
+from loopkit.analysis.accesses import Access, accesses_of, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
 from loopkit.ast.nodes import BEFORE_END, FENCES, Completion, Function, Scope, covering, wait_for
 from loopkit.errors import VerificationError, values_text
+from loopkit.instructions.groups import pending
 from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.table import WAITS
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.hazards import Hazard, Waits, hazards, unfinished
+from loopkit.kernel.tree import Barrier, leaves, parts_of
+from loopkit.lowering.hazards import Hazard, Waits, hazards, tile_reads, unfinished
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, union_of_some
@@ -46,7 +49,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
-        *_early_accesses(conflicts), *_between_roles(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
+        *_early_accesses(conflicts), *_between_roles(conflicts), *_between_tiles(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -146,6 +149,39 @@ def _between_roles(conflicts: Conflicts) -> Iterator[Finding]:
                 f"'{h.sink}' and '{h.source}' access an element of '{h.array}' in two roles, with no phase between.",
                 check="races", witness=BrokenPairs.on_one_element(
                     conflicts.kernel, h.array, h.kind, h.source, h.sink, pairs).witness()))
+
+
+def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
+    """Accesses of a block at one place of the grid that may conflict with those at its next place."""
+    launch, waits, knl = conflicts.launch, _waits(conflicts), conflicts.kernel
+    if not launch.persistent or waits.places is None:
+        return
+    for h in tile_reads(launch):
+        left = waits.unreleased(h, [wait_for(h.completion, place.node.instructions) for place in waits.places])
+        if left is not None:
+            yield refuted(VerificationError(
+                f"The next tile may overwrite '{h.array}' at another place of the grid before '{h.sink}' has read it.",
+                check="races", hint="let the warp arrive after the read",
+                witness=BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, left).witness()))
+    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
+    in_rings = {knl.statement_by_id[s].written for s, b in launch.statements.items()
+                if b.statement.completion is Completion.PHASE}
+    users = [s for s, b in launch.statements.items() if any(
+        a.array in shared - in_rings for a in accesses_of(knl, b.statement))]
+    events = {knl.statement_by_id[s].completion for s in users if knl.statement_by_id[s].completion in BEFORE_END}
+    children = parts_of(launch.tree)
+    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
+    if users and not any(isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside
+                         and all(pending(b.instructions, e) == 0 for e in events) for b in children[:first]):
+        yield refuted(VerificationError(
+            f"'{users[0]}' accesses shared memory that threads may still use at another place of the grid.",
+            check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
+    for s, b in launch.statements.items():
+        event = b.statement.completion
+        if event.needs_wait and event not in (Completion.PHASE, *BEFORE_END) and waits.still_running(s):
+            yield refuted(VerificationError(
+                f"A block may go to its next place of the grid before '{s}' is performed.", check="races",
+                hint=f"wait for its {event.value} at the end"))
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:

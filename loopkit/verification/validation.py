@@ -42,7 +42,7 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
-from loopkit.verification.phases import PhaseEvent, Rings
+from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
@@ -144,10 +144,10 @@ def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
     arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
-                 [placed(e, i.of).counted() for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],
+                 [placed(e, i.of) for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],
                  [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
                  [(i, event(e)) for e in syncs for i in e.sync.instructions
-                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK])
+                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK], copied_arrays(launch))
 
 
 # The host's part
