@@ -1,7 +1,7 @@
 """Calls of kernels that are emulated: their arguments as at any call, their launches block by block."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +14,9 @@ from loopkit.ast.nodes import Function, Program
 from loopkit.ast.walk import calls
 from loopkit.emulation.expressions import Compiler
 from loopkit.emulation.instructions import EMULATIONS
-from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, of_argument, of_function, poisoned
+from loopkit.emulation.memory import EmulatedArray, FlaggedArray, of_argument, of_function, poisoned
 from loopkit.emulation.program import NodeCompiler
-from loopkit.emulation.strands import BlockState, Choices, run_block
+from loopkit.emulation.strands import BlockState, Choices, Rendezvous, Strand, run_block
 from loopkit.errors import DeviceError, PreconditionError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.annotations import checked
@@ -167,17 +167,19 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Emulat
     threads = prod(block)
     own = np.arange(threads)
     inside = dict(zip(BLOCK, (own % block[0], own // block[0] % block[1], own // (block[0]*block[1])), strict=True))
-    every = range(prod(grid))
+    places = prod(grid)
+    every = range(places if function.tiles is None else function.tiles.blocks)
+
+    def enter(s: Strand, place: int) -> None:
+        """Give a strand the coordinates of a place of the grid."""
+        s.names |= {"g.0": place % grid[0], "g.1": place // grid[0] % grid[1], "g.2": place // (grid[0]*grid[1])}
+        s.names |= {x: value(s) for x, value in coordinates.items()}
+
+    def entered(number: int, s: Strand) -> Iterator[Rendezvous]:
+        enter(s, number)
+        yield from run(s)
     # tickets are in the order in which blocks start
     for number in every if function.ticketed else choices.ordered(every):
-        names: dict[str, Lanes] = {**numbers, **inside, "g.0": number % grid[0], "g.1": number // grid[0] % grid[1],
-                                   "g.2": number // (grid[0]*grid[1])}
         state = BlockState(number, threads, {**memory, **{
-            a.name: of_function(a, threads) for a in function.arrays}}, choices)
-        run_block(state, names, partial(_with_coordinates, run, coordinates))
-
-
-def _with_coordinates(run: Any, coordinates: Mapping[str, Any], s: Any) -> Any:
-    for x, value in coordinates.items():
-        s.names[x] = value(s)
-    yield from run(s)
+            a.name: of_function(a, threads) for a in function.arrays}}, choices, places=places, enter=enter)
+        run_block(state, {**numbers, **inside}, partial(entered, number))

@@ -19,6 +19,7 @@ _WARP = 32
 class Slot:
     """An mbarrier, whose phases end after so many *arrivals*, of copies or of threads.
 
+    :ivar first: the parity for which threads that count phases themselves wait first.
     :ivar late: the copies take effect when a thread waits for their phase; else where they are started.
     :ivar ended: the number of phases that have ended; *started*: the copies of the one under way, and *arrived* the
         number of its arrivals.
@@ -27,6 +28,7 @@ class Slot:
     ring: str
     arrivals: int
     late: bool
+    first: int = 0
     ended: int = 0
     arrived: int = 0
     started: list[Callable[[], None]] = field(default_factory=list)
@@ -68,7 +70,7 @@ def start(_: Nodes, instruction: StartPhases) -> Step:
             # a warp arrives with each of its threads
             arrivals = instruction.arrivals*(_WARP if instruction.empty else 1)
             s.block.rings[instruction.ring] = [
-                Slot(instruction.ring, arrivals, s.block.choices.late) for _ in range(instruction.slots)]
+                Slot(instruction.ring, arrivals, s.block.choices.late, int(instruction.empty)) for _ in range(instruction.slots)]
     return prepare
 
 
@@ -92,9 +94,17 @@ def slot_of(s: Strand, ring: str, number: int) -> Slot:
 
 
 def ended(nodes: Nodes, wait: WaitPhase) -> Callable[[Strand], bool]:
-    """Has the phase ended for which all threads wait?"""
+    """Has the phase ended for which all threads wait? Threads that count phases themselves go on to the next one."""
     slot, parity = nodes.expressions.value(wait.of.slot), nodes.expressions.value(wait.of.parity)
 
     def is_over(s: Strand) -> bool:
-        return slot_of(s, wait.of.ring, int(np.max(slot(s)))).has_ended(int(np.max(parity(s))))
+        number = int(np.max(slot(s)))
+        found = slot_of(s, wait.of.ring, number)
+        if not wait.of.in_tile:
+            return found.has_ended(int(np.max(parity(s))))
+        key = wait.of.ring, number, int(s.threads[0])
+        wanted = s.block.parities.setdefault(key, found.first)
+        if over := found.has_ended(wanted):
+            s.block.parities[key] = 1 - wanted
+        return over
     return is_over

@@ -21,6 +21,7 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
+    Tiles,
 )
 from loopkit.emulation.expressions import Compiler, Value
 from loopkit.emulation.memory import Lanes
@@ -152,6 +153,8 @@ class NodeCompiler:
     def run(self, node: Node) -> Run:
         """The execution of *node*, up to its end."""
         match node:
+            case Tiles():
+                return self._tiles(node)
             case OneStep():
                 return _as_run(_one_by_one([self.plain(x) for x in node.children if isinstance(x, Assign)]))
             case Block():
@@ -188,6 +191,16 @@ class NodeCompiler:
                 elif inner is not None:
                     yield from inner(s)
             s.names = outer
+        return run
+
+    def _tiles(self, node: Tiles) -> Run:
+        body = self._block(node)
+
+        def run(s: Strand) -> Iterator[Rendezvous]:
+            for place in range(s.block_number, s.block.places, node.blocks):
+                assert s.block.enter is not None
+                s.block.enter(s, place)
+                yield from body(s)
         return run
 
     def _for(self, node: For) -> Run:

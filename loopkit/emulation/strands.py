@@ -33,7 +33,11 @@ class Choices:
 
 @dataclass(eq=False)
 class BlockState:
-    """One block: its *number*, the number of its *threads*, its memory, and what its threads have started."""
+    """One block: its *number*, the number of its *threads*, its memory, and what its threads have started.
+
+    :ivar places: the places of the grid, if a block runs several of them; *enter*: gives a strand the coordinates of one.
+    :ivar parities: the parities for which threads wait next, by the ring, the slot and the first thread of a strand.
+    """
 
     number: int
     threads: int
@@ -41,6 +45,9 @@ class BlockState:
     choices: Choices
     pending: Pending = field(default_factory=dict)
     rings: dict[str, list[Any]] = field(default_factory=dict)
+    places: int = 1
+    enter: Callable[[Strand, int], None] | None = None
+    parities: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""

@@ -31,6 +31,7 @@ class StartPhases(Instruction):
 
     :ivar tiles: the temporaries that these copies write, or that the warps have read.
     :ivar empty: warps arrive, when they have read a tile.
+    :ivar in_tiles: blocks run several places of the grid, so that threads count the phases of a slot themselves.
     """
 
     ring: str
@@ -38,6 +39,7 @@ class StartPhases(Instruction):
     arrivals: int
     tiles: tuple[str, ...] = ()
     empty: bool = False
+    in_tiles: bool = False
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90
@@ -124,16 +126,30 @@ template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
-"""}, sync=lambda _, start, __: [f"start_phases<{start.arrivals}>({start.ring});"])
+"""}, sync=lambda _, start, __: [*([f"unsigned int {parities_of(start.ring)} = {'~0u' if start.empty else '0u'};"]
+                                 if start.in_tiles else []), f"start_phases<{start.arrivals}>({start.ring});"])
+
+
+def parities_of(ring: str) -> str:
+    """The name of a thread's variable with a bit for each slot of *ring*: the parity of the phase that it waits for."""
+    return f"{ring}_parities_"
 
 
 def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
     """The mbarrier of a phase."""
-    slot = phase.number if bounds.below(phase.number, phase.slots) else phase.slot
-    return printer.place(p.Subscript(p.Variable(phase.ring), (slot,)), bounds)
+    return printer.place(p.Subscript(p.Variable(phase.ring), (slot_of(phase, bounds),)), bounds)
+
+
+def slot_of(phase: Phase, bounds: LowerBounds) -> Expression:
+    """The slot of a phase, in few operations."""
+    return phase.number if bounds.below(phase.number, phase.slots) else phase.slot
 
 
 def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Iterator[str]:
+    if wait.of.in_tile:
+        slot = printer.value(slot_of(wait.of, bounds), bounds, np.dtype(np.int32))
+        yield f"wait_for_next_phase({wait.of.ring}, {slot}, {parities_of(wait.of.ring)});"
+        return
     parity = printer.value(wait.of.parity, bounds, np.dtype(np.int32))
     yield f"wait_for_phase(&{slot_text(printer, wait.of, bounds)}, {parity});"
 
@@ -146,6 +162,14 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
+}
+""", "wait_for_next_phase": """
+// until the next phase of a slot has ended; bit s of PARITIES is the parity of the next phase of slot s for this thread
+template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
+    unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
+{
+    wait_for_phase(&mbarriers[slot], parities >> slot & 1);
+    parities ^= 1u << slot;
 }
 """}, sync=_wait_lines)
 

@@ -363,6 +363,11 @@ class Launch(Shown):
         return [s for s in leaves(body) if self.producer is None
                 or (self.statements[s].producer is None) is not barrier.producer]
 
+    @property
+    def started(self) -> tuple[Expression, Expression, Expression]:
+        """The blocks along the axes that the host starts."""
+        return (self.persistent, 1, 1) if self.persistent else self.grid
+
     @cached_property
     def ticketed(self) -> bool:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""

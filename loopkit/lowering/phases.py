@@ -45,7 +45,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     for group in _sharing(launch, tree, copies):
         arrays = tuple(x.array for x in group)
         ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
-        starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays)
+        starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays,
+                                    in_tiles=launch.persistent > 0)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
                 wait = WaitPhase(Phase(ring, number, x.slots, launch.persistent > 0))
@@ -57,7 +58,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, added)
             starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
-                                       empty=True)
+                                       empty=True, in_tiles=launch.persistent > 0)
 
     def numbered(node: Tree) -> Tree:
         match node:

@@ -11,14 +11,14 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Scope, Sync
+from loopkit.ast.nodes import Array, Block, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import WIDEST, MemoryInstruction
+from loopkit.instructions.base import WIDEST, MemoryInstruction, indented
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
-from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.lowered import GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.combining import combining_functions
 from loopkit.target.code import (
@@ -121,7 +121,7 @@ class CudaTarget(TextTarget):
             x.require_tensor_maps()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         texts = [*("\n".join(wrapped(list(lines))) for lines in called.texts()), *texts]
-        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
+        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.started, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         mapped = _described_arrays(functions)
         assumed = (*(assumed_by(lowered.program.functions) if layout.vectors else ()), *mapped)
@@ -254,7 +254,7 @@ class _CudaFunction(FunctionText):
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function
-        number = launch.kernel.fresh_name("block")
+        number = launch.kernel.fresh_name("block" if function.tiles is None else "tile")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
         arrays_at = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         shuffled = comments_of_shuffles(function)
@@ -264,7 +264,8 @@ class _CudaFunction(FunctionText):
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync)], lanes.shuffle,
                   comment=lambda statement: shuffled.get(statement, statement)),
-            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES,
+            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else
+            {**_AXES, **_tile_coordinates(number, launch)} if function.tiles is not None else _AXES,
             LaunchCalls.of(self.called, function, barriers=True))
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
@@ -273,10 +274,17 @@ class _CudaFunction(FunctionText):
         for x, value in launch.mapping.coordinates.items():
             places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
-        inner = list(emitter.lines(function.body, bounds))
+        nodes, tiles = function.body.children, function.tiles
+        start, inner, end = ([*emitter.lines(Block(own), bounds)] for own in ((), nodes, ()) if tiles is None) \
+            if tiles is None else ([*emitter.lines(Block(own), bounds)] for own in (
+                nodes[:nodes.index(tiles)], tiles.children, nodes[nodes.index(tiles) + 1:]))
         # an instruction finds the lanes of its statement without their inames
         mentioned = set(re.findall(r"\w+", "\n".join(inner)))
-        body += [line for x, line in places.items() if x in mentioned]
+        lines = {x: line for x, line in places.items() if x in mentioned}
+        of_blocks = [lines.pop(x) for x in launch.mapping.block_inames if x in lines] if tiles is not None else []
+        body += lines.values()
+        inner = [*start, *(inner if tiles is None else _in_each_tile(tiles, number, launch, emitter, [
+            *of_blocks, *inner])), *end]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -294,6 +302,32 @@ def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.mapping.extents.keys() else {
         "g.0": f"({number} % gridDim.x)", "g.1": f"({number} / gridDim.x % gridDim.y)",
         "g.2": f"({number} / gridDim.x / gridDim.y)"}
+
+
+def _tile_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
+    """The coordinate along each axis of the place of the grid with this *number*, as text."""
+    if not {"g.1", "g.2"} & launch.mapping.extents.keys():
+        return {"g.0": f"(int){number}"}
+    along, rest = f"{number}s_along_x", f"{number} / {number}s_along_x"
+    return {"g.0": f"(int)({number} % {along})", **({"g.1": f"(int)({rest})"} if "g.2" not in launch.mapping.extents else
+            {"g.1": f"(int)({rest} % {number}s_along_y)", "g.2": f"(int)({rest} / {number}s_along_y)"})}
+
+
+def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, inner: Sequence[str]) -> Iterator[str]:
+    """The lines *inner*, of a place of the grid, for each place of a block."""
+    bounds = outer_bounds(launch)
+    extents = {axis: emitter.text(launch.mapping.extents[axis], bounds) for axis in GRID
+               if axis in launch.mapping.extents}
+    names = {"g.0": f"{number}s_along_x", "g.1": f"{number}s_along_y"} if len(extents) > 1 else {}
+    for axis, name in names.items():
+        if axis in extents and (axis == "g.0" or "g.2" in extents):
+            yield f"const long long {name} = {extents[axis]};"
+            extents[axis] = name
+    count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
+    yield f"// each of the {tiles.blocks} blocks runs tiles until none is left"
+    yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
+    yield from indented(inner)
+    yield "}"
 
 
 def _described_arrays(functions: Iterable[_CudaFunction]) -> tuple[MappedArray, ...]:
