@@ -44,9 +44,8 @@ class Form:
         """The kernel, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
         e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
-        total = f"sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}"
-        text = f"c[{e}i, j] = {total}" if self.epilogue is None else \
-            f"<> total = {total}\nc[{e}i, j] = {self.epilogue}"
+        text = f"<> total = sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}\n" \
+               f"c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}"
         knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
 a_rows({e}row, column) := a[{e}row, column]
 b_rows({e}row, column) := b[{e}row, column]
@@ -80,12 +79,14 @@ class Tiles:
     def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int]:
         """Rows and columns of a block's tile, strips of each factor, and rows of blocks that run column by column.
 
-        :arg stored: the bytes of an element of a tile of the result in shared memory; 0: there is none.
+        :arg stored: the bytes of an element of the result in shared memory, of which two parts of a tile are there at
+            once; 0: none is.
         """
         tile, group = measured("warpgroups", tile=self.tile or self._fastest(dtype), group=self.group)
         rows, columns = tile
         _require_tile(rows, columns)
-        most = (DEVICE["warpgroups"]["shared_bytes"] - rows*columns*stored) // ((rows + columns)*ROW)
+        parts = min(2*ROW, columns*stored)*rows if stored else 0
+        most = (DEVICE["warpgroups"]["shared_bytes"] - parts) // ((rows + columns)*ROW)
         stages = max(min(most, DEVICE["warpgroups"]["most_stages"]), 2) if self.stages is None else self.stages
         if stages < 2:
             raise lk.PreconditionError(f"Warpgroups need two strips of each factor or more, and not {stages}.",
@@ -143,12 +144,12 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
     knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
-    if store != "registers":
-        knl = _tile_of_result(knl, {"i_warpgroup": rows // ROWS, "i_box": ROWS, "j_box": columns}, form, store)
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
-    # strips arrive while the warpgroups multiply: a warp of their own copies them, as soon as there is room
+    if store != "registers":
+        knl = _parts_of_result(knl, stored, store)
+    # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
     return lk.persistent(knl, measured("warpgroups", multiprocessors=tiles.multiprocessors)[0])
@@ -181,18 +182,26 @@ def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> l
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def _tile_of_result(knl: lk.LoopKernel, sweep: Mapping[str, int], form: Form, store: str) -> lk.LoopKernel:
-    """A tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads do."""
-    knl = lk.buffer_array(knl, "c", list(sweep), temporary_name="c_tile", default_tag=None)
-    if form.epilogue is None:
-        # threads fill all of it, and the copy leaves out what is beyond the edges
-        knl = lk.pad_domain(knl, sweep, within="writes:c_tile")
+def _parts_of_result(knl: lk.LoopKernel, dtype: np.dtype, store: str) -> lk.LoopKernel:
+    """Parts of a tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads
+    do: one part is stored while threads compute the next one.
+    """
+    # the sums of a thread are values of their own, which later loops read part by part
+    knl = lk.privatize(knl, "j_box_part", only_var_names="total")
+    knl = lk.duplicate_inames(knl, "j_box_part", within="id:result", new_inames="c_column")
+    knl = lk.split_iname(knl, "c_column", ROW // dtype.itemsize // 8, outer_iname="c_part", inner_iname="c_box",
+                         outer_tag="unr", inner_tag="unr")
+    knl = lk.prioritize_loops(knl, "c_part, i_box_part, c_box")
+    knl = lk.buffer_array(knl, "c", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, c_box, j_box_lane, j_box_item",
+                          temporary_name="c_tile", default_tag=None)
     if store == "tma":
-        return lk.tensorize(knl, "store_c", "tma.store.swizzle128")
-    # the elements of several rows at a time, so that a thread does not wait for each of them
-    knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
-    knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
-    return lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
+        knl = lk.tensorize(knl, "store_c", "tma.store.swizzle128")
+    else:
+        # the elements of several rows at a time, so that a thread does not wait for each of them
+        knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
+        knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
+        knl = lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
+    return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)
 
 
 def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole: bool) -> str:

@@ -62,7 +62,8 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
     if producer is not None:
         axis, first = producer
         inner = prod(n for x, n in mapping.extents.items() if x in BLOCK and x != axis and isinstance(n, int))
-        mapping = replace(mapping, extents={**mapping.extents, axis: first + max(machine.warp // inner, 1)})
+        mapping = replace(mapping, producer=producer,
+                          extents={**mapping.extents, axis: first + max(machine.warp // inner, 1)})
     tree = part.tree
     if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))

@@ -42,6 +42,7 @@ from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
+from loopkit.poly.affine import subtract
 from loopkit.poly import codegen
 from loopkit.poly.codegen import Builder, CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
@@ -192,6 +193,8 @@ class Coder:
                 return spread(around, partial(self._vector_of, around, iname))
             case Loop() if level.in_region and (nest := self._unrolled_nest(tree)):
                 return in_versions(partial(self._unrolled, nest))
+            case Loop() if self._is_cut_off(tree, level):
+                return partial(self._unrolled, (tree,))
             case Loop() if data := self._bounds_from_memory(tree, level):
                 return lambda inside: self._build(tree, replace(inside, known=inside.known.union(data)))
             case _:
@@ -290,6 +293,16 @@ class Coder:
         loops = {x: own for x, own in ranges.items() if not is_at_once(self.kernel.tags.get(x))}
         body = with_limited_conditions(self._build(nest[-1].body, inner), loops, inner.context, self._is_of_threads)
         return reduce(lambda body, x: _unrolled_loop(x, ranges[x], body), reversed(ranges), body)
+
+    def _is_cut_off(self, loop: Loop, level: Level) -> bool:
+        """Does an unrolled *loop* around barriers have fewer iterations in partial tiles? It then has guards inside."""
+        if level.in_region or not is_unrolled(self.kernel.tags.get(loop.iname)):
+            return False
+        statements = tuple(leaves(loop))
+        low, high = self._constant_range(loop.iname, statements)
+        inside = replace(level, bound=(*level.bound, *level.loops), loops=(loop.iname,))
+        ends = (self._domain(statements, inside).where(("==", subtract(p.Variable(loop.iname), end))) for end in (low, high))
+        return not all(level.context.is_subset(params_of(end)) for end in ends)
 
     def _is_of_threads(self, condition: Expression) -> bool:
         """Does *condition* depend on the thread, and not on a parameter?"""

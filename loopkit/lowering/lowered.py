@@ -289,12 +289,15 @@ class HardwareMapping:
     :ivar thread_inames: the inames on axes of the block.
     :ivar ranges: for each hardware iname its least value and the largest that a thread can have, where they are
         constant; ``None``: each value of the place on the axis is one that occurs, whatever the sizes.
+    :ivar producer: the axis of the block and the place on it of the producer thread, the first one of a last warp;
+        ``None``: there is none. *ranges* are those of the other threads.
     """
 
     extents: Mapping[str, Expression]
     coordinates: Mapping[str, Expression]
     thread_inames: frozenset[str]
     ranges: Mapping[str, tuple[int, int] | None]
+    producer: tuple[str, int] | None = None
 
     @property
     def block_inames(self) -> tuple[str, ...]:
@@ -333,12 +336,12 @@ class Launch(Shown):
         x, y, z = (self.mapping.extents.get(axis, 1) for axis in GRID)
         return x, y, z
 
-    @cached_property
+    @property
     def producer(self) -> tuple[str, int] | None:
-        """The axis of the block and the place on it of the producer thread, the first of the last warp."""
-        return next((b.producer for b in self.statements.values() if b.producer is not None), None)
+        """The axis of the block and the place on it of the producer thread."""
+        return self.mapping.producer
 
-    @cached_property
+    @property
     def persistent(self) -> int:
         """The number of blocks that run all places of the grid, each several ones; 0: each block runs one."""
         return 0 if self.producer is None else self.kernel.options.persistent
@@ -397,7 +400,7 @@ class Launch(Shown):
         threads at 0 do all the work.
         """
         taken = {axis for x in bound.hardware for axis in variables(self.mapping.coordinates[x])}
-        free = {axis: n for axis, n in zip(BLOCK, self.block, strict=True) if axis not in taken}
+        free = {axis: self.length(axis) for axis in BLOCK if axis not in taken}
         constant = {axis: n for axis, n in free.items() if isinstance(n, int)}
         return constant, [axis for axis in free if axis not in constant]
 

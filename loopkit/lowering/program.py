@@ -128,7 +128,8 @@ def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:
     if not wanted or (launch.threads == 1 and not any(map(is_simd, launch.kernel.tags.values()))):
         return generic.skeleton(level)
     undivided = has_barrier(launch.tree) and not launch.machine.barriers_in_branches
-    if undivided or affordable(lambda: edges_are_small(launch), otherwise=False):
+    # two roles start their rings once
+    if undivided or launch.producer is not None or affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
 
     def full_tiles() -> tuple[Set, Callable[[Level], Block]]:

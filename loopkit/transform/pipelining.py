@@ -89,6 +89,9 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
+    # copies that stay in their iterations may be unrolled with the others
+    if ahead != 0 or not isinstance(kernel.tags.get(iname), UnrollTag):
+        require_untagged(kernel, iname, "pipelined")
     copies = _copies(kernel, iname, temporaries)
     asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
     count, distance, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
@@ -156,7 +159,6 @@ def _copied_by_tma(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous
 
 def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
     """The copies of the loop over *iname*, those into *temporaries* or all."""
-    require_untagged(kernel, iname, "pipelined")
     names = () if temporaries is None else known_list("temporary", temporaries, kernel.temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []
