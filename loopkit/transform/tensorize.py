@@ -128,7 +128,10 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | 
     names = _boxes(kernel, node, (left, right), mma, given)
     tags: Tags = {}
     parts = list[tuple[str, ...]]()
-    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, mma.steps), strict=True):
+    # a descriptor needs no digits of a step
+    held = any(_is_fragment(kernel, e) for part in (left, right) for e in elements_of(part, kernel.temporaries))
+    steps = mma.left.columns if held or isinstance(mma, Mma) else (Digit(mma.shape[2], of_lanes=False, place=0),)
+    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, steps), strict=True):
         kernel, own = _split(kernel, x, digits)
         parts.append(own)
         of_steps = x == names[2]
@@ -136,15 +139,14 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | 
             is_item = d is digits[-1] and not d.of_lanes and d.extent % 2 == 0
             tags[name] = InstructionTag() if of_steps else LocalTag(0) if d.of_lanes \
                 else VecTag() if is_item else InstructionTag()
-    rows, columns, steps = ({*own} for own in parts)
+    rows, columns, in_steps = ({*own} for own in parts)
     kernel = executed_by(kernel, update, mma)
-    if not isinstance(mma, Mma):
-        return kernel, tags
     operand = expanded_expression(kernel, kernel.statement_by_id[update])
-    for layout, along in ((mma.left, (rows, steps)), (mma.right, (steps, columns))):
+    of_right = [(mma.right, (in_steps, columns))] if isinstance(mma, Mma) else []
+    for layout, along in ((mma.left, (rows, in_steps)), *of_right):
         for e in elements_of(operand, kernel.temporaries):
             other = rows | columns
-            if kernel.temporaries[array_of(e)].address_space is AddressSpace.WARP \
+            if _is_fragment(kernel, e) \
                     and variables(e) & other == variables(e) & (along[0] | along[1]) & other and variables(e) & other:
                 kernel, more = _fragment(kernel, e, layout, along)
                 tags |= more
@@ -222,6 +224,10 @@ def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> t
 
 
 # Fragments
+
+def _is_fragment(kernel: LoopKernel, element: p.Subscript) -> bool:
+    return kernel.temporaries[array_of(element)].address_space is AddressSpace.WARP
+
 
 def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tuple[set[str], set[str]]
               ) -> tuple[LoopKernel, Tags]:
