@@ -19,7 +19,7 @@ from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
-from loopkit.lowering.groups import with_groups
+from loopkit.lowering.groups import with_groups, with_registers
 from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
@@ -50,7 +50,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
     for completion in _COUNTED:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion])
-    return replace(launch, tree=_with_waits_at_end(launch, tree))
+    return replace(launch, tree=_with_waits_at_end(launch, with_registers(launch, tree, copies)))
 
 
 #: The events of accesses for which threads wait by groups.

@@ -240,14 +240,16 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     row, column = axes
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
-    if len(copy.subscripts) != len(read.index_tuple) or any(
-            isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
-            if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k])):
+    shared = any(isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
+                 if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k:k + 1]))
+    if len(copy.subscripts) != len(read.index_tuple):
         raise PreconditionError(f"The lanes of a warp share the fragment '{name}' already, for another factor.",
                                 subject=name, hint="give each factor a fragment of its own")
     if row is None or column is None or row == column:
         raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
                                 subject=name, hint="prefetch a box with the inames of both")
+    if shared:
+        return _computed_fragment(kernel, copy, (row, column), layout), {}
     tags: Tags = {}
     new = dict[Digit, str]()
     groups = list[str]()
@@ -267,12 +269,30 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
         own = parts[len(parts) - len(digits):]
         groups += parts[:len(parts) - len(digits)]
         new |= dict(zip(digits, own, strict=True))
-    registers = sorted((d for d in new if not d.of_lanes), key=lambda d: -d.place)
-    tags |= {**dict.fromkeys((*groups, *(new[d] for d in registers)), UnrollTag()),
+    registers = [new[d] for d in layout.digits_of_registers]
+    tags |= {**dict.fromkeys((*groups, *registers), UnrollTag()),
              **{new[d]: LocalTag(0) for d in layout.lanes}}
-    kernel = _with_axes(kernel, name, (row, column), layout, registers)
-    order = [*groups, *(new[d] for d in layout.lanes), *(new[d] for d in registers)]
+    kernel = _with_axes(kernel, name, (row, column), layout)
+    order = [*groups, *(new[d] for d in layout.lanes), *registers]
     return with_loop_order(kernel, copy.id, order), tags
+
+
+def _computed_fragment(kernel: LoopKernel, copy: Statement, axes: tuple[int, int], layout: Fragment) -> LoopKernel:
+    """*kernel* with the temporary that *copy* writes in registers of the lanes that compute its elements.
+
+    :raises PreconditionError: they are other lanes than those of *layout*.
+    """
+    for k, digits in zip(axes, (layout.rows, layout.columns), strict=True):
+        rest = copy.subscripts[k]
+        for d in reversed(digits):
+            rest, found = group_and_place(kernel, rest, d.extent)
+            of_lanes = [isinstance(kernel.tags.get(x), LocalTag) for x in variables(found)]
+            if any(of_lanes) if not d.of_lanes else not (isinstance(found, p.Variable) and all(of_lanes)):
+                raise PreconditionError(
+                    f"'{copy.id}' computes the elements of the fragment '{copy.written}' in other lanes than those of "
+                    "the factor.", subject=copy.written,
+                    hint=f"set_temporary_address_space(knl, '{copy.written}', 'shared'), or copy it to a fragment")
+    return _with_axes(kernel, copy.written, axes, layout)
 
 
 def _copy_of(kernel: LoopKernel, name: str) -> Statement:
@@ -284,8 +304,7 @@ def _copy_of(kernel: LoopKernel, name: str) -> Statement:
     return kernel.statement_by_id[writers[0]]
 
 
-def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fragment, registers: Sequence[Digit]
-               ) -> LoopKernel:
+def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fragment) -> LoopKernel:
     """*kernel* where *name* has axes for groups, registers and lanes in the place of its *axes* of rows and columns."""
     def parts(own: Sequence[Expression], split: Mapping[int, tuple[dict[Digit, Expression], Expression]]
               ) -> tuple[Expression, ...]:
@@ -293,7 +312,7 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
         groups = [split[k][1] if k in split else e for k, e in enumerate(own)]
         kept = [g for k, g in enumerate(groups) if k not in axes or shape[k] > prod(
             d.extent for d in (layout.rows if k == axes[0] else layout.columns))]
-        return (*kept, *(found[d] for d in (*registers, *layout.lanes)))
+        return (*kept, *(found[d] for d in (*layout.digits_of_registers, *layout.lanes)))
     shape: dict[int, int] = {k: e for k, e in enumerate(array_shapes(kernel)[name]) if isinstance(e, int)}
     digits_of = dict(zip(axes, (layout.rows, layout.columns), strict=True))
 
