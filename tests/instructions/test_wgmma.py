@@ -23,7 +23,16 @@ from loopkit.verification.validation import validate
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 from tests.verification.changed import built, changed, report, with_one_changed
-from tests.warpgroup_kernels import BY_TMA, PRODUCTS, data, product
+from tests.warpgroup_kernels import (
+    BY_TMA,
+    FROM_REGISTERS,
+    PRODUCTS,
+    data,
+    data_of_products,
+    product,
+    product_from_registers,
+    product_of_products,
+)
 
 SMALL = "wgmma.m64n8k16.f32.bf16"
 TARGET = lk.CudaTarget("sm_90a")
@@ -51,6 +60,21 @@ def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
     knl = product(name, left, right, stages, by_tma=True)
     require_right(knl, *data(name, left, right))
     assert "proxy_fence();" not in lk.generate_code(knl, target=TARGET).source
+
+
+@pytest.mark.deep(every=9)
+@pytest.mark.parametrize(("name", "right", "stages"), FROM_REGISTERS)
+def test_a_left_factor_from_registers(name: str, right: str, stages: int) -> None:
+    require_right(product_from_registers(name, right, stages), *data(name, right=right))
+
+
+def test_a_product_of_a_product() -> None:
+    """The sums of one product are the left factor of the next one, without a shuffle or a copy to shared memory."""
+    knl = product_of_products()
+    require_right(knl, *data_of_products())
+    source = lk.generate_code(knl, target=TARGET).source
+    assert "shfl" not in source and "bar.warp" not in source
+    assert {x for x in ("q", "k", "v", "p") if f"{x}_held" in source} == {"p"}
 
 
 def require_right(knl: lk.LoopKernel, given: dict[str, np.ndarray], expected: np.ndarray) -> None:
@@ -86,6 +110,20 @@ def test_the_text_of_a_pipeline(golden: GoldenFiles) -> None:
     source = lk.generate_code(product("wgmma.m64n128k16.f32.bf16", "ik", "kj"), target=TARGET).source
     golden.check("product_by_warpgroups.cu", source)
     assert re.findall(r"__align__\((\d+)\) unsigned char shared_memory_", source) == ["1024"]
+
+
+def test_the_text_of_a_product_of_a_product(golden: GoldenFiles) -> None:
+    """Registers are pinned at the waits and fences that their uses rely on; a fence is behind the wait for a phase."""
+    source = lk.generate_code(product_of_products(), target=TARGET).source
+    golden.check("product_of_products.cu", source)
+    loop = source[source.index("for (int j_tile = 0"):]
+    found = re.findall(r"keep_\w+\(\w+\)|wait_for_p\w+|register_fence|wgmma\w+|end_product_group", loop)
+    assert found == [
+        "wait_for_phase", "keep_below(acc_d)", "register_fence", "wgmma_m64n64k16_f32_bf16", "end_product_group",
+        "wait_for_products", "keep_below(acc_d)", "keep_words_below(p_held)",
+        "wait_for_phase", "keep_below(acc_j)", "keep_words_below(p_held)", "register_fence",
+        "wgmma_m64n64k16_f32_bf16_registers", "end_product_group", "wait_for_products",
+        "wait_for_products", "keep_below(acc_j)"]
 
 
 def test_names_say_shapes_and_types() -> None:
