@@ -208,7 +208,7 @@ def _place_of_sum(wgmma: Wgmma, register: int, names: Sequence[str]) -> str:
 
 def _function_of(wgmma: Wgmma, *, held: bool) -> str:
     """The name of the function for *wgmma*; *held*: with the left factor in registers."""
-    return function_name(wgmma) + ("_of_registers" if held else "")
+    return function_name(wgmma) + ("_registers" if held else "")
 
 
 def _notes_on_factors(wgmma: Wgmma, *, held: bool) -> str:
@@ -219,7 +219,7 @@ def _notes_on_factors(wgmma: Wgmma, *, held: bool) -> str:
     of_right = """
 // RIGHT is 0 if elements of a column of right follow each other in memory, 1 if those of a row do."""
     words = f"""
-// It also has left{place_of_element(wgmma.left)}, element number e of its words.""" if held else ""
+// Element number e of its words is left{place_of_element(wgmma.left)}.""" if held else ""
     return words + ("" if wgmma.factor.size != 2 else of_right if held else of_left)
 
 
@@ -250,11 +250,11 @@ def _wgmma_text(wgmma: Wgmma, *, held: bool) -> str:
 // [16*(t / 32) + 8*p + t % 32 / 4][{'8*b + ' if n > 8 else ''}2*(t % 4) + i] at {place}.\
 {_notes_on_factors(wgmma, held=held)}
 template <{template}> __device__ __forceinline__ void {_function_of(wgmma, held=held)}(
-    {kind} *sums, {given}, unsigned long long right)
+    {kind} *sums, {given},{f"{newline}    " if held else " "}unsigned long long right)
 {{
     asm volatile("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m{m}n{n}k{k}."
         "{wgmma.sum.ptx}.{wgmma.factor.ptx}.{wgmma.factor.ptx} "
-        "{{{f' "{newline}        "'.join(registers)}}}, {rest}; }}"
+        "{{{f' "{newline}        "'.join(registers)}}}, {f'"{newline}        "' if held else ""}{rest}; }}"
         : {f'{newline}          '.join(written).replace(zero, " ")}
         : {read});
 }}
@@ -269,17 +269,15 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Lo
 
     def place(element: p.Subscript) -> str:
         return printer.place(element, bounds, printer.dtype_of(element))
-    factors = [f"matrix_at<{m.leading}, {m.stride}, {int(m.layout.swizzle)}>(&{place(m.first)})"
-               for m in issue.matrices]
-    held = not isinstance(issue.left, SharedMatrix)
-    if not isinstance(issue.left, SharedMatrix):
-        words = issue.left[::WORD // wgmma.factor.size]
-        factors.insert(0, ", ".join(f"word_at({place(e)})" for e in words))
+    held = () if isinstance(issue.left, SharedMatrix) else issue.left
+    words = [f"word_at({place(e)})" for e in held[::WORD // wgmma.factor.size]]
+    factors = [*map(", ".join, zip(words[::2], words[1::2], strict=True)), *(
+        f"matrix_at<{m.leading}, {m.stride}, {int(m.layout.swizzle)}>(&{place(m.first)})" for m in issue.matrices)]
     turned = [int(m.layout.transposed) for m in issue.matrices] if wgmma.factor.size == 2 else []
     template = ", ".join(map(str, (*issue.distances, *turned)))
-    yield f"{_function_of(wgmma, held=held)}<{template}>(&{place(issue.sums[0])},"
-    yield f"    {factors[0]},"
-    yield f"    {factors[1]});"
+    yield f"{_function_of(wgmma, held=bool(held))}<{template}>(&{place(issue.sums[0])},"
+    yield from (f"    {x}," for x in factors[:-1])
+    yield f"    {factors[-1]});"
 
 
 CUDA = InstructionText({

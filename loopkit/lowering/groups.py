@@ -140,6 +140,7 @@ def with_registers(launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tr
     Uses rely on the waits that leave the fewest groups pending, and on the last waits and fences, as far as they
     suffice.
     """
+    tree = rewrite(tree, _with_fences_last)
     statements, waits = launch.kernel.statement_by_id, Waits(launch, tree)
     every = [node.instructions for node, _, _ in placed_nodes(tree) if isinstance(node, Barrier) and node.instructions]
     found: dict[tuple[Completion, str], list[Hazard]] = {}
@@ -171,3 +172,23 @@ def with_registers(launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tr
             replace(i, registers=tuple(arrays.get(i.completes, ()))) if isinstance(i, RegisterFence | WaitGroup) else i
             for i in node.instructions))
     return rewrite(tree, with_arrays)
+
+
+def _with_fences_last(node: Tree) -> Tree:
+    """*node* with register fences behind the waits that follow them.
+
+    With a wait for a phase between a fence and the products, ptxas runs the products one after another.
+    """
+    def alone(part: Tree) -> bool:
+        return isinstance(part, Barrier) and all(isinstance(i, RegisterFence) for i in part.instructions) \
+            and bool(part.instructions) and part.scope is Scope.THREAD
+
+    def waits(part: Tree) -> bool:
+        return isinstance(part, Barrier) and any(i.completes is Completion.PHASE for i in part.instructions)
+    if not isinstance(node, Seq):
+        return node
+    children = list(node.children)
+    for k in range(len(children) - 1):
+        if alone(children[k]) and waits(children[k + 1]):
+            children[k:k + 2] = children[k + 1], children[k]
+    return Seq(tuple(children))

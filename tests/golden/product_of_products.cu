@@ -265,7 +265,7 @@ product_of_products(float *__restrict__ c, const __grid_constant__ CUtensorMap q
             // insn.j.update
             wgmma_m64n64k16_f32_bf16_registers<2, 16, 1, 1>(&acc_j[0][0][0],
                 word_at(p_held[j_step][0][0][0]), word_at(p_held[j_step][0][1][0]),
-                        word_at(p_held[j_step][1][0][0]), word_at(p_held[j_step][1][1][0]),
+                word_at(p_held[j_step][1][0][0]), word_at(p_held[j_step][1][1][0]),
                 matrix_at<16, 1024, 1>(&v_tile[j_tile % 3][16*j_step][0]));
         }
         // k_tile: p_held_rule.d.update reads, k_tile_rule overwrites

@@ -73,7 +73,8 @@ def test_a_product_of_a_product() -> None:
     knl = product_of_products()
     require_right(knl, *data_of_products())
     source = lk.generate_code(knl, target=TARGET).source
-    assert "shfl" not in source and "bar.warp" not in source
+    assert "shfl" not in source
+    assert "syncwarp" not in source
     assert {x for x in ("q", "k", "v", "p") if f"{x}_held" in source} == {"p"}
 
 
@@ -181,17 +182,22 @@ FAULTS = {
     "barrier": (narrower, {"barrier", "proxy fence", "group", "group of products"}, False)}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(fault: str) -> None:
-    """By the check of the tree with a witness, by that of the program, and where it can show by emulation."""
+@pytest.mark.parametrize(("fault", "held"), [*((x, False) for x in FAULTS), *(
+    (x, True) for x in ("register fence", "wait", "weaker wait", "commit"))])
+def test_a_fault_is_found(fault: str, held: bool) -> None:
+    """By the check of the tree with a witness, by that of the program, and where it can show by emulation.
+
+    A left factor in registers is there until its products are done: nothing else waits for them in the loop.
+    """
     change, kinds, shows = FAULTS[fault]
-    knl, (given, expected) = product(SMALL), data(SMALL)
+    knl, (given, expected) = product_from_registers(SMALL, whole=True) if held else product(SMALL), data(SMALL)
     wrong = [*with_one_changed(lower_fully(knl), change)]
     assert wrong
     for lowered in wrong:
         found = report(knl, lowered)["races"]
         assert found.verdict is lk.Verdict.REFUTED
         assert any(isinstance(f.error, lk.VerificationError) and f.error.witness is not None for f in found.findings)
+        assert not held or any("an element of 'a_held' before" in str(f.error) for f in found.findings)
         program = built(lowered)
         mismatches = {m.kind for m in validate(program)}
         assert mismatches & kinds
@@ -223,6 +229,20 @@ def test_a_wrong_descriptor_is_found(side: str) -> None:
         assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
 
 
+@pytest.mark.parametrize("wrong", [[2, 3, 0, 1, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 7, 6]])
+def test_a_wrong_register_is_found(wrong: list[int]) -> None:
+    """By the check of the program, in terms of rows and steps; or since words are not whole registers."""
+    low = lower_fully(product_from_registers(SMALL, whole=True))
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Region) and isinstance(node.instruction, WgmmaIssue):
+            left = node.instruction.left
+            assert isinstance(left, tuple)
+            return replace(node, instruction=replace(node.instruction, left=tuple(left[k] for k in wrong)))
+        return node
+    assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
+
+
 # What they refuse
 
 def tiles(name: str, right: str = "jk", chunk: int = 0, *, factors: str = "ab", threads: int = 128) -> lk.LoopKernel:
@@ -247,6 +267,31 @@ def test_rows_of_128_bytes_with_a_swizzle() -> None:
     assert "wgmma_m64n8k16_f32_bf16<" in lk.generate_code(tiles(SMALL, chunk=8), target=TARGET).source
 
 
+def right_in_registers() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<64 and 0<=j<8 and 0<=k<16}", "c[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}")
+    knl = lk.add_dtypes(knl, {"a,b": named_dtype("bfloat16"), "c": np.float32})
+    for x, box in (("a", "i, k"), ("b", "k, j")):
+        knl = lk.add_prefetch(knl, x, box, temporary_name=f"{x}_held", temporary_address_space="warp", default_tag=None)
+    return lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "insn", SMALL)
+
+
+def test_lanes_that_compute_other_elements() -> None:
+    """Of 8 bits a lane has two sums next to each other, and a register four factors."""
+    dtype = named_dtype("float8_e4m3fn")
+    knl = lk.make_kernel("{[i, j, d, e]: 0<=i<64 and 0<=j,d<32 and 0<=e<8}", """
+        p(row, column) := cast(float8_e4m3fn, sum(d, q[row, d]*k[column, d]))
+        c[i, e] = sum(j, p(i, j)*v[e, j])  {id=insn}""")
+    knl = lk.add_dtypes(knl, {"q,k,v": dtype, "c": np.float32})
+    knl = lk.precompute(knl, "p", "i, j", precompute_inames=["p_i", "p_j"], temporary_name="p_held", dtype=dtype,
+                        default_tag=None, temporary_address_space="warp")
+    knl = lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "p_held_rule", "wgmma.m64n32k32.f32.e4m3")
+    with pytest.raises(lk.PreconditionError) as err:
+        lk.tensorize(knl, "insn", "wgmma.m64n8k32.f32.e4m3")
+    assert str(err.value).splitlines() == [
+        "'p_held_rule' computes the elements of the fragment 'p_held' in other lanes than those of the factor.",
+        "  hint: set_temporary_address_space(knl, 'p_held', 'shared'), or copy it to a fragment"]
+
+
 REFUSALS: dict[str, tuple[Callable[[], lk.LoopKernel], str, str]] = {
     "no swizzle": (lambda: tiles(SMALL),
                    "the elements a_tile[16*i_warp + 8*i_part + i_lane, 16*k_outer + k_box] of a matrix are not where "
@@ -266,6 +311,9 @@ REFUSALS: dict[str, tuple[Callable[[], lk.LoopKernel], str, str]] = {
     "global memory": (lambda: tiles(SMALL, chunk=8, factors="a"),
                       "'b' is in global memory, and the instruction multiplies matrices in shared memory",
                       "add_prefetch(knl, 'b', ...) or precompute the tile"),
+    "right registers": (right_in_registers,
+                        "'b_held' is in registers, from which the instruction takes the factor of the rows only",
+                        "set_temporary_address_space(knl, 'b_held', 'shared')"),
     "parts of warpgroups": (lambda: tiles(SMALL, chunk=8, threads=160),
                             "its blocks must have whole warpgroups along l.0, and not 160 threads",
                             "give l.0 a multiple of 128 threads in all statements")}
