@@ -55,7 +55,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     and 32 bytes of steps. Both factors are in shared memory, in rows of 128 bytes with a :func:`swizzle` in pieces of
     16 bytes, or in core matrices of 8 rows of 16 bytes. Factors are K-major; those of 2 bytes may also be MN-major.
     The left factor, that of the rows, may be in a temporary of the address space ``"warp"`` instead. A copy fills it,
-    or another product of the same lanes, tensorized before.
+    by ``"ldmatrix.x4"`` or plain loads, or another product of the same lanes, tensorized before.
 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the

@@ -68,6 +68,22 @@ def test_a_left_factor_from_registers(name: str, right: str, stages: int) -> Non
     require_right(product_from_registers(name, right, stages), *data(name, right=right))
 
 
+def test_registers_by_ldmatrix() -> None:
+    """Each warp of the warpgroup loads the registers of its rows from the swizzled tile."""
+    a, b = (np.random.default_rng(0).integers(-4, 5, (n, 128)).astype(named_dtype("bfloat16")) for n in (64, 8))
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<64 and 0<=j<8 and 0<=k<128}", "c[i, j] = sum(k, a[i, k]*b[j, k])  {id=insn}")
+    knl = lk.split_levels(lk.add_dtypes(knl, {"a,b": a.dtype, "c": np.float32}), "k", {
+        "k_outer": None, "k_step": 4, "k_box": 16}, tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(knl, "k_outer, k_step, i, j")
+    for x, sweep in (("a", "i"), ("b", "j")):
+        knl = lk.add_prefetch(knl, x, [sweep, "k_step", "k_box"], temporary_name=f"{x}_tile", default_tag="l.auto")
+    knl = lk.add_prefetch(knl, "a_tile", "i, k_step, k_box", temporary_name="a_held", default_tag=None,
+                          temporary_address_space="warp")
+    knl = lk.set_accumulator_dtype(lk.swizzle(knl, "a_tile, b_tile", chunk=8), np.float32)
+    knl = lk.tensorize(lk.tensorize(knl, "insn", SMALL), "a_held_rule", "ldmatrix.x4")
+    require_right(knl, {"a": a, "b": b}, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
 def test_a_product_of_a_product() -> None:
     """The sums of one product are the left factor of the next one, without a shuffle or a copy to shared memory."""
     knl = product_of_products()
@@ -101,7 +117,8 @@ def test_all_proofs_of_a_pipeline() -> None:
 def test_a_product_on_the_host() -> None:
     """In C the threads run the loops."""
     given, expected = data(SMALL)
-    np.testing.assert_array_equal(product(SMALL, stages=1)(**given).c, expected)
+    for knl in (product(SMALL, stages=1), product_from_registers(SMALL, whole=True)):
+        np.testing.assert_array_equal(knl(**given).c, expected)
 
 
 # Their texts
