@@ -125,14 +125,17 @@ def _executed(kernel: LoopKernel, statement: str, instruction: NestInstruction, 
 
 def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | Iterable[str] | None
              ) -> tuple[LoopKernel, Tags]:
-    node, (left, right) = _sum_of_products(kernel, statement)
-    update = node.update
-    names = _boxes(kernel, node, (left, right), mma, given)
+    node, factors = _sum_of_products(kernel, statement)
+    update, held = node.update, [any(_is_fragment(kernel, e) for e in elements_of(part, kernel.temporaries))
+                                 for part in factors]
+    # wgmma takes the factor of the rows from registers
+    turned = held == [False, True] and not isinstance(mma, Mma)
+    names = _boxes(kernel, node, factors[::-1] if turned else factors, mma, given)
     tags: Tags = {}
     parts = list[tuple[str, ...]]()
     # a descriptor needs no digits of a step
-    held = any(_is_fragment(kernel, e) for part in (left, right) for e in elements_of(part, kernel.temporaries))
-    steps = mma.left.columns if held or isinstance(mma, Mma) else (Digit(mma.shape[2], of_lanes=False, place=0),)
+    steps = mma.left.columns if any(held) or isinstance(mma, Mma) else (
+        Digit(mma.shape[2], of_lanes=False, place=0),)
     for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, steps), strict=True):
         kernel, own = _split(kernel, x, digits)
         parts.append(own)
@@ -238,13 +241,13 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     :arg along: the inames of the rows and of the columns in *read*.
     """
     name = array_of(read)
-    axes = [next((k for k, e in enumerate(read.index_tuple) if variables(e) & own), None) for own in along]
-    row, column = axes
+    axes = [[k for k, e in enumerate(read.index_tuple) if variables(e) & own] for own in along]
+    row, column = (own[0] if own else None for own in axes)
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
     shared = any(isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
                  if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k:k + 1]))
-    if len(copy.subscripts) != len(read.index_tuple):
+    if len(copy.subscripts) != len(read.index_tuple) or max(map(len, axes)) > 1:
         raise PreconditionError(f"The lanes of a warp share the fragment '{name}' already, for another factor.",
                                 subject=name, hint="give each factor a fragment of its own")
     if row is None or column is None or row == column:

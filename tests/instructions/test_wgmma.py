@@ -260,6 +260,16 @@ def test_a_wrong_register_is_found(wrong: list[int]) -> None:
     assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
 
 
+@pytest.mark.parametrize("space", ["warp", "shared"])
+def test_the_factor_in_registers_has_the_rows(space: str) -> None:
+    """In either place of the product; else the first factor has them if both may."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i,j<64 and 0<=k<16}", "c[i, j] = sum(k, b[k, j]*a[i, k])  {id=insn}")
+    knl = lk.add_dtypes(knl, {"a,b": named_dtype("bfloat16"), "c": np.float32})
+    knl = lk.add_prefetch(knl, "a", "i, k", temporary_name="a_held", temporary_address_space=space, default_tag=None)
+    knl = lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "insn", "wgmma.m64n64k16.f32.bf16")
+    assert {"i_warp", "j_warp"} & {*knl.inames} == {"i_warp" if space == "warp" else "j_warp"}
+
+
 # What they refuse
 
 def tiles(name: str, right: str = "jk", chunk: int = 0, *, factors: str = "ab", threads: int = 128) -> lk.LoopKernel:
