@@ -22,6 +22,7 @@ from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
+from tests.property.matrix_units import IN_A_REGISTER, left_holder
 from tests.verification.changed import built, changed, report, with_one_changed
 from tests.warpgroup_kernels import (
     BY_TMA,
@@ -159,6 +160,18 @@ def test_a_register_for_each_sum(name: str) -> None:
     sums, (_, columns, _) = WGMMA[name].sums, WGMMA[name].shape
     assert sums.registers == columns // 2
     assert [sums.element(37, k) for k in range(4)] == [(17, 2), (17, 3), (25, 2), (25, 3)]
+
+
+@pytest.mark.parametrize("factor", ["f32.tf32", "f32.f16", "f32.bf16", "f32.e4m3", "f32.e5m2", "s32.s8", "s32.u8"])
+def test_the_registers_of_a_left_factor(factor: str) -> None:
+    """Each warp has 16 rows, in the layout of the manual for ``mma.sync``, with four registers a thread."""
+    numbers = IN_A_REGISTER[factor.split(".")[1]]
+    left = WGMMA[f"wgmma.m64n8k{8*numbers}.{factor}"].left
+    assert left.registers == 4*numbers
+    for row in range(64):
+        for step in range(8*numbers):
+            lane, place = left_holder(row % 16, step, numbers, 16)
+            assert left.holder(row, step) == (row // 16*32 + lane, place)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
