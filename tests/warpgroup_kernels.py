@@ -170,9 +170,14 @@ def data_of_products(seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The factors and the product. Powers of two, whose sums are exact."""
     rows, keys, features, _ = OF_PRODUCTS
     rng = np.random.default_rng(seed)
-    q, k, v = (rng.integers(-1, 2, (n, features)) for n in (rows, keys, keys))
-    p = 2.0**-np.minimum(np.abs(q @ k.T), 16)
-    return {x: y.astype(BF16) for x, y in (("q", q), ("k", k), ("v", v))}, (p @ v).astype(np.float32)
+    given = {x: rng.integers(-1, 2, (n, features)).astype(BF16) for x, n in (("q", rows), ("k", keys), ("v", keys))}
+    return given, result_of_products(given)
+
+
+def result_of_products(given: dict[str, np.ndarray]) -> np.ndarray:
+    """The product of these factors."""
+    q, k, v = (given[x].astype(float) for x in "qkv")
+    return (2.0**-np.minimum(np.abs(q @ k.T), 16) @ v).astype(np.float32)
 
 
 #: The instruction, the axes of the factors, the stages of the pipeline and the layout of each product.
