@@ -8,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Region
-from loopkit.emulation.memory import EmulatedArray, NumpyArray, PrivateArray, SharedArray
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, PrivateArray, SharedArray
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
@@ -47,15 +47,15 @@ def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
     """A product of the matrices in the registers of the lanes, added to their sums."""
     mma = issue.instruction
     assert isinstance(mma, Mma)
-    factors = [_FactorRegisters(nodes, part, mma.factor.size) for part in (issue.left, issue.right)]
+    factors = [FactorRegisters(nodes, part, mma.factor.size) for part in (issue.left, issue.right)]
     sums = [nodes.expressions.element(e) for e in issue.sums]
     whole, dtype = np.dtype(np.int64 if mma.sum.ptx == "s32" else np.float64), named_dtype(mma.sum.dtype)
 
     def multiply(s: Strand) -> None:
         _require_warps(s, mma.noun)
         places = [place(s) for place in sums]
-        total = _matrix(mma.sums, np.stack([s.lanes(cells.load(s, at)) for cells, at in places], axis=1), whole)
-        left, right = (_matrix(layout, of_unit(mma, registers(s)), whole)
+        total = matrix(mma.sums, np.stack([s.lanes(cells.load(s, at)) for cells, at in places], axis=1), whole)
+        left, right = (matrix(layout, of_unit(mma, registers.values(s, registers.places(s))), whole)
                        for layout, registers in zip((mma.left, mma.right), factors, strict=True))
         new = (total + left @ right).astype(dtype)[places_in(mma.sums)]
         for (cells, at), values in zip(places, new.T, strict=True):
@@ -63,7 +63,7 @@ def product(nodes: Nodes, _: Region, issue: MmaIssue) -> Step:
     return multiply
 
 
-class _FactorRegisters:
+class FactorRegisters:
     """The values of a factor: the elements of each lane, and in warp registers all elements of each word."""
 
     def __init__(self, nodes: Nodes, elements: Sequence[p.Subscript], size: int) -> None:
@@ -71,10 +71,14 @@ class _FactorRegisters:
         self._word = max(WORD // size, 1) if held else 1
         self._places = [nodes.expressions.element(e) for e in elements[::self._word]]
 
-    def __call__(self, s: Strand) -> NumpyArray:
+    def places(self, s: Strand) -> list[tuple[EmulatedArray, Place]]:
+        """The first element of each word."""
+        return [place(s) for place in self._places]
+
+    def values(self, s: Strand, places: Sequence[tuple[EmulatedArray, Place]]) -> NumpyArray:
+        """The elements of each lane from these :meth:`places` on."""
         found = list[NumpyArray]()
-        for place in self._places:
-            cells, first = place(s)
+        for cells, first in places:
             found += [s.lanes(cells.load(s, EmulatedArray.after(first, k))) for k in range(self._word)]
         return np.stack(found, axis=1)
 
@@ -84,9 +88,10 @@ def of_unit(mma: Product, values: NumpyArray) -> NumpyArray:
     return FUNCTIONS[mma.factor.through].value(values) if mma.factor.through else values
 
 
-def _matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype) -> NumpyArray:
+def matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype, lanes: int = _LANES) -> NumpyArray:
+    """The matrix whose elements are in the *registers* of each of the *lanes*."""
     found = np.empty(layout.extents, dtype)
-    found[places_in(layout)] = registers.astype(dtype)
+    found[places_in(layout, lanes)] = registers.astype(dtype)
     return found
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from loopkit.ast.nodes import Completion, Region
-from loopkit.emulation.matrices import of_unit, places_in
+from loopkit.emulation.matrices import FactorRegisters, matrix, of_unit, places_in
 from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray, fenced
 from loopkit.emulation.pending import Effect
 from loopkit.emulation.program import Nodes, Step
@@ -34,8 +34,9 @@ def product(nodes: Nodes, _: Region, issue: WgmmaIssue) -> Step:
     wgmma = issue.instruction
     assert isinstance(wgmma, Wgmma)
     rows, columns, steps = wgmma.shape
-    factors = [(part, nodes.expressions.element(part.first), (extent, steps)) for part, extent in (
-        (issue.left, rows), (issue.right, columns))]
+    matrices = [(part, nodes.expressions.element(part.first), (extent, steps)) for part, extent in (
+        (issue.left, rows), (issue.right, columns)) if isinstance(part, SharedMatrix)]
+    held = None if isinstance(issue.left, SharedMatrix) else FactorRegisters(nodes, issue.left, wgmma.factor.size)
     sums = [nodes.expressions.element(e) for e in issue.sums]
     whole, dtype = np.dtype(np.int64 if wgmma.sum.ptx == "s32" else np.float64), named_dtype(wgmma.sum.dtype)
     lanes = places_in(wgmma.sums, _THREADS)
@@ -44,13 +45,17 @@ def product(nodes: Nodes, _: Region, issue: WgmmaIssue) -> Step:
         if len(s.threads) != _THREADS:
             raise VerificationError(f"A warpgroup of block {s.block_number} has fewer than {_THREADS} threads for "
                                     f"{wgmma.noun}.", check="emulation")
-        read = [(*_first_element(s, *element(s)), part, extents) for part, element, extents in factors]
+        read = [(*_first_element(s, *element(s)), part, extents) for part, element, extents in matrices]
         registers = [place(s) for place in sums]
+        words = None if held is None else held.places(s)
 
         def act(performed: NumpyArray) -> None:
             """Each warp waits for its own rows."""
             own = Strand(s.block, s.threads, performed, {})
-            left, right = (of_unit(wgmma, _loaded_matrix(*one)).astype(whole) for one in read)
+            factors = [of_unit(wgmma, _loaded_matrix(*one)).astype(whole) for one in read]
+            if held is not None and words is not None:
+                factors.insert(0, matrix(wgmma.left, of_unit(wgmma, held.values(s, words)), whole, _THREADS))
+            left, right = factors
             found = np.empty((rows, columns), whole)
             found[lanes] = np.stack([s.lanes(cells.load(s, at)) for cells, at in registers], axis=1).astype(whole)
             new = (found + left @ right.T).astype(dtype)[lanes]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, E, Instruction
 from loopkit.instructions.base import InstructionText
+from loopkit.instructions.groups import kept_below
 from loopkit.poly.sets import Map
 
 
@@ -59,4 +60,4 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-"""}, sync=lambda _, fence, __: [*(f"keep_below({x});" for x in fence.registers), "register_fence();"])
+"""}, sync=lambda printer, fence, _: [*kept_below(printer, fence.registers), "register_fence();"])

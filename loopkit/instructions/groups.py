@@ -1,14 +1,17 @@
 """Commit groups and waits for them, by which a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import ClassVar
 
+import pymbolic.primitives as p
+
 from loopkit.ast.nodes import Completion, E, Instruction
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.instructions.base import InstructionText, Printer
+from loopkit.instructions.nests import WORD
 from loopkit.poly.sets import Map
 
 
@@ -143,6 +146,15 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
+""", "keep_words_below": """
+// the same for elements of registers of 32 bits, which have several elements each
+template <class T> __device__ __forceinline__ void keep_words_below(T &x)
+{
+    unsigned int (&words)[sizeof(T) / 4] = reinterpret_cast<unsigned int (&)[sizeof(T) / 4]>(x);
+    #pragma unroll
+    for (int i = 0; i < sizeof(T) / 4; ++i)
+        asm volatile("" : "+r"(words[i]) :: "memory");
+}
 """}
 
 
@@ -155,8 +167,13 @@ def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[s
     return [f"end_{_WHAT[commit.of]}_group();"]
 
 
-def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
-    return [f"wait_for_{_MANY[wait.of]}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
+def kept_below(printer: Printer, registers: Sequence[str]) -> list[str]:
+    """The lines that keep all later uses of arrays in *registers* below them, and all earlier ones above."""
+    return [f"keep_{'words_' if printer.dtype_of(p.Variable(x)).itemsize < WORD else ''}below({x});" for x in registers]
+
+
+def _lines_of_wait(printer: Printer, wait: WaitGroup, _: LowerBounds) -> list[str]:
+    return [f"wait_for_{_MANY[wait.of]}<{wait.pending}>();", *kept_below(printer, wait.registers)]
 
 
 CUDA_COMMIT = InstructionText(_HELPERS, sync=_lines_of_commit)

@@ -15,19 +15,16 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
-from loopkit.instructions.fragments import Digits, Fragment
+from loopkit.instructions.fragments import Fragment
 from loopkit.instructions.nests import (
     REGISTERS,
     WORD,
-    Axis,
     Issue,
     Nest,
     Passed,
     element_at,
-    element_of_numbers,
     function_name,
     require_registers,
     statement_of,
@@ -45,6 +42,9 @@ from loopkit.instructions.products import (
     TF32,
     UINT8,
     Product,
+    elements_in,
+    moving_names,
+    place_of_element,
     product_parts,
 )
 from loopkit.kernel.data import AddressSpace
@@ -54,34 +54,18 @@ from loopkit.kernel.data import AddressSpace
 class Mma(Product):
     """The product of two matrices in fragments.
 
-    :ivar left: the layout of the left matrix; *right*: of the right one.
+    :ivar right: the layout of the right matrix.
     """
 
-    left: Fragment
     right: Fragment
-
-    @property
-    def steps(self) -> Digits:
-        return self.left.columns
 
     def issue(self, nest: Nest) -> MmaIssue:
         parts = product_parts(self, nest)
-        moved = {*parts.lanes, *(x.iname for x in nest.loops)}
-        own = {x: value for x, value in nest.names.items() if variables(value) & moved}
-
-        def operand(element: p.Subscript, layout: Fragment, axes: tuple[Axis, Axis]) -> tuple[p.Subscript, ...]:
-            elements = list[p.Subscript]()
-            for number in range(layout.registers):
-                found = layout.values([*map(p.Variable, parts.lanes)], number)
-                elements.append(element_of_numbers(element, *(
-                    (axis, digits, [found[d] for d in digits])
-                    for axis, digits in zip(axes, (layout.rows, layout.columns), strict=True))))
-            require_registers(nest, elements, moved)
-            return tuple(elements)
+        own = moving_names(nest, parts)
         left, right, target = (element_at(e, own) for e in (parts.left, parts.right, parts.target))
-        return MmaIssue(self, operand(left, self.left, (parts.rows, parts.depth)),
-                        operand(right, self.right, (parts.depth, parts.columns)),
-                        operand(target, self.sums, (parts.rows, parts.columns)))
+        return MmaIssue(self, elements_in(self.left, nest, parts, left, (parts.rows, parts.depth)),
+                        elements_in(self.right, nest, parts, right, (parts.depth, parts.columns)),
+                        elements_in(self.sums, nest, parts, target, (parts.rows, parts.columns)))
 
 
 @dataclass(frozen=True)
@@ -169,11 +153,6 @@ def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerB
     yield f"{function_name(mma)}({', '.join(arguments)});"
 
 
-def _place_of_element(layout: Fragment) -> str:
-    """The row and the column of element ``e`` of lane ``t``, as C."""
-    return "".join(f"[{to_text(i)}]" for i in layout.element(p.Variable("t"), p.Variable("e"))).replace("//", "/")
-
-
 def _mma_text(mma: Mma) -> str:
     """The function for *mma*."""
     m, n, k = mma.shape
@@ -200,7 +179,7 @@ def _mma_text(mma: Mma) -> str:
     places, newline = {"a": mma.left, "b": mma.right, "c": mma.sums}, "\n"
     return f"""
 // all lanes of a warp: c += a*b, {m}x{n} by {m}x{k} and {k}x{n}. Elements number e of lane t:
-{newline.join(f'// {x}{_place_of_element(layout)}' for x, layout in places.items())}
+{newline.join(f'// {x}{place_of_element(layout)}' for x, layout in places.items())}
 __device__ __forceinline__ void {function_name(mma)}({', '.join(f'{total[0]} &{x}' for x in c)},
     {', '.join(f'{factor[0]} {x}' for x in (*a, *b))})
 {{

@@ -12,9 +12,18 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import subexpressions, substitute, variables
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.nodes import TypeCast, to_text
 from loopkit.instructions.fragments import Digits, Fragment
-from loopkit.instructions.nests import AS_SPLIT, Axis, Nest, NestInstruction, NoMatchError, range_of
+from loopkit.instructions.nests import (
+    AS_SPLIT,
+    Axis,
+    Nest,
+    NestInstruction,
+    NoMatchError,
+    element_of_numbers,
+    range_of,
+    require_registers,
+)
 from loopkit.kernel.data import AddressSpace
 
 
@@ -39,12 +48,14 @@ class Product(NestInstruction):
     :ivar sums: the layout of the sums.
     :ivar factor: the numbers that are multiplied; *sum*: those that are added up.
     :ivar since: the first architecture that has it.
+    :ivar left: the layout of the left matrix in registers.
     """
 
     sums: Fragment
     factor: Numbers
     sum: Numbers
     since: int
+    left: Fragment
 
     @property
     def capability(self) -> int:                    # type: ignore[override]
@@ -57,12 +68,7 @@ class Product(NestInstruction):
     @property
     def shape(self) -> tuple[int, int, int]:
         """The rows and the columns of the sums, and the steps of each sum."""
-        return (*self.sums.extents, prod(d.extent for d in self.steps))
-
-    @property
-    def steps(self) -> Digits:
-        """The digits of the number of a step."""
-        raise NotImplementedError
+        return (*self.sums.extents, self.left.extents[1])
 
 
 #: The numbers of the sums.
@@ -76,6 +82,11 @@ TF32 = Numbers("float32", "tf32", 4, "tf32")
 
 #: The type of a number in C and its constraint in inline PTX, by its type in PTX; smaller factors are words.
 OPERANDS = {"f64": ("double", "d"), "f32": ("float", "f"), "s32": ("int", "r")}
+
+
+def place_of_element(layout: Fragment) -> str:
+    """The row and the column of element ``e`` of lane ``t``, as C."""
+    return "".join(f"[{to_text(i)}]" for i in layout.element(p.Variable("t"), p.Variable("e"))).replace("//", "/")
 
 
 # The parts of a nest
@@ -134,6 +145,28 @@ def product_parts(of: Product, nest: Nest) -> ProductParts:
         raise NoMatchError(_wrong_loops(of, nest), AS_SPLIT)
     return ProductParts(one, other, target, axis([x for x in free if x in seen[0]], of.sums.rows),
                         axis([x for x in free if x in seen[1]], of.sums.columns), depth, lanes)
+
+
+def moving_names(nest: Nest, parts: ProductParts) -> dict[str, Expression]:
+    """The constants in scope that differ between iterations, or between lanes."""
+    moved = {*parts.lanes, *(x.iname for x in nest.loops)}
+    return {x: value for x, value in nest.names.items() if variables(value) & moved}
+
+
+def elements_in(layout: Fragment, nest: Nest, parts: ProductParts, element: p.Subscript, axes: tuple[Axis, Axis]
+                ) -> tuple[p.Subscript, ...]:
+    """For each register of a lane the *element* in it, by the *axes* of the rows and of the columns of *layout*.
+
+    :raises NoMatchError: those of an array in warp registers do not fill whole registers.
+    """
+    elements = list[p.Subscript]()
+    for number in range(layout.registers):
+        found = layout.values([*map(p.Variable, parts.lanes)], number)
+        elements.append(element_of_numbers(element, *(
+            (axis, digits, [found[d] for d in digits])
+            for axis, digits in zip(axes, (layout.rows, layout.columns), strict=True))))
+    require_registers(nest, elements, {*parts.lanes, *(x.iname for x in nest.loops)})
+    return tuple(elements)
 
 
 def _wrong_loops(of: Product, nest: Nest) -> str:

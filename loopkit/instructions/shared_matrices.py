@@ -118,6 +118,9 @@ def shared_matrix(of: Product, nest: Nest, parts: ProductParts, element: p.Subsc
     """
     memory = nest.memory_of(element)
     name, size = array_of(element), memory.dtype.itemsize
+    if memory.space is AddressSpace.WARP:
+        raise NoMatchError(f"'{name}' is in registers, from which the instruction takes the factor of the rows only",
+                           f"set_temporary_address_space(knl, '{name}', 'shared')")
     if memory.space is not AddressSpace.SHARED:
         raise NoMatchError(f"'{name}' is in {memory.space} memory, and the instruction multiplies matrices in shared "
                            "memory", f"add_prefetch(knl, '{name}', ...) or precompute the tile")

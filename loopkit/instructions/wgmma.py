@@ -1,8 +1,9 @@
-"""wgmma: the threads of a warpgroup add the product of two matrices in shared memory to sums in their registers.
+"""wgmma: the threads of a warpgroup add the product of two matrices to sums in their registers.
 
-The matrix units read the factors by themselves, through the asynchronous proxy. A descriptor has the address of a
-matrix and its layout. The layouts of the sums and of the matrices are those of NVIDIA's "PTX ISA", section
-"Asynchronous warpgroup level matrix multiply-accumulate operation using wgmma.mma_async instruction".
+The matrix units read the factors by themselves, from shared memory through the asynchronous proxy; the left one also
+from the registers of the threads. A descriptor has the address of a matrix and its layout. The layouts of the sums and
+of the matrices are those of NVIDIA's "PTX ISA", section "Asynchronous warpgroup level matrix multiply-accumulate
+operation using wgmma.mma_async instruction".
 """
 from __future__ import annotations
 
@@ -18,18 +19,20 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, Region, Scope
 from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import array_of, variables
+from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
-from loopkit.instructions.fragments import Digit, Digits, Fragment
+from loopkit.instructions.fragments import Fragment
 from loopkit.instructions.nests import (
+    REGISTERS,
+    WORD,
     Issue,
     Nest,
     NoMatchError,
     Passed,
     element_at,
-    element_of_numbers,
     function_name,
+    require_registers,
     statement_of,
 )
 from loopkit.instructions.products import (
@@ -45,17 +48,18 @@ from loopkit.instructions.products import (
     UINT8,
     Numbers,
     Product,
-    ProductParts,
+    elements_in,
+    moving_names,
+    place_of_element,
     product_parts,
 )
 from loopkit.instructions.shared_matrices import SharedMatrix, distance_of, require_layout, shared_matrix
+from loopkit.kernel.data import AddressSpace
 
 
 @dataclass(frozen=True)
 class Wgmma(Product):
-    """The product of two matrices in shared memory, with *depth* steps."""
-
-    depth: int
+    """The product of a matrix in shared memory, or in registers, with one in shared memory."""
 
     scope: ClassVar[Scope] = Scope.WARPGROUP
     completion: ClassVar[Completion] = Completion.PRODUCTS
@@ -63,37 +67,31 @@ class Wgmma(Product):
     asynchronous_registers: ClassVar[bool] = True
     only_on: ClassVar[str] = "sm_90a"
 
-    @property
-    def steps(self) -> Digits:
-        return (Digit(self.depth, of_lanes=False, place=0),)
-
     def in_order_with(self, other: Instruction) -> bool:
         return self == other
 
     def issue(self, nest: Nest) -> WgmmaIssue:
         parts = product_parts(self, nest)
-        own = _moving_names(nest, parts)
-        left, right = (shared_matrix(self, nest, parts, element_at(e, own), axis) for e, axis in (
-            (parts.left, parts.rows), (parts.right, parts.columns)))
-        target = element_at(parts.target, own)
-        sums = list[p.Subscript]()
-        for number in range(self.sums.registers):
-            found = self.sums.values([*map(p.Variable, parts.lanes)], number)
-            sums.append(element_of_numbers(target, *(
-                (axis, digits, [found[d] for d in digits]) for axis, digits in (
-                    (parts.rows, self.sums.rows), (parts.columns, self.sums.columns)))))
-        return WgmmaIssue(self, left, right, tuple(sums), _distances_of_sums(self, nest, sums))
+        own = moving_names(nest, parts)
+        left, right, target = (element_at(e, own) for e in (parts.left, parts.right, parts.target))
+        sums = elements_in(self.sums, nest, parts, target, (parts.rows, parts.columns))
+        return WgmmaIssue(self, elements_in(self.left, nest, parts, left, (parts.rows, parts.depth))
+                          if nest.memory_of(left).space is AddressSpace.WARP else
+                          shared_matrix(self, nest, parts, left, parts.rows),
+                          shared_matrix(self, nest, parts, right, parts.columns), sums,
+                          _distances_of_sums(self, nest, sums))
 
 
 @dataclass(frozen=True)
 class WgmmaIssue(Issue):
     """A product with its operands.
 
+    :ivar left: a matrix in shared memory; or for each register of a thread, the element in it.
     :ivar sums: for each register of a thread, the element in it.
     :ivar distances: the elements between sums of the digits of the register's number, the slowest first.
     """
 
-    left: SharedMatrix
+    left: SharedMatrix | tuple[p.Subscript, ...]
     right: SharedMatrix
     sums: tuple[p.Subscript, ...]
     distances: tuple[int, ...]
@@ -105,17 +103,25 @@ class WgmmaIssue(Issue):
     asynchronous_registers: ClassVar[bool] = True
 
     @property
+    def matrices(self) -> tuple[SharedMatrix, ...]:
+        """The factors in shared memory."""
+        return (self.left, self.right) if isinstance(self.left, SharedMatrix) else (self.right,)
+
+    @property
     def titles(self) -> tuple[str, ...]:
-        return (f"{self.instruction.name} by the threads of a warpgroup: {self.left}; {self.right}",)
+        left = str(self.left) if isinstance(self.left, SharedMatrix) else \
+            f"each has {', '.join(map(to_text, self.left))}"
+        return (f"{self.instruction.name} by the threads of a warpgroup: {left}; {self.right}",)
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        return (self.left.first, self.right.first, *self.sums)
+        left = (self.left.first,) if isinstance(self.left, SharedMatrix) else self.left
+        return (*left, self.right.first, *self.sums)
 
     @property
     def alignments(self) -> Mapping[str, int]:
         found = dict[str, int]()
-        for part in (self.left, self.right):
+        for part in self.matrices:
             array = array_of(part.first)
             found[array] = max(found.get(array, 0), part.layout.alignment)
         return found
@@ -127,19 +133,18 @@ class WgmmaIssue(Issue):
         wgmma = self.instruction
         assert isinstance(wgmma, Wgmma)
         parts = product_parts(wgmma, nest)
-        own = _moving_names(nest, parts)
+        own = moving_names(nest, parts)
         for part, e, axis in ((self.left, parts.left, parts.rows), (self.right, parts.right, parts.columns)):
-            require_layout(wgmma, nest, parts, element_at(e, own), axis, part)
+            if isinstance(part, SharedMatrix):
+                require_layout(wgmma, nest, parts, element_at(e, own), axis, part)
+            else:
+                require_registers(nest, part, {*parts.lanes, *(x.iname for x in nest.loops)})
         if _distances_of_sums(wgmma, nest, self.sums) != self.distances:
             raise NoMatchError(f"its sums are not {self.distances} elements apart")
-        row, column = (axis.number(wgmma.sums.lanes) for axis in (parts.rows, parts.columns))
-        return (Passed(parts.target, self.sums, *wgmma.sums.holder(row, column)),)
-
-
-def _moving_names(nest: Nest, parts: ProductParts) -> Mapping[str, Expression]:
-    """The constants in scope that differ between iterations, or between threads of the warpgroup."""
-    moved = {*parts.lanes, *(x.iname for x in nest.loops)}
-    return {x: value for x, value in nest.names.items() if variables(value) & moved}
+        row, column, step = (axis.number(wgmma.sums.lanes) for axis in (parts.rows, parts.columns, parts.depth))
+        sums = Passed(parts.target, self.sums, *wgmma.sums.holder(row, column))
+        return (sums,) if isinstance(self.left, SharedMatrix) else \
+            (Passed(parts.left, self.left, *wgmma.left.holder(row, step)), sums)
 
 
 # Sums
@@ -170,7 +175,10 @@ def _instructions_of_sizes() -> Iterator[Wgmma]:
 
 def _wgmma(n: int, k: int, factor: Numbers, total: Numbers) -> Wgmma:
     sums = Fragment.of("t2*4 r1*2 t1*8", f"{f'r2*{n // 8} ' if n > 8 else ''}t0*4 r0*2")
-    return Wgmma(f"wgmma.m64n{n}k{k}.{total.ptx}.{factor.ptx}", sums, factor, total, 90, k)
+    word = WORD // factor.size
+    left = Fragment.of("t2*4 r1*2 t1*8", f"r2*2 t0*4 r0*{word}") if word > 1 else \
+        Fragment.of("t2*4 r0*2 t1*8", "r1*2 t0*4")
+    return Wgmma(f"wgmma.m64n{n}k{k}.{total.ptx}.{factor.ptx}", sums, factor, total, 90, left)
 
 
 #: The instructions by name.
@@ -198,8 +206,25 @@ def _place_of_sum(wgmma: Wgmma, register: int, names: Sequence[str]) -> str:
     return " + ".join(terms) or "0"
 
 
-def _wgmma_text(wgmma: Wgmma) -> str:
-    """The function for *wgmma*."""
+def _function_of(wgmma: Wgmma, *, held: bool) -> str:
+    """The name of the function for *wgmma*; *held*: with the left factor in registers."""
+    return function_name(wgmma) + ("_registers" if held else "")
+
+
+def _notes_on_factors(wgmma: Wgmma, *, held: bool) -> str:
+    """Comments on the layouts of the factors."""
+    of_left = """
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row."""
+    of_right = """
+// RIGHT is 0 if elements of a column of right follow each other in memory, 1 if those of a row do."""
+    words = f"""
+// Element number e of its words is left{place_of_element(wgmma.left)}.""" if held else ""
+    return words + ("" if wgmma.factor.size != 2 else of_right if held else of_left)
+
+
+def _wgmma_text(wgmma: Wgmma, *, held: bool) -> str:
+    """The function for *wgmma*; *held*: with the left factor in registers."""
     m, n, k = wgmma.shape
     count, (kind, constraint) = wgmma.sums.registers, OPERANDS[wgmma.sum.ptx]
     digits = wgmma.sums.digits_of_registers
@@ -207,27 +232,31 @@ def _wgmma_text(wgmma: Wgmma) -> str:
     written = wrap(", ".join(f'"+{constraint}"(sums[{_place_of_sum(wgmma, number, names)}])'.replace(" ", "\0")
                              for number in range(count)), 100)
     registers = wrap(", ".join(f"%{number}" for number in range(count)), 90)
-    turned = ("LEFT", "RIGHT") if wgmma.factor.size == 2 else ()
+    words = wgmma.left.registers*wgmma.factor.size // WORD
+    left = [f"left{number}" for number in range(words)] if held else ["left"]
+    turned = () if wgmma.factor.size != 2 else ("RIGHT",) if held else ("LEFT", "RIGHT")
+    numbers = iter(range(count, count + len(left) + 1 + len(turned)))
+    of_left = ", ".join(f"%{next(numbers)}" for _ in left)
     scales = () if wgmma.sum == INT32 else ("1", "1")
-    rest = "".join(f", {x}" for x in (*scales, *(f"%{count + 2 + number}" for number in range(len(turned)))))
-    immediate = "".join(f', "n"({x})' for x in turned)
+    rest = ", ".join((f"{{{of_left}}}" if held else of_left, f"%{next(numbers)}", "p", *scales,
+                      *(f"%{number}" for number in numbers)))
+    read = ", ".join((*(f'"{"r" if held else "l"}"({x})' for x in left), '"l"(right)', *(f'"n"({x})' for x in turned)))
     template = ", ".join(f"int {x}" for x in (*names, *turned))
     place = " + ".join(f"{x}*{x[0].lower()}" for x in names)
+    given = ", ".join(f"unsigned {'int' if held else 'long long'} {x}" for x in left)
     newline, zero = "\n", "\0"
-    also = """
-// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
-// those of a column of right, 1 for a row.""" if turned else ""
     return f"""
 // all threads of a warpgroup, asynchronously: sums += left*right, {m}x{n} by {m}x{k} and {k}x{n}. Thread t has the sums
-// [16*(t / 32) + 8*p + t % 32 / 4][{'8*b + ' if n > 8 else ''}2*(t % 4) + i] at {place}.{also}
-template <{template}> __device__ __forceinline__ void {function_name(wgmma)}(
-    {kind} *sums, unsigned long long left, unsigned long long right)
+// [16*(t / 32) + 8*p + t % 32 / 4][{'8*b + ' if n > 8 else ''}2*(t % 4) + i] at {place}.\
+{_notes_on_factors(wgmma, held=held)}
+template <{template}> __device__ __forceinline__ void {_function_of(wgmma, held=held)}(
+    {kind} *sums, {given},{f"{newline}    " if held else " "}unsigned long long right)
 {{
     asm volatile("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m{m}n{n}k{k}."
         "{wgmma.sum.ptx}.{wgmma.factor.ptx}.{wgmma.factor.ptx} "
-        "{{{f' "{newline}        "'.join(registers)}}}, %{count}, %{count + 1}, p{rest}; }}"
+        "{{{f' "{newline}        "'.join(registers)}}}, {f'"{newline}        "' if held else ""}{rest}; }}"
         : {f'{newline}          '.join(written).replace(zero, " ")}
-        : "l"(left), "l"(right){immediate});
+        : {read});
 }}
 """
 
@@ -237,15 +266,22 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Lo
     assert isinstance(wgmma, Wgmma)
     if printer.annotate:
         yield f"// {statement_of(region)}"
-    matrices = [f"matrix_at<{m.leading}, {m.stride}, {int(m.layout.swizzle)}>"
-                f"(&{printer.place(m.first, bounds, printer.dtype_of(m.first))})" for m in (issue.left, issue.right)]
-    turned = [int(m.layout.transposed) for m in (issue.left, issue.right)] if wgmma.factor.size == 2 else []
+
+    def place(element: p.Subscript) -> str:
+        return printer.place(element, bounds, printer.dtype_of(element))
+    held = () if isinstance(issue.left, SharedMatrix) else issue.left
+    words = [f"word_at({place(e)})" for e in held[::WORD // wgmma.factor.size]]
+    factors = [*map(", ".join, zip(words[::2], words[1::2], strict=True)), *(
+        f"matrix_at<{m.leading}, {m.stride}, {int(m.layout.swizzle)}>(&{place(m.first)})" for m in issue.matrices)]
+    turned = [int(m.layout.transposed) for m in issue.matrices] if wgmma.factor.size == 2 else []
     template = ", ".join(map(str, (*issue.distances, *turned)))
-    sums = printer.place(issue.sums[0], bounds, printer.dtype_of(issue.sums[0]))
-    yield f"{function_name(wgmma)}<{template}>(&{sums},"
-    yield f"    {matrices[0]},"
-    yield f"    {matrices[1]});"
+    yield f"{_function_of(wgmma, held=bool(held))}<{template}>(&{place(issue.sums[0])},"
+    yield from (f"    {x}," for x in factors[:-1])
+    yield f"    {factors[-1]});"
 
 
-CUDA = InstructionText({"matrix_at": _MATRIX_AT, **{function_name(w): partial(_wgmma_text, w) for w in WGMMA.values()}},
-                       region=_wgmma_lines)
+CUDA = InstructionText({
+    **REGISTERS, "matrix_at": _MATRIX_AT,
+    **{_function_of(w, held=held): partial(_wgmma_text, w, held=held)
+       for held in (False, True) for w in WGMMA.values()}},
+    region=_wgmma_lines)

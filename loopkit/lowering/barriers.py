@@ -21,7 +21,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
-from loopkit.lowering.groups import with_groups
+from loopkit.lowering.groups import with_groups, with_registers
 from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, tile_reads, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
@@ -59,7 +59,8 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     for completion in _COUNTED:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion], [
             h for h in (tile_reads(launch) if launch.persistent else ()) if h.completion is completion])
-    tree = rewrite(_with_waits_at_end(launch, tree), partial(_among_consumers, launch))
+    tree = _with_waits_at_end(launch, with_registers(launch, tree, copies))
+    tree = rewrite(tree, partial(_among_consumers, launch))
     if launch.persistent:
         rings = {h.array for h in phased}
         tree = _between_tiles(launch, tree, [x for x, storage in storages.items() if x not in rings

@@ -5,12 +5,12 @@ access to the wait. Commits are counted exactly, as relations between iterations
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from loopkit.ast.nodes import Completion, Instruction, Scope, covering
+from loopkit.ast.nodes import Completion, Instruction, Scope, covering, wait_for
 from loopkit.instructions.fences import RegisterFence
 from loopkit.instructions.groups import CommitGroup, WaitGroup, commits, pending, wait_of, with_wait
 from loopkit.kernel.tree import (
@@ -24,6 +24,7 @@ from loopkit.kernel.tree import (
     leaves,
     loop_place,
     loops_in,
+    placed_nodes,
     rewrite,
     seq,
 )
@@ -123,8 +124,7 @@ def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[Pla
         if own is not None and enough(i, own):
             more = takewhile(partial(enough, i), range(own + 1, MOST_PENDING + 1))
             leaving[i] = None if enough(i, None) else max(more, default=own)
-    numbered_places = [changed(*pair) for pair in zip(places, leaving, strict=True)]
-    new = iter([*_with_registers(numbered_places, of, waits, accesses)])
+    new = iter([changed(*pair) for pair in zip(places, leaving, strict=True)])
 
     def numbered(node: Tree) -> Tree:
         if not isinstance(node, Barrier):
@@ -134,27 +134,63 @@ def _with_pending(tree: Tree, of: Completion, waits: Waits, places: Sequence[Pla
     return rewrite(tree, numbered)
 
 
-def _with_registers(places: Sequence[tuple[Instruction, ...]], of: Completion, waits: Waits, accesses: Sequence[Hazard]
-                    ) -> Iterator[tuple[Instruction, ...]]:
-    """The instructions of *places*, whose waits and fences have the registers of which uses rely on them.
+# Registers
 
-    A use relies on the waits that leave the fewest groups pending, as far as they suffice.
+def with_registers(launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tree:
+    """*tree*, whose waits for products and register fences have the arrays in registers of which uses rely on them.
+
+    Uses rely on the waits that leave the fewest groups pending, and on the last waits and fences, as far as they
+    suffice.
     """
-    statements = waits.launch.kernel.statement_by_id
-    used = [h for h in accesses if h.scope is Scope.THREAD and any(
-        i.asynchronous_registers for i in statements[h.source].instructions)]
-    left = {k: number for k, own in enumerate(places) if (number := pending(own, of)) is not None}
-    kept: dict[int, set[str]] = {k: set() for k in left}
-    for h in used:
-        relied = set[int]()
-        for k in sorted(left, key=left.__getitem__):
-            if waits.left(h, h.scope, [covering(h.completion, of, own) if i in relied else None
-                                       for i, own in enumerate(places)]) is None:
-                break
-            relied.add(k)
-            kept[k].add(h.array)
-    arrays = {h.array for h in used}                    # fences keep those of groups of another kind
-    for k, own in enumerate(places):
-        yield tuple(replace(i, registers=tuple(sorted(kept[k]))) if i == wait_of((i,), of) else
-                    replace(i, registers=tuple(sorted(arrays.union(i.registers)))) if isinstance(i, RegisterFence)
-                    else i for i in own)
+    tree = rewrite(tree, _with_fences_last)
+    statements, waits = launch.kernel.statement_by_id, Waits(launch, tree)
+    every = [node.instructions for node, _, _ in placed_nodes(tree) if isinstance(node, Barrier) and node.instructions]
+    found: dict[tuple[Completion, str], list[Hazard]] = {}
+    for h in accesses:
+        source = statements[h.source]
+        awaited = h.completion is source.completion and any(i.asynchronous_registers for i in source.instructions)
+        if h.scope is Scope.THREAD and (awaited or h.completion is Completion.REGISTERS):
+            found.setdefault((h.completion, h.array), []).append(h)
+    kept: list[dict[Completion | None, list[str]]] = [{} for _ in every]
+    for (event, array), own in sorted(found.items(), key=lambda item: item[0][1]):
+        relied = [k for k, instructions in enumerate(every) if wait_for(event, instructions) is not None]
+
+        def suffice(places: Sequence[int], own: Sequence[Hazard] = own) -> bool:
+            return waits.places is not None and all(waits.left(h, h.scope, [
+                covering(h.completion, statements[h.source].completion, instructions) if k in places else None
+                for k, instructions in enumerate(every)]) is None for h in own)
+        for k in sorted(relied, key=lambda k: (-(pending(every[k], event) or 0), k)):
+            fewer = [x for x in relied if x != k]
+            relied = fewer if suffice(fewer) else relied
+        for k in relied:
+            kept[k].setdefault(event, []).append(array)
+    new = iter(kept)
+
+    def with_arrays(node: Tree) -> Tree:
+        if not isinstance(node, Barrier) or not node.instructions:
+            return node
+        arrays = next(new)
+        return replace(node, instructions=tuple(
+            replace(i, registers=tuple(arrays.get(i.completes, ()))) if isinstance(i, RegisterFence | WaitGroup) else i
+            for i in node.instructions))
+    return rewrite(tree, with_arrays)
+
+
+def _with_fences_last(node: Tree) -> Tree:
+    """*node* with register fences behind the waits that follow them.
+
+    With a wait for a phase between a fence and the products, ptxas runs the products one after another.
+    """
+    def alone(part: Tree) -> bool:
+        return isinstance(part, Barrier) and all(isinstance(i, RegisterFence) for i in part.instructions) \
+            and bool(part.instructions) and part.scope is Scope.THREAD
+
+    def waits(part: Tree) -> bool:
+        return isinstance(part, Barrier) and any(i.completes is Completion.PHASE for i in part.instructions)
+    if not isinstance(node, Seq):
+        return node
+    children = list(node.children)
+    for k in range(len(children) - 1):
+        if alone(children[k]) and waits(children[k + 1]):
+            children[k:k + 2] = children[k + 1], children[k]
+    return Seq(tuple(children))

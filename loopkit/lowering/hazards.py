@@ -47,6 +47,9 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, as_points
 
+#: The memory in registers: instructions read those of other threads when all threads are there.
+_REGISTERS = (AddressSpace.PRIVATE, AddressSpace.WARP)
+
 
 @dataclass(frozen=True)
 class Hazard:
@@ -89,7 +92,7 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
     for array, accesses in accesses_by_array(launch.kernel).items():
         storage = storages.get(array)
         # a warp instruction reads another lane's register when all lanes are there
-        if storage is not None and storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP):
+        if storage is not None and storage.space not in _REGISTERS:
             yield from _storage_hazards(launch, storage, [a for a in accesses if a.statement in launch.statements])
 
 
@@ -103,7 +106,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     fenced = {x for x, own in every.items() if any(i.asynchronous_proxy or i.asynchronous_registers for i in own)}
 
     def hazard(array: str, source: str, sink: str, pairs: Map, kind: str, event: Completion) -> Hazard:
-        own = array in storages and storages[array].space is AddressSpace.PRIVATE
+        own = array in storages and storages[array].space in _REGISTERS
         apart = None if own else _other_thread(launch, source, sink, pairs)
         scope = Scope.THREAD if apart is None else _scope(launch, source, sink, apart)
         return Hazard(array, source, sink, pairs, kind, scope, completion=event)
@@ -115,7 +118,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                 continue
             needed = events_between(every[source], every[b.statement], writes=a.is_write,
                                     shared=storage.space is AddressSpace.SHARED,
-                                    private=storage.space is AddressSpace.PRIVATE)
+                                    private=storage.space in _REGISTERS)
             if not needed:
                 continue
             pairs = _in_one_block(knl, source, b.statement,

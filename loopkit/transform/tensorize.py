@@ -54,6 +54,8 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     **Products of warpgroups.** Four warps start ``"wgmma.m64n256k16.f32.bf16"`` (sm_90a): 64 rows, 8 to 256 columns,
     and 32 bytes of steps. Both factors are in shared memory, in rows of 128 bytes with a :func:`swizzle` in pieces of
     16 bytes, or in core matrices of 8 rows of 16 bytes. Factors are K-major; those of 2 bytes may also be MN-major.
+    The left factor, that of the rows, may be in a temporary of the address space ``"warp"`` instead. A copy fills it,
+    by ``"ldmatrix.x4"`` or plain loads, or another product of the same lanes, tensorized before.
 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
     zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
@@ -123,12 +125,18 @@ def _executed(kernel: LoopKernel, statement: str, instruction: NestInstruction, 
 
 def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | Iterable[str] | None
              ) -> tuple[LoopKernel, Tags]:
-    node, (left, right) = _sum_of_products(kernel, statement)
-    update = node.update
-    names = _boxes(kernel, node, (left, right), mma, given)
+    node, factors = _sum_of_products(kernel, statement)
+    update, held = node.update, [any(_is_fragment(kernel, e) for e in elements_of(part, kernel.temporaries))
+                                 for part in factors]
+    # wgmma takes the factor of the rows from registers
+    turned = held == [False, True] and not isinstance(mma, Mma)
+    names = _boxes(kernel, node, factors[::-1] if turned else factors, mma, given)
     tags: Tags = {}
     parts = list[tuple[str, ...]]()
-    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, mma.steps), strict=True):
+    # a descriptor needs no digits of a step
+    steps = mma.left.columns if any(held) or isinstance(mma, Mma) else (
+        Digit(mma.shape[2], of_lanes=False, place=0),)
+    for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, steps), strict=True):
         kernel, own = _split(kernel, x, digits)
         parts.append(own)
         of_steps = x == names[2]
@@ -136,15 +144,14 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | 
             is_item = d is digits[-1] and not d.of_lanes and d.extent % 2 == 0
             tags[name] = InstructionTag() if of_steps else LocalTag(0) if d.of_lanes \
                 else VecTag() if is_item else InstructionTag()
-    rows, columns, steps = ({*own} for own in parts)
+    rows, columns, in_steps = ({*own} for own in parts)
     kernel = executed_by(kernel, update, mma)
-    if not isinstance(mma, Mma):
-        return kernel, tags
     operand = expanded_expression(kernel, kernel.statement_by_id[update])
-    for layout, along in ((mma.left, (rows, steps)), (mma.right, (steps, columns))):
+    of_right = [(mma.right, (in_steps, columns))] if isinstance(mma, Mma) else []
+    for layout, along in ((mma.left, (rows, in_steps)), *of_right):
         for e in elements_of(operand, kernel.temporaries):
             other = rows | columns
-            if kernel.temporaries[array_of(e)].address_space is AddressSpace.WARP \
+            if _is_fragment(kernel, e) \
                     and variables(e) & other == variables(e) & (along[0] | along[1]) & other and variables(e) & other:
                 kernel, more = _fragment(kernel, e, layout, along)
                 tags |= more
@@ -223,6 +230,10 @@ def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> t
 
 # Fragments
 
+def _is_fragment(kernel: LoopKernel, element: p.Subscript) -> bool:
+    return kernel.temporaries[array_of(element)].address_space is AddressSpace.WARP
+
+
 def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tuple[set[str], set[str]]
               ) -> tuple[LoopKernel, Tags]:
     """*kernel* with the temporary of *read* distributed over the lanes by *layout*, and the loops of its copy.
@@ -230,18 +241,20 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
     :arg along: the inames of the rows and of the columns in *read*.
     """
     name = array_of(read)
-    axes = [next((k for k, e in enumerate(read.index_tuple) if variables(e) & own), None) for own in along]
-    row, column = axes
+    axes = [[k for k, e in enumerate(read.index_tuple) if variables(e) & own] for own in along]
+    row, column = (own[0] if own else None for own in axes)
     copy = _copy_of(kernel, name)
     shape = array_shapes(kernel)[name]
-    if len(copy.subscripts) != len(read.index_tuple) or any(
-            isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
-            if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k])):
+    shared = any(isinstance(kernel.tags.get(x), LocalTag) for k, e in enumerate(read.index_tuple)
+                 if variables(e) & (along[0] | along[1]) for x in variables(copy.subscripts[k:k + 1]))
+    if len(copy.subscripts) != len(read.index_tuple) or max(map(len, axes)) > 1:
         raise PreconditionError(f"The lanes of a warp share the fragment '{name}' already, for another factor.",
                                 subject=name, hint="give each factor a fragment of its own")
     if row is None or column is None or row == column:
         raise PreconditionError(f"The fragment '{name}' must have an axis for rows and another one for columns.",
                                 subject=name, hint="prefetch a box with the inames of both")
+    if shared:
+        return _computed_fragment(kernel, copy, (row, column), layout), {}
     tags: Tags = {}
     new = dict[Digit, str]()
     groups = list[str]()
@@ -261,12 +274,30 @@ def _fragment(kernel: LoopKernel, read: p.Subscript, layout: Fragment, along: tu
         own = parts[len(parts) - len(digits):]
         groups += parts[:len(parts) - len(digits)]
         new |= dict(zip(digits, own, strict=True))
-    registers = sorted((d for d in new if not d.of_lanes), key=lambda d: -d.place)
-    tags |= {**dict.fromkeys((*groups, *(new[d] for d in registers)), UnrollTag()),
+    registers = [new[d] for d in layout.digits_of_registers]
+    tags |= {**dict.fromkeys((*groups, *registers), UnrollTag()),
              **{new[d]: LocalTag(0) for d in layout.lanes}}
-    kernel = _with_axes(kernel, name, (row, column), layout, registers)
-    order = [*groups, *(new[d] for d in layout.lanes), *(new[d] for d in registers)]
+    kernel = _with_axes(kernel, name, (row, column), layout)
+    order = [*groups, *(new[d] for d in layout.lanes), *registers]
     return with_loop_order(kernel, copy.id, order), tags
+
+
+def _computed_fragment(kernel: LoopKernel, copy: Statement, axes: tuple[int, int], layout: Fragment) -> LoopKernel:
+    """*kernel* with the temporary that *copy* writes in registers of the lanes that compute its elements.
+
+    :raises PreconditionError: they are other lanes than those of *layout*.
+    """
+    for k, digits in zip(axes, (layout.rows, layout.columns), strict=True):
+        rest = copy.subscripts[k]
+        for d in reversed(digits):
+            rest, found = group_and_place(kernel, rest, d.extent)
+            of_lanes = [isinstance(kernel.tags.get(x), LocalTag) for x in variables(found)]
+            if any(of_lanes) if not d.of_lanes else not (isinstance(found, p.Variable) and all(of_lanes)):
+                raise PreconditionError(
+                    f"'{copy.id}' computes the elements of the fragment '{copy.written}' in other lanes than those of "
+                    "the factor.", subject=copy.written,
+                    hint=f"set_temporary_address_space(knl, '{copy.written}', 'shared'), or copy it to a fragment")
+    return _with_axes(kernel, copy.written, axes, layout)
 
 
 def _copy_of(kernel: LoopKernel, name: str) -> Statement:
@@ -278,8 +309,7 @@ def _copy_of(kernel: LoopKernel, name: str) -> Statement:
     return kernel.statement_by_id[writers[0]]
 
 
-def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fragment, registers: Sequence[Digit]
-               ) -> LoopKernel:
+def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fragment) -> LoopKernel:
     """*kernel* where *name* has axes for groups, registers and lanes in the place of its *axes* of rows and columns."""
     def parts(own: Sequence[Expression], split: Mapping[int, tuple[dict[Digit, Expression], Expression]]
               ) -> tuple[Expression, ...]:
@@ -287,7 +317,7 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
         groups = [split[k][1] if k in split else e for k, e in enumerate(own)]
         kept = [g for k, g in enumerate(groups) if k not in axes or shape[k] > prod(
             d.extent for d in (layout.rows if k == axes[0] else layout.columns))]
-        return (*kept, *(found[d] for d in (*registers, *layout.lanes)))
+        return (*kept, *(found[d] for d in (*layout.digits_of_registers, *layout.lanes)))
     shape: dict[int, int] = {k: e for k, e in enumerate(array_shapes(kernel)[name]) if isinstance(e, int)}
     digits_of = dict(zip(axes, (layout.rows, layout.columns), strict=True))
 

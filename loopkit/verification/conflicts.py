@@ -145,10 +145,10 @@ class Conflicts:
     def _warp_instructions(self) -> frozenset[int]:
         return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
-    def is_private(self, array: str) -> bool:
-        """Is *array* in registers of single threads?"""
+    def in_registers(self, array: str) -> bool:
+        """Is *array* in registers? Each thread waits for its own ones."""
         storage = self.storages.get(array)
-        return storage is not None and storage.space is AddressSpace.PRIVATE
+        return storage is not None and storage.space in (AddressSpace.PRIVATE, AddressSpace.WARP)
 
     def _in_warp_registers(self, array: str) -> bool:
         storage = self.storages.get(array)
@@ -199,9 +199,12 @@ class Conflicts:
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         a, b = self._bound(c.source), self._bound(c.sink)
-        loads = (x.loads_for for x, y in ((a.statement, c.source), (b.statement, c.sink)) if not y.is_write)
+        loads_for = max((x.loads_for for x, y in ((a.statement, c.source), (b.statement, c.sink)) if not y.is_write),
+                        default=Scope.THREAD)
+        if self._in_warp_registers(c.array):        # each warp has the rows that it computes
+            loads_for = min(loads_for, Scope.WARP)
         apart = partial(self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads,
-                        loads_for=max(loads, default=Scope.THREAD))
+                        loads_for=loads_for)
         turned = ("block", beyond_warps, (*c.pattern[1::-1], *c.pattern[2:]))
         if turned[2] != c.pattern and turned in self.memo:
             known: Map | None = self.memo[turned]

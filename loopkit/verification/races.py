@@ -229,7 +229,7 @@ def _waits(conflicts: Conflicts) -> Waits:
 def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
     """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
-    if conflicts.is_private(u.array):
+    if conflicts.in_registers(u.array):
         return
     loads = [x.statement.loads_for for x, kind in ((a, "anti"), (b, "flow")) if u.kind == kind]
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads),

@@ -129,26 +129,26 @@ class OrderCheck(LaunchCheck):
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
-        private, shared = (storage is not None and storage.space is x for x in (
-            AddressSpace.PRIVATE, AddressSpace.SHARED))
+        private, shared, in_warp = (storage is not None and storage.space is x for x in (
+            AddressSpace.PRIVATE, AddressSpace.SHARED, AddressSpace.WARP))
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
         one, other = map(_instructions_of, (first, second))
         own = completion_of(one)
         # the wait for a phase orders the accesses of all threads
         if self.launch.threads != 1 and own is not Completion.PHASE and not private:
             # warp instructions order arrays in warp registers only
-            in_warp = storage is not None and storage.space is AddressSpace.WARP
             between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
                                              and (in_warp or b.node is not TOGETHER)]
         writes = array_of(first.assign.target) == array
-        for wanted in events_between(one, other, writes=writes, shared=shared, private=private):
+        for wanted in events_between(one, other, writes=writes, shared=shared, private=private or in_warp):
             between[wanted] = [b for b in self.places if covering(wanted, own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
-        # by the checks of lanes and of nests, only threads of one warp access an element of warp registers
-        widest = Scope.THREAD if private else \
-            Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
         for event, places in between.items():
+            # by the checks of lanes and of nests, only threads of one warp access an element of warp registers; each
+            # waits for its own registers
+            widest = Scope.THREAD if private or (in_warp and event is not None and event.needs_wait) else \
+                Scope.WARP if array in self._in_lanes or self.launch.within_warp() else Scope.BLOCK
             if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
                 wide = all(place.sync.scope >= widest for place in places)

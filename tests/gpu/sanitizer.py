@@ -39,6 +39,7 @@ from loopkit.runtime.cuda.devices import find_gpu
 from tests.cases import CASES, Case
 from tests.tma_kernels import doubled, rowsum
 from tests.verification.faults import Fault, faults
+from tests.warpgroup_kernels import data_of_products, product_of_products, result_of_products
 
 BF16 = named_dtype("bfloat16")
 
@@ -58,7 +59,9 @@ HOPPER = [
     Case("doubled_by_tma", lambda: doubled(3), lambda rng, n, m: {"x": rng.random((n, m), np.float32)},
          lambda given: {"y": 2*given["x"]}, [(61, 20), (8, 32)]),
     _product("matmul_by_warpgroups", [(72, 136, 200)]), _product("matmul_of_odd_rows", [(67, 71, 133)], whole=True),
-    _product("matmul_from_registers", [(72, 136, 200)], store="registers")]
+    _product("matmul_from_registers", [(72, 136, 200)], store="registers"),
+    Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
+         lambda given: {"c": result_of_products(given)}, [()])]
 
 #: The faults that a tool is made for; of the others it knows nothing.
 KINDS = {"racecheck": ("barrier deleted",), "memcheck": ("index shifted", "bound weakened", "guard weakened"),

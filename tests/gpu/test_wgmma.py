@@ -8,7 +8,16 @@ import pytest
 
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu
-from tests.warpgroup_kernels import BY_TMA, PRODUCTS, data, product
+from tests.warpgroup_kernels import (
+    BY_TMA,
+    FROM_REGISTERS,
+    PRODUCTS,
+    data,
+    data_of_products,
+    product,
+    product_from_registers,
+    product_of_products,
+)
 
 
 @pytest.mark.parametrize(("name", "left", "right", "stages", "swizzled"), PRODUCTS)
@@ -19,6 +28,27 @@ def test_each_layout(name: str, left: str, right: str, stages: int, swizzled: bo
 @pytest.mark.parametrize(("name", "left", "right", "stages"), BY_TMA)
 def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
     require_equal(product(name, left, right, stages, by_tma=True), name, left, right)
+
+
+@pytest.mark.parametrize(("name", "right", "stages"), FROM_REGISTERS)
+def test_a_left_factor_from_registers(name: str, right: str, stages: int) -> None:
+    require_equal(product_from_registers(name, right, stages), name, "ik", right)
+
+
+def test_registers_wait_for_products() -> None:
+    """Nothing but the left factor in registers makes the threads wait in the loop."""
+    name = "wgmma.m64n64k16.f32.bf16"
+    require_equal(product_from_registers(name, whole=True), name, "ik", "jk")
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_product_of_a_product(stages: int) -> None:
+    if find_gpu().capability != (9, 0):
+        pytest.skip("the GPU has no wgmma")
+    knl = lk.compile(product_of_products(stages), target=lk.CudaTarget("sm_90a"))
+    for seed in range(3):
+        given, expected = data_of_products(seed)
+        np.testing.assert_array_equal(np.asarray(knl(**given, c=np.full_like(expected, 77)).c), expected)
 
 
 def require_equal(product_of_tiles: lk.LoopKernel, name: str, left: str, right: str) -> None:

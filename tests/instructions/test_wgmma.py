@@ -22,8 +22,18 @@ from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
+from tests.property.matrix_units import IN_A_REGISTER, left_holder
 from tests.verification.changed import built, changed, report, with_one_changed
-from tests.warpgroup_kernels import BY_TMA, PRODUCTS, data, product
+from tests.warpgroup_kernels import (
+    BY_TMA,
+    FROM_REGISTERS,
+    PRODUCTS,
+    data,
+    data_of_products,
+    product,
+    product_from_registers,
+    product_of_products,
+)
 
 SMALL = "wgmma.m64n8k16.f32.bf16"
 TARGET = lk.CudaTarget("sm_90a")
@@ -53,6 +63,38 @@ def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
     assert "proxy_fence();" not in lk.generate_code(knl, target=TARGET).source
 
 
+@pytest.mark.deep(every=9)
+@pytest.mark.parametrize(("name", "right", "stages"), FROM_REGISTERS)
+def test_a_left_factor_from_registers(name: str, right: str, stages: int) -> None:
+    require_right(product_from_registers(name, right, stages), *data(name, right=right))
+
+
+def test_registers_by_ldmatrix() -> None:
+    """Each warp of the warpgroup loads the registers of its rows from the swizzled tile."""
+    a, b = (np.random.default_rng(0).integers(-4, 5, (n, 128)).astype(named_dtype("bfloat16")) for n in (64, 8))
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<64 and 0<=j<8 and 0<=k<128}", "c[i, j] = sum(k, a[i, k]*b[j, k])  {id=insn}")
+    knl = lk.split_levels(lk.add_dtypes(knl, {"a,b": a.dtype, "c": np.float32}), "k", {
+        "k_outer": None, "k_step": 4, "k_box": 16}, tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(knl, "k_outer, k_step, i, j")
+    for x, sweep in (("a", "i"), ("b", "j")):
+        knl = lk.add_prefetch(knl, x, [sweep, "k_step", "k_box"], temporary_name=f"{x}_tile", default_tag="l.auto")
+    knl = lk.add_prefetch(knl, "a_tile", "i, k_step, k_box", temporary_name="a_held", default_tag=None,
+                          temporary_address_space="warp")
+    knl = lk.set_accumulator_dtype(lk.swizzle(knl, "a_tile, b_tile", chunk=8), np.float32)
+    knl = lk.tensorize(lk.tensorize(knl, "insn", SMALL), "a_held_rule", "ldmatrix.x4")
+    require_right(knl, {"a": a, "b": b}, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_a_product_of_a_product() -> None:
+    """The sums of one product are the left factor of the next one, without a shuffle or a copy to shared memory."""
+    knl = product_of_products()
+    require_right(knl, *data_of_products())
+    source = lk.generate_code(knl, target=TARGET).source
+    assert "shfl" not in source
+    assert "syncwarp" not in source
+    assert {x for x in ("q", "k", "v", "p") if f"{x}_held" in source} == {"p"}
+
+
 def require_right(knl: lk.LoopKernel, given: dict[str, np.ndarray], expected: np.ndarray) -> None:
     assert lk.verify(knl, full=True).proven
     assert validate(lower_fully(knl)) == ()
@@ -76,7 +118,8 @@ def test_all_proofs_of_a_pipeline() -> None:
 def test_a_product_on_the_host() -> None:
     """In C the threads run the loops."""
     given, expected = data(SMALL)
-    np.testing.assert_array_equal(product(SMALL, stages=1)(**given).c, expected)
+    for knl in (product(SMALL, stages=1), product_from_registers(SMALL, whole=True)):
+        np.testing.assert_array_equal(knl(**given).c, expected)
 
 
 # Their texts
@@ -86,6 +129,20 @@ def test_the_text_of_a_pipeline(golden: GoldenFiles) -> None:
     source = lk.generate_code(product("wgmma.m64n128k16.f32.bf16", "ik", "kj"), target=TARGET).source
     golden.check("product_by_warpgroups.cu", source)
     assert re.findall(r"__align__\((\d+)\) unsigned char shared_memory_", source) == ["1024"]
+
+
+def test_the_text_of_a_product_of_a_product(golden: GoldenFiles) -> None:
+    """Registers are pinned at the waits and fences that their uses rely on; a fence is behind the wait for a phase."""
+    source = lk.generate_code(product_of_products(), target=TARGET).source
+    golden.check("product_of_products.cu", source)
+    loop = source[source.index("for (int j_tile = 0"):]
+    found = re.findall(r"keep_\w+\(\w+\)|wait_for_p\w+|register_fence|wgmma\w+|end_product_group", loop)
+    assert found == [
+        "wait_for_phase", "keep_below(acc_d)", "register_fence", "wgmma_m64n64k16_f32_bf16", "end_product_group",
+        "wait_for_products", "keep_below(acc_d)", "keep_words_below(p_held)",
+        "wait_for_phase", "keep_below(acc_j)", "keep_words_below(p_held)", "register_fence",
+        "wgmma_m64n64k16_f32_bf16_registers", "end_product_group", "wait_for_products",
+        "wait_for_products", "keep_below(acc_j)"]
 
 
 def test_names_say_shapes_and_types() -> None:
@@ -103,6 +160,18 @@ def test_a_register_for_each_sum(name: str) -> None:
     sums, (_, columns, _) = WGMMA[name].sums, WGMMA[name].shape
     assert sums.registers == columns // 2
     assert [sums.element(37, k) for k in range(4)] == [(17, 2), (17, 3), (25, 2), (25, 3)]
+
+
+@pytest.mark.parametrize("factor", ["f32.tf32", "f32.f16", "f32.bf16", "f32.e4m3", "f32.e5m2", "s32.s8", "s32.u8"])
+def test_the_registers_of_a_left_factor(factor: str) -> None:
+    """Each warp has 16 rows, in the layout of the manual for ``mma.sync``, with four registers a thread."""
+    numbers = IN_A_REGISTER[factor.split(".")[1]]
+    left = WGMMA[f"wgmma.m64n8k{8*numbers}.{factor}"].left
+    assert left.registers == 4*numbers
+    for row in range(64):
+        for step in range(8*numbers):
+            lane, place = left_holder(row % 16, step, numbers, 16)
+            assert left.holder(row, step) == (row // 16*32 + lane, place)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100a"])
@@ -143,17 +212,22 @@ FAULTS = {
     "barrier": (narrower, {"barrier", "proxy fence", "group", "group of products"}, False)}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(fault: str) -> None:
-    """By the check of the tree with a witness, by that of the program, and where it can show by emulation."""
+@pytest.mark.parametrize(("fault", "held"), [*((x, False) for x in FAULTS), *(
+    (x, True) for x in ("register fence", "wait", "weaker wait", "commit"))])
+def test_a_fault_is_found(fault: str, held: bool) -> None:
+    """By the check of the tree with a witness, by that of the program, and where it can show by emulation.
+
+    A left factor in registers is there until its products are done: nothing else waits for them in the loop.
+    """
     change, kinds, shows = FAULTS[fault]
-    knl, (given, expected) = product(SMALL), data(SMALL)
+    knl, (given, expected) = product_from_registers(SMALL, whole=True) if held else product(SMALL), data(SMALL)
     wrong = [*with_one_changed(lower_fully(knl), change)]
     assert wrong
     for lowered in wrong:
         found = report(knl, lowered)["races"]
         assert found.verdict is lk.Verdict.REFUTED
         assert any(isinstance(f.error, lk.VerificationError) and f.error.witness is not None for f in found.findings)
+        assert not held or any("an element of 'a_held' before" in str(f.error) for f in found.findings)
         program = built(lowered)
         mismatches = {m.kind for m in validate(program)}
         assert mismatches & kinds
@@ -185,6 +259,30 @@ def test_a_wrong_descriptor_is_found(side: str) -> None:
         assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
 
 
+@pytest.mark.parametrize("wrong", [[2, 3, 0, 1, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 7, 6]])
+def test_a_wrong_register_is_found(wrong: list[int]) -> None:
+    """By the check of the program, in terms of rows and steps; or since words are not whole registers."""
+    low = lower_fully(product_from_registers(SMALL, whole=True))
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Region) and isinstance(node.instruction, WgmmaIssue):
+            left = node.instruction.left
+            assert isinstance(left, tuple)
+            return replace(node, instruction=replace(node.instruction, left=tuple(left[k] for k in wrong)))
+        return node
+    assert {m.kind for m in validate(changed(low, change))} == {"instruction"}
+
+
+@pytest.mark.parametrize("space", ["warp", "shared"])
+def test_the_factor_in_registers_has_the_rows(space: str) -> None:
+    """In either place of the product; else the first factor has them if both may."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i,j<64 and 0<=k<16}", "c[i, j] = sum(k, b[k, j]*a[i, k])  {id=insn}")
+    knl = lk.add_dtypes(knl, {"a,b": named_dtype("bfloat16"), "c": np.float32})
+    knl = lk.add_prefetch(knl, "a", "i, k", temporary_name="a_held", temporary_address_space=space, default_tag=None)
+    knl = lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "insn", "wgmma.m64n64k16.f32.bf16")
+    assert {"i_warp", "j_warp"} & {*knl.inames} == {"i_warp" if space == "warp" else "j_warp"}
+
+
 # What they refuse
 
 def tiles(name: str, right: str = "jk", chunk: int = 0, *, factors: str = "ab", threads: int = 128) -> lk.LoopKernel:
@@ -209,6 +307,31 @@ def test_rows_of_128_bytes_with_a_swizzle() -> None:
     assert "wgmma_m64n8k16_f32_bf16<" in lk.generate_code(tiles(SMALL, chunk=8), target=TARGET).source
 
 
+def right_in_registers() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<64 and 0<=j<8 and 0<=k<16}", "c[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}")
+    knl = lk.add_dtypes(knl, {"a,b": named_dtype("bfloat16"), "c": np.float32})
+    for x, box in (("a", "i, k"), ("b", "k, j")):
+        knl = lk.add_prefetch(knl, x, box, temporary_name=f"{x}_held", temporary_address_space="warp", default_tag=None)
+    return lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "insn", SMALL)
+
+
+def test_lanes_that_compute_other_elements() -> None:
+    """Of 8 bits a lane has two sums next to each other, and a register four factors."""
+    dtype = named_dtype("float8_e4m3fn")
+    knl = lk.make_kernel("{[i, j, d, e]: 0<=i<64 and 0<=j,d<32 and 0<=e<8}", """
+        p(row, column) := cast(float8_e4m3fn, sum(d, q[row, d]*k[column, d]))
+        c[i, e] = sum(j, p(i, j)*v[e, j])  {id=insn}""")
+    knl = lk.add_dtypes(knl, {"q,k,v": dtype, "c": np.float32})
+    knl = lk.precompute(knl, "p", "i, j", precompute_inames=["p_i", "p_j"], temporary_name="p_held", dtype=dtype,
+                        default_tag=None, temporary_address_space="warp")
+    knl = lk.tensorize(lk.set_accumulator_dtype(knl, np.float32), "p_held_rule", "wgmma.m64n32k32.f32.e4m3")
+    with pytest.raises(lk.PreconditionError) as err:
+        lk.tensorize(knl, "insn", "wgmma.m64n8k32.f32.e4m3")
+    assert str(err.value).splitlines() == [
+        "'p_held_rule' computes the elements of the fragment 'p_held' in other lanes than those of the factor.",
+        "  hint: set_temporary_address_space(knl, 'p_held', 'shared'), or copy it to a fragment"]
+
+
 REFUSALS: dict[str, tuple[Callable[[], lk.LoopKernel], str, str]] = {
     "no swizzle": (lambda: tiles(SMALL),
                    "the elements a_tile[16*i_warp + 8*i_part + i_lane, 16*k_outer + k_box] of a matrix are not where "
@@ -228,6 +351,9 @@ REFUSALS: dict[str, tuple[Callable[[], lk.LoopKernel], str, str]] = {
     "global memory": (lambda: tiles(SMALL, chunk=8, factors="a"),
                       "'b' is in global memory, and the instruction multiplies matrices in shared memory",
                       "add_prefetch(knl, 'b', ...) or precompute the tile"),
+    "right registers": (right_in_registers,
+                        "'b_held' is in registers, from which the instruction takes the factor of the rows only",
+                        "set_temporary_address_space(knl, 'b_held', 'shared')"),
     "parts of warpgroups": (lambda: tiles(SMALL, chunk=8, threads=160),
                             "its blocks must have whole warpgroups along l.0, and not 160 threads",
                             "give l.0 a multiple of 128 threads in all statements")}
