@@ -76,8 +76,9 @@ class Tiles:
     stages: int | None
     group: int | None
 
-    def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int]:
-        """Rows and columns of a block's tile, strips of each factor, and rows of blocks that run column by column.
+    def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int, int]:
+        """Rows and columns of a block's tile, strips of each factor, rows of tiles that run column by column, and the
+        number of blocks if each runs several tiles, else 0.
 
         :arg stored: the bytes of an element of the result in shared memory, of which two parts of a tile are there at
             once; 0: none is.
@@ -91,8 +92,22 @@ class Tiles:
         if stages < 2:
             raise lk.PreconditionError(f"Warpgroups need two strips of each factor or more, and not {stages}.",
                                        subject="stages", hint="stages=2")
-        blocks = group if self.shape is None else max(-(-self.shape[0] // rows), 1)
-        return rows, columns, stages, group if self.group is not None else min(group, blocks)
+        return rows, columns, stages, *self._order(rows, columns, group)
+
+    def _order(self, rows: int, columns: int, group: int) -> tuple[int, int]:
+        """Rows of tiles that run column by column, about *group* of them, and the number of blocks; see :meth:`sizes`.
+
+        The last group may have places without a tile. Blocks that run several places take the time of one there too.
+        """
+        if self.shape is None:
+            return group, 0
+        (n, m, _), (multiprocessors,) = self.shape, measured("warpgroups", multiprocessors=self.multiprocessors)
+        down, across = max(-(-n // rows), 1), max(-(-m // columns), 1)
+        if down*across <= multiprocessors:
+            return (group if self.group is not None else min(group, down)), 0
+        some = [group] if self.group is not None else sorted(
+            {min(x, down) for x in range(group // 2, 2*group + 1)}, key=lambda x: abs(x - group))
+        return min(some, key=lambda x: -(-(-(-down // x)*x*across) // multiprocessors)), multiprocessors
 
     def _fastest(self, dtype: np.dtype) -> tuple[int, int] | None:
         """The tile with which the last multiprocessor is done first; ``None``: the shape is not known."""
@@ -126,7 +141,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
-    rows, columns, stages, group = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
+    rows, columns, stages, group, blocks = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -152,7 +167,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
-    return lk.persistent(knl, measured("warpgroups", multiprocessors=tiles.multiprocessors)[0])
+    return lk.persistent(knl, blocks) if blocks else knl
 
 
 def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:
@@ -206,8 +221,6 @@ def _parts_of_result(knl: lk.LoopKernel, dtype: np.dtype, store: str) -> lk.Loop
 
 def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole: bool) -> str:
     """The way of a result to memory; *whole*: the factors have rows that TMA cannot read."""
-    if dtype.itemsize > 2:
-        return "registers"                  # their tile would take the place of too many strips
     return "tma" if (not whole if shape is None else _for_tma(shape[1], dtype)) else "shared"
 
 

@@ -173,7 +173,27 @@ def with_registers(launch: Launch, tree: Tree, accesses: Sequence[Hazard]) -> Tr
         return replace(node, instructions=tuple(
             replace(i, registers=tuple(arrays.get(i.completes, ()))) if isinstance(i, RegisterFence | WaitGroup) else i
             for i in node.instructions))
-    return rewrite(tree, with_arrays)
+    return rewrite(rewrite(tree, with_arrays), partial(_with_fences_in_loops, launch))
+
+
+def _with_fences_in_loops(launch: Launch, node: Tree) -> Tree:
+    """*node*, if it is a loop in which products follow a wait for a phase, with a register fence behind that wait.
+
+    The wait is a loop of the thread: without a fence, ptxas may run the products of two iterations one after another.
+    """
+    if not isinstance(node, Loop) or not isinstance(node.body, Seq):
+        return node
+    children = node.body.children
+    waits = [k for k, part in enumerate(children) if isinstance(part, Barrier) and not part.producer
+             and any(i.completes is Completion.PHASE for i in part.instructions)]
+    products = [k for k, part in enumerate(children) if any(
+        i.asynchronous_registers for s in leaves(part) for i in launch.kernel.statement_by_id[s].instructions)]
+    if not waits or not products or waits[-1] > products[0] or any(
+            isinstance(part, Barrier) and any(isinstance(i, RegisterFence) for i in part.instructions)
+            for part in children[waits[-1]:products[0]]):
+        return node
+    fence = Barrier((), Scope.THREAD, (RegisterFence(),))
+    return Loop(node.iname, Seq((*children[:waits[-1] + 1], fence, *children[waits[-1] + 1:])))
 
 
 def _with_fences_last(node: Tree) -> Tree:
