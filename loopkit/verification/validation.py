@@ -73,6 +73,8 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
       lanes in no other way, and none that an inactive lane overwrites;
     - an instruction that executes a nest of loops takes from each lane the elements that the iterations of other lanes
       access; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
+    - each role of a block executes its own part, and phases order accesses in two roles; a block that runs several
+      places of the grid has done with shared memory of one place before it uses it for the next one;
     - blocks with inter-block flags take tickets in start order, and flagged values are stored and loaded by flags;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
@@ -102,6 +104,9 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     if function.ticketed != launch.ticketed:
         how = "" if function.ticketed else "not "
         yield Mismatch("ticket", launch.name, "", f"the blocks are {how}numbered as they start")
+    if (function.tiles.blocks if function.tiles is not None else 0) != launch.persistent or any(
+            not isinstance(node, Sync) for node in function.body.children if launch.persistent and node != function.tiles):
+        yield Mismatch("tiles", launch.name, "", "the blocks do not run the places of the grid one after another")
     grid = grid_of(knl, function)
     every = list(executions(knl, function, grid))
     of_statements: dict[str, list[Execution]] = {}

@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import (
     BEFORE_END,
+    Assign,
     Completion,
     For,
     Instruction,
@@ -28,12 +29,14 @@ from loopkit.ast.nodes import (
 )
 from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
-from loopkit.expr.mappers import array_of, substitute, variables
+from loopkit.expr.mappers import array_of, elements_of, substitute, variables
+from loopkit.instructions.groups import pending
 from loopkit.instructions.nests import Issue
-from loopkit.instructions.phases import ArrivePhase, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
+from loopkit.lowering.hazards import tile_reads
 from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
@@ -105,11 +108,15 @@ class OrderCheck(LaunchCheck):
         for statement, events in self.executions.items():
             for e in events:
                 yield from self._running_at_end(statement, e)
+        if self.launch.persistent:
+            yield from self._overwritten_tiles()
+            yield from self._shared_by_tiles()
 
     def _running_at_end(self, statement: str, e: Execution) -> Iterator[Mismatch]:
-        """Executions after which no wait covers an access to shared memory: the block may end before."""
+        """Executions after which no wait covers an access: the block may end before, or go to its next place."""
         event = completion_of(_instructions_of(e))
-        if event not in BEFORE_END:
+        if event not in BEFORE_END and not (
+                self.launch.persistent and event.needs_wait and event is not Completion.PHASE):
             return
         x = self._coordinates(e, ())
         left = x.points
@@ -118,7 +125,59 @@ class OrderCheck(LaunchCheck):
                 left = left.subtract(self._behind(x, place, event).domain())
         if not left.is_empty():
             yield from self.mismatch(event.value, statement, f"the block may end before '{statement}' has read its "
-                                     "shared memory")
+                                     "shared memory" if event in BEFORE_END else
+                                     f"the block may go to its next place before '{statement}' is performed")
+
+    def _overwritten_tiles(self) -> Iterator[Mismatch]:
+        """Reads of tiles after which no warp arrives: a copy for the next place of the grid may come before."""
+        rings = {i.ring: i for e in self.places for i in e.sync.instructions if isinstance(i, StartPhases) and i.empty}
+        arrivals = [(e, phase) for e, phase in self._arrivals if phase.ring in rings and isinstance(e.node, Sync)]
+        for h in tile_reads(self.launch):
+            for copy, read in product(self.executions.get(h.source, ()), self.executions.get(h.sink, ())):
+                x, y, left = self._run(copy, read, h.pairs, ())
+                event = completion_of(_instructions_of(read))
+                for e, phase in arrivals:
+                    if h.array not in rings[phase.ring].tiles:
+                        continue
+                    a = self._at(e)
+                    same = equal_coordinates(x.names, [self._number_of_phase(copy)], a.names,
+                                             [substitute(phase.number, e.names)]).intersect_range(a.points)
+                    for done in self._done_before(y, a, event):
+                        left = left.subtract(same.apply_range(done.reverse()))
+                if not left.is_empty():
+                    yield from self.mismatch("tiles", h.sink, f"a copy for the next place may overwrite '{h.array}' "
+                                             f"before '{h.sink}' has read it")
+
+    def _done_before(self, x: _Coordinates, a: _Coordinates, event: Completion) -> Iterator[Map]:
+        """The executions of *x*, performed at *event*, and those of *a* after that."""
+        if not event.needs_wait:
+            yield self._first(x, a)
+            return
+        for place in self.places:
+            if wait_for(event, place.sync.instructions) is not None:
+                yield self._behind(x, place, event).apply_range(self._up_to(self._at(place), a))
+
+    def _shared_by_tiles(self) -> Iterator[Mismatch]:
+        """Accesses to shared arrays without a barrier before them at each place of the grid.
+
+        Phases protect the arrays of copies by phases.
+        """
+        arrays = {x for x, storage in self.storages.items() if storage.space is AddressSpace.SHARED} - {
+            e.assign.target.aggregate.name for e, _ in self._arrivals
+            if isinstance(e.node, Assign) and isinstance(e.assign.target, p.Subscript)}
+        users = [(s, e) for s, own in self.executions.items() for e in own if arrays & {
+            array_of(x) for part in (e.assign.target, e.assign.value) for x in elements_of(part, arrays)}]
+        events = {event for _, e in users if (event := completion_of(_instructions_of(e))) in BEFORE_END}
+        barriers = [b for b in self.places if b.sync.scope is Scope.BLOCK and b.sync.threads == self.launch.consumers
+                    and not b.loops and all(pending(b.sync.instructions, event) == 0 for event in events)]
+        for s, e in users:
+            x = self._coordinates(e, ())
+            left = x.points
+            for b in barriers:
+                left = left.subtract(self._first(self._at(b), x).intersect_domain(self._at(b).points).range())
+            if not left.is_empty():
+                yield from self.mismatch("tiles", s, f"'{s}' accesses shared memory that threads may still use at another "
+                                         "place of the grid")
 
     @cached_property
     def _in_lanes(self) -> frozenset[str]:
@@ -259,11 +318,6 @@ class OrderCheck(LaunchCheck):
         return in_time_order(pairs, shared_dims(x.names, y.names, where.loops), where.before)
 
     def _through_phases(self, x: _Coordinates, y: _Coordinates) -> Map:
-        def up_to(a: _Coordinates, b: _Coordinates) -> Map:
-            if a.execution is not b.execution:
-                return self._first(a, b)
-            own = [p.Variable(name) for name in a.names if name in b.names]
-            return equal_coordinates(a.names, own, b.names, own)
         found = Map.empty(equal_coordinates(x.names, (), y.names, ()).get_space())
         for (s, one), (w, other) in product(self._arrivals, self._phase_waits):
             if one.ring == other.ring and s.producer is x.execution.producer and w.producer is y.execution.producer:
@@ -271,8 +325,15 @@ class OrderCheck(LaunchCheck):
                 same = equal_coordinates(a.names, [number], b.names, [substitute(other.number, w.names)])
                 same = same.intersect_domain(a.points.intersect(points_where(
                     p.Comparison(number, ">=", 0), a.names))).intersect_range(b.points)
-                found = found.union(up_to(x, a).apply_range(same).apply_range(up_to(b, y)))
+                found = found.union(self._up_to(x, a).apply_range(same).apply_range(self._up_to(b, y)))
         return found
+
+    def _up_to(self, a: _Coordinates, b: _Coordinates) -> Map:
+        """:meth:`_first`, or one execution: the instructions of a place run in their order."""
+        if a.execution is not b.execution:
+            return self._first(a, b)
+        own = [p.Variable(name) for name in a.names if name in b.names]
+        return equal_coordinates(a.names, own, b.names, own)
 
     @cached_property
     def _arrivals(self) -> Sequence[tuple[Execution, Phase]]:
