@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region, Scope
-from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
+from loopkit.ast.tensor_maps import LINE, UNIT, TensorMap, requirements
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -222,6 +224,11 @@ def require_whole_rows(target: p.Subscript, memory: ElementMemory, loops: Mappin
                 len(loops[x]) != extent and k > first)):
             raise NoMatchError(f"the box does not fill axis {k} of {name}, with {extent} elements",
                                "copy the whole rows of the temporary")
+    cell = reduce(mul, memory.shape[first:], memory.dtype.itemsize)
+    if cell % LINE and any(extent != 1 for extent in memory.shape[:first]):
+        raise NoMatchError(f"each of the boxes in {name} has {to_text(cell)} bytes, and those behind the first would "
+                           f"not begin at multiples of {LINE} bytes",
+                           f"copy a multiple of {LINE} bytes, or one box")
 
 
 def swizzle_of(memory: ElementMemory, name: str) -> int:

@@ -223,6 +223,11 @@ class Rings:
 
 # The events of a launch
 
+def is_of_block(scope: Scope, launch: Launch) -> bool:
+    """Do all threads of a block wait for each other at a barrier of this *scope*?"""
+    return scope is Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
+
+
 def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
     """The rings of *tree*, whose statements have the inames *blocks* on the grid, and run at known times."""
     of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
@@ -230,7 +235,8 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
     def event(way: Path, statements: Iterable[str], inner: Collection[str] = ()) -> Event:
         names = (*sorted(blocks), *(x for x in loops_of(way) if x not in inner))
         domains = (launch.statements[s].domain.onto(names).without_params(of_threads) for s in statements)
-        return Event(way, names, as_points(reduce(InstanceSet.union, domains).set))
+        points = reduce(InstanceSet.union, domains).intersect_params(launch.kernel.assumptions)
+        return Event(way, names, as_points(points.set))
     copies, awaited, barriers, starts = list[PhaseEvent](), list[PhaseEvent](), list[Event](), \
         list[tuple[StartPhases, Event]]()
     for node, way, body in placed_nodes(tree):
@@ -243,7 +249,7 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
         if node.left_out_last:
             here = _with_later_iteration(here)
         awaited += [PhaseEvent(here, i.phase) for i in node.instructions if i.phase is not None]
-        if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
+        if is_of_block(node.scope, launch):                 # other threads see a start behind a barrier only
             barriers.append(here)
             starts += [(i, here) for i in node.instructions if isinstance(i, StartPhases)]
     return Rings(frozenset(blocks), copies, awaited, barriers, starts)

@@ -19,7 +19,6 @@ from loopkit.ast.nodes import (
     For,
     Function,
     Region,
-    Scope,
     Sync,
 )
 from loopkit.ast.phases import Phase
@@ -42,7 +41,7 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
-from loopkit.verification.phases import PhaseEvent, Rings
+from loopkit.verification.phases import PhaseEvent, Rings, is_of_block
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
@@ -120,13 +119,13 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
-    for fault in _rings(grid, every).faults():
+    for fault in _rings(launch, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from OrderCheck(*subject).findings()
 
 
-def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
+def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
     """The phases of a function, and the barriers of its blocks."""
     blocks = frozenset(grid.along("g"))
 
@@ -138,13 +137,13 @@ def _rings(grid: Grid, every: Sequence[Execution]) -> Rings:
     def placed(e: Execution, phase: Phase, statement: str = "") -> PhaseEvent:
         return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement)
     syncs = [e for e in every if isinstance(e.node, Sync)]
+    barriers = [e for e in syncs if is_of_block(e.sync.scope, launch)]
     copies = [placed(e, i.phase, statement_of(e.region)) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
     return Rings(blocks, copies,
                  [placed(e, i.phase) for e in syncs for i in e.sync.instructions if i.phase is not None],
-                 [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
-                 [(i, event(e)) for e in syncs for i in e.sync.instructions
-                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK])
+                 [event(e) for e in barriers],
+                 [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)])
 
 
 # The host's part

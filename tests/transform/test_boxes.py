@@ -46,6 +46,17 @@ def test_elements_of_16_bytes() -> None:
         lk.lower(_copy("<> t[i, k] = a[i, k]", dtype="complex128"))
 
 
+def test_each_box_begins_at_a_multiple_of_128_bytes() -> None:
+    knl = lk.make_kernel("{[h, k, h2, k2]: 0<=h,h2<4 and 0<=k,k2<16}", """
+        <> t[h, k] = a[h, k]  {id=copy}
+        y[h2, k2] = t[h2, k2]  {dep=copy}
+        """, [lk.GlobalArg("a", np.float32, (4, 16)), "..."])
+    with pytest.raises(lk.PreconditionError, match="each of the boxes in 't' has 64 bytes, and those behind the first "
+                                                   "would not begin at multiples of 128 bytes") as caught:
+        lk.lower(lk.tensorize(lk.tag_inames(knl, "k2:l.0"), "copy", "tma.load", "k"))
+    assert "a multiple of 128 bytes, or one box" in (caught.value.hint or "")
+
+
 def test_the_swizzle_is_that_of_tma() -> None:
     knl = lk.set_temporary_address_space(lk.add_dtypes(_copy("<> t[i, k] = a[i, k]"), {"t": np.float32}), "t", "shared")
     (function,) = lk.lower(lk.swizzle(knl, "t", chunk=4)).program.functions

@@ -38,6 +38,11 @@ def test_a_box_without_loops_around_it_is_proven() -> None:
     assert report.proven, report
 
 
+def test_a_block_of_one_thread_is_proven() -> None:
+    report = lk.verify(lk.untag_inames(box((4, 6, 16)), "j2"), full=True)
+    assert report.proven, report
+
+
 @pytest.mark.parametrize(("stages", "rings"), [
     ((3, 3), {"tiles_full": 2}), ((3, 2), {"a_tile_full": 1, "b_tile_full": 1})])
 def test_rings_of_several_temporaries(stages: tuple[int, int], rings: dict[str, int]) -> None:
