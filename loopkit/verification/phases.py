@@ -121,9 +121,11 @@ class Rings:
                     yield PhaseFault(f"'{ring}' has {start.slots} slots, and {e.what} uses {e.phase.slots}",
                                      e.statement, {}, {})
             yield from self._fault(f"{e.what} uses '{ring}' before it starts", e, left)
-        for (_, a), (_, b) in product(starts, repeat=2):
+        for (one, a), (other, b) in product(starts, repeat=2):
             if not self.first(a, b).is_empty():
                 yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
+            if one.copies < other.copies:           # two versions of the code, one of them for full tiles
+                yield PhaseFault(f"'{ring}' expects {one.copies} or {other.copies} copies a phase", "", {}, {})
 
     def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
         """Copies end phases 0, 1, 2, ... in this order, with as many copies in each as the ring expects."""

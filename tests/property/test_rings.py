@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Program
 from loopkit.errors import InternalError, LoopkitError
 from loopkit.lowering.lowered import Lowered
+from loopkit.verification.validation import validate
 from tests.deep import DEEP
 from tests.property.checks import COUNTS
 from tests.property.rings import (
@@ -27,6 +29,8 @@ from tests.property.rings import (
     ring_sizes,
 )
 from tests.property.test_programs import EXAMPLES, PARTS, examples
+from tests.verification.faults import Fault
+from tests.verification.ring_faults import ring_faults
 
 #: Ways of an emulation.
 WAYS = [*product(("last", "first"), ("forward", "backward"))][::1 if DEEP else 3]
@@ -81,7 +85,7 @@ def _require_right(pipeline: Pipeline | Product, sizes: Mapping[str, int]) -> No
 @pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_tiles_arrive(part: int) -> None:
-    @examples(part, EXAMPLES // 8)
+    @examples(part, EXAMPLES // 12)
     @given(ring_pipelines(), st.data())
     def run(pipeline: Pipeline, data: st.DataObject) -> None:
         _require_right(pipeline, data.draw(ring_sizes(pipeline)))
@@ -99,6 +103,32 @@ def test_products_of_tiles(part: int) -> None:
     run()
 
 
+def _require_found(pipeline: Pipeline | Product, sizes: Mapping[str, int], fault: Fault, low: Lowered,
+                   knl: lk.LoopKernel) -> None:
+    """A fault is found in the program, or the program is right all the same."""
+    if validate(replace(low, program=fault.program)):
+        COUNTS["found"] += 1
+        return
+    wrong = next(_results(pipeline, knl, sizes, fault.program), None)
+    assert wrong is None, f"{pipeline}\n{dict(sizes)}\nmissed: {fault.kind} in {fault.text}\n{wrong}"
+    COUNTS[f"harmless: {fault.kind}"] += 1
+
+
+@pytest.mark.deep(every=4)
+@pytest.mark.parametrize("part", PARTS)
+def test_faults_are_found(part: int) -> None:
+    @examples(part, EXAMPLES // 16)
+    @given(ring_pipelines().filter(lambda x: x.by_tma and x.is_numbered), st.data())
+    def run(pipeline: Pipeline, data: st.DataObject) -> None:
+        knl, low = _lowered(pipeline)
+        some = [*ring_faults(low.program)]
+        numbers = st.lists(st.sampled_from(range(len(some))), min_size=1, max_size=20 if DEEP else 3, unique=True)
+        for number in data.draw(numbers):
+            _require_found(pipeline, data.draw(ring_sizes(pipeline)), some[number], low, knl)
+    run()
+    assert COUNTS["found"]
+
+
 #: Pipelines in which something was wrong once.
 FOUND = {
     "a block of one warp": Pipeline((Factor("a", "ik", "tma.load", 2, None),), "sum", "float32", "0<=ko and {s}*ko<l",
@@ -112,3 +142,13 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_wrong(name: str) -> None:
     _require_right(FOUND[name], {"n": 36, "l": 100, "ne": 1, "t": 3})
+
+
+def test_both_versions_of_the_code_expect_the_same_copies() -> None:
+    pipeline = Pipeline((Factor("a", "ik", "tma.load", 2, None),), "elements", "float32", "0<=ko and {s}*ko<l", 32, 32,
+                        "g.0", None, "", "ii", "plain", True)
+    _, low = _lowered(pipeline)
+    wrong = [f for f in ring_faults(low.program) if f.kind.endswith("other copies")]
+    assert len(wrong) == 4
+    for fault in wrong:
+        assert "phase" in {m.kind for m in validate(replace(low, program=fault.program))}

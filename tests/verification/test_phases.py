@@ -18,6 +18,7 @@ from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
 from loopkit.verification.validation import validate
 from tests.tma_kernels import box, product, rowdot, rowsum
+from tests.verification.changed import without
 
 Change = Callable[[Node], Node]
 
@@ -84,13 +85,6 @@ def _shifted(i: TmaLoadIssue | WaitPhase, by: int) -> TmaLoadIssue | WaitPhase:
     return replace(i, of=replace(i.of, number=add(i.of.number, by)))
 
 
-def _without(kind: type[StartPhases | WaitPhase]) -> Change:
-    def changed(node: Node) -> Node:
-        return Block(tuple(x for x in node.children if not (isinstance(x, Sync) and any(
-            isinstance(i, kind) for i in x.instructions)))) if isinstance(node, Block) else node
-    return changed
-
-
 def _behind_the_reader(node: Node) -> Node:
     """Each wait, after the region that follows it."""
     if not isinstance(node, Block):
@@ -109,14 +103,14 @@ def _moved(issue: TmaLoadIssue) -> TmaLoadIssue:
 
 
 FAULTS: dict[str, Change] = {
-    "the wait deleted": _without(WaitPhase),
+    "the wait deleted": without(WaitPhase),
     "the wait moved": _behind_the_reader,
     "the wait for the next phase": _wait(lambda w: _shifted(w, 1)),
     "the wait for the phase before": _wait(lambda w: _shifted(w, -1)),
     "the other parity": _wait(lambda w: _shifted(w, 3)),
     "the wait with fewer slots": _wait(lambda w: replace(w, of=replace(w.of, slots=2))),
     "the wait for another ring": _wait(lambda w: replace(w, of=replace(w.of, ring="other"))),
-    "the start deleted": _without(StartPhases),
+    "the start deleted": without(StartPhases),
     "the start without a barrier": _changed_sync(lambda node: replace(node, scope=Scope.THREAD) if any(
         isinstance(i, StartPhases) for i in node.instructions) else None),
     "one slot fewer": _start(lambda s: replace(s, slots=s.slots - 1)),
