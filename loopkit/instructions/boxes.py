@@ -260,6 +260,16 @@ def box_lines(printer: Printer, region: Region, call: str) -> Iterator[str]:
     yield call
 
 
+def start_operands(rank: int, first: int) -> tuple[str, str, str]:
+    """The start of a box with *rank* axes: parameters of a function, and PTX operands from number *first* on, each as
+    its place and its value.
+    """
+    axes = [*range(rank)]
+    # PTX counts axes from the last
+    return (", ".join(f"int start_{k}" for k in axes), ", ".join(f"%{first + k}" for k in axes),
+            ", ".join(f'"r"(start_{k})' for k in reversed(axes)))
+
+
 def place_text(printer: Printer, box: TmaBox, bounds: LowerBounds, dtype: np.dtype) -> str:
     """The address of the box in shared memory, and its tensor map."""
     return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"

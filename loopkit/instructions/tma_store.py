@@ -23,6 +23,7 @@ from loopkit.instructions.boxes import (
     copied_ends,
     lost_elements,
     place_text,
+    start_operands,
     start_text,
 )
 from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
@@ -73,10 +74,7 @@ TMA_STORES: Mapping[str, TmaStore] = {name: TmaStore(name, row) for name, row in
 
 def _store_text(rank: int) -> str:
     """The function that stores a box to an array with *rank* axes."""
-    starts = ", ".join(f"int start_{k}" for k in range(rank))
-    places = ", ".join(f"%{2 + k}" for k in range(rank))
-    # PTX counts axes from the last
-    values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
+    starts, places, values = start_operands(rank, 2)
     return f"""
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtensorMap &map, {starts})

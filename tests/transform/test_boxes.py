@@ -194,6 +194,25 @@ def test_threads_may_read_what_tma_overwrites() -> None:
     np.testing.assert_array_equal(lk.emulate(knl, x=x, y=y.copy(), r=0).y, 2*y + x)
 
 
+def test_a_temporary_that_only_tensor_maps_use_is_no_parameter() -> None:
+    """TMA stores it in one launch and loads it in the next one; the host's function allocates it."""
+    knl = lk.make_kernel("{[i, j, p, q, i2, j2, i3, j3]: 0<=i,p,i2,i3<8 and 0<=j,q,j2,j3<32}", """
+        t[i, j] = 2*x[i, j]  {id=fill}
+        whole[p, q] = t[p, q]  {id=store}
+        <> u[i2, j2] = whole[i2, j2]  {id=load}
+        y[i3, j3] = u[7 - i3, j3]
+        """, [lk.TemporaryVariable("t", np.float32, (8, 32), address_space="shared"),
+              lk.TemporaryVariable("whole", np.float32, (8, 32), lk.AddressSpace.GLOBAL),
+              *(lk.GlobalArg(x, np.float32, (8, 32)) for x in "xy")])
+    knl = lk.tensorize(lk.tag_inames(knl, "j:l.0, j3:l.0"), "store", "tma.store", "p, q")
+    knl = lk.tensorize(lk.add_barrier(knl, "store", "load"), "load", "tma.load", "i2, j2")
+    code = lk.generate_code(knl, target=lk.CudaTarget("sm_90"))
+    assert "*whole" not in code.source.replace("*__restrict__ ", "*")
+    assert "cudaMalloc(&whole" in code.host
+    x = np.arange(256, dtype=np.float32).reshape(8, 32)
+    np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x[::-1])
+
+
 def test_wide_tiles_become_boxes_of_swizzled_rows() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 8, outer_tag="g.1", inner_iname="i_box")

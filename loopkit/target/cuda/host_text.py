@@ -34,12 +34,13 @@ from loopkit.target.code import (
     ScratchPointer,
     Stride,
     Value,
+    host_side,
     split_condition,
 )
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.tensor_maps import encoding_lines
 from loopkit.target.emit import Emitter, Hooks, wrapped
-from loopkit.target.memory import Addresses, Flat, function_lines, host_side, type_of
+from loopkit.target.memory import Addresses, Flat, function_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout, memory: Mapping[str, Flat]
@@ -48,7 +49,8 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
     :arg memory: the memory of the arrays that have tensor maps.
     """
-    scratch = {x.name: x for launch in launches for x in launch.parameters if isinstance(x, ScratchPointer)}
+    scratch = {x.name: x for launch in launches
+               for x in host_side(launch.parameters) if isinstance(x, ScratchPointer)}
     known = _Known(points=lowered.kernel.assumptions)
     writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index, memory)
     body: list[str] = []
