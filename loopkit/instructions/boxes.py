@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region, Scope
 from loopkit.ast.tensor_maps import LINE, UNIT, TensorMap, requirements
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import Printer
@@ -270,11 +270,11 @@ def start_operands(rank: int, first: int) -> tuple[str, str, str]:
             ", ".join(f'"r"(start_{k})' for k in reversed(axes)))
 
 
-def place_text(printer: Printer, box: TmaBox, bounds: LowerBounds, dtype: np.dtype) -> str:
+def place_text(printer: Printer, box: TmaBox, bounds: ValueRanges, dtype: np.dtype) -> str:
     """The address of the box in shared memory, and its tensor map."""
     return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"
 
 
-def start_text(printer: Printer, box: TmaBox, bounds: LowerBounds) -> str:
+def start_text(printer: Printer, box: TmaBox, bounds: ValueRanges) -> str:
     """The subscripts of the box in the array."""
     return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)

@@ -7,7 +7,7 @@ from functools import cache, reduce
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, E, Instruction
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.poly.sets import Map
 
@@ -151,11 +151,11 @@ _WHAT = {Completion.GROUP: "copy", Completion.PRODUCTS: "product", Completion.ST
 _MANY = {Completion.GROUP: "copies", Completion.PRODUCTS: "products", Completion.STORES: "stores"}
 
 
-def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
+def _lines_of_commit(_: Printer, commit: CommitGroup, __: ValueRanges) -> list[str]:
     return [f"end_{_WHAT[commit.of]}_group();"]
 
 
-def _lines_of_wait(_: Printer, wait: WaitGroup, __: LowerBounds) -> list[str]:
+def _lines_of_wait(_: Printer, wait: WaitGroup, __: ValueRanges) -> list[str]:
     return [f"wait_for_{_MANY[wait.of]}<{wait.pending}>();", *(f"keep_below({x});" for x in wait.registers)]
 
 

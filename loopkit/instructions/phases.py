@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, E, Instruction, Scope
 from loopkit.ast.phases import Phase
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.poly.affine import add
 from loopkit.poly.sets import Map
@@ -99,13 +99,13 @@ template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(un
 """}, sync=lambda _, start, __: [f"start_phases<{start.copies}>({start.ring});"])
 
 
-def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
+def slot_text(printer: Printer, phase: Phase, bounds: ValueRanges) -> str:
     """The mbarrier of a phase."""
     slot = phase.number if bounds.below(phase.number, phase.slots) else phase.slot
     return printer.place(p.Subscript(p.Variable(phase.ring), (slot,)), bounds)
 
 
-def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Iterator[str]:
+def _wait_lines(printer: Printer, wait: WaitPhase, bounds: ValueRanges) -> Iterator[str]:
     parity = printer.value(wait.of.parity, bounds, np.dtype(np.int32))
     yield f"wait_for_phase(&{slot_text(printer, wait.of, bounds)}, {parity});"
 

@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Region
 from loopkit.ast.phases import Phase
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import substitute
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 """
 
 
-def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
+def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
         f"load_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, Region
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtens
 """
 
 
-def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: LowerBounds) -> Iterator[str]:
+def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
         f"store_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))

@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Call, For
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import if_else, indented
@@ -68,7 +68,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
 
 @dataclass(frozen=True)
-class _Known(LowerBounds):
+class _Known(ValueRanges):
     """The set of sizes and host inames that are possible at a place."""
 
     points: Set = field(kw_only=True)
@@ -124,7 +124,7 @@ class _Writer:
         """The name of a launch's function, also if an argument has the same name."""
         return f"::{launch.name}" if launch.name in self.emitter.types else launch.name
 
-    def _launch(self, call: Call, known: LowerBounds) -> Iterator[str]:
+    def _launch(self, call: Call, known: ValueRanges) -> Iterator[str]:
         """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
         assert isinstance(known, _Known)
         launch = self.launches[call.name]
@@ -158,7 +158,7 @@ class _Writer:
         else:
             yield text
 
-    def _encoding(self, launch: GeneratedKernel, known: LowerBounds) -> Iterator[str]:
+    def _encoding(self, launch: GeneratedKernel, known: ValueRanges) -> Iterator[str]:
         """The lines that make the tensor maps of *launch*."""
         taken = {*self.lowered.kernel.all_names, *(x.name for x in launch.parameters)}
         for x in launch.parameters:
