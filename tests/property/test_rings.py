@@ -50,7 +50,10 @@ def _lowered(pipeline: Pipeline | Product) -> tuple[lk.LoopKernel, Lowered]:
 
 def _results(pipeline: Pipeline | Product, knl: lk.LoopKernel, sizes: Mapping[str, int], program: Program | None = None
              ) -> Iterator[str]:
-    """The wrong results, or errors, of the ways of emulation."""
+    """The wrong results, or errors, of the ways of emulation.
+
+    :raises hypothesis.UnsatisfiedAssumption: TMA cannot read rows of these sizes.
+    """
     numbers = {x: n for x, n in sizes.items() if x in knl.argument_by_name}
     for completion, order in WAYS:
         arrays = pipeline.arrays(sizes, 0)
@@ -59,6 +62,9 @@ def _results(pipeline: Pipeline | Product, knl: lk.LoopKernel, sizes: Mapping[st
         try:
             found = lk.emulate(knl, {**arrays, **numbers}, target=TARGET, completion=completion, order=order,
                                program=program)[own]
+        except lk.CallError:
+            COUNTS["refused: a call"] += 1
+            reject()
         except lk.VerificationError as error:
             yield f"{completion}, {order}: {error}"
         else:
@@ -73,11 +79,7 @@ def _require_right(pipeline: Pipeline | Product, sizes: Mapping[str, int]) -> No
         COUNTS["refused: phases without numbers"] += 1
         reject()
     assert report.proven, f"{pipeline}\n{report}"
-    try:
-        wrong = next(_results(pipeline, knl, sizes), None)
-    except lk.CallError:
-        COUNTS["refused: a call"] += 1
-        reject()
+    wrong = next(_results(pipeline, knl, sizes), None)
     assert wrong is None, f"{pipeline}\n{dict(sizes)}\n{wrong}"
     COUNTS["by TMA" if pipeline.by_tma else "by threads"] += 1
 
@@ -90,7 +92,7 @@ def test_tiles_arrive(part: int) -> None:
     def run(pipeline: Pipeline, data: st.DataObject) -> None:
         _require_right(pipeline, data.draw(ring_sizes(pipeline)))
     run()
-    assert 4*COUNTS["by TMA"] >= COUNTS.total(), "few pipelines have TMA: this shows little"
+    assert COUNTS["by TMA"] >= COUNTS.total() // 4, "few pipelines have TMA: this shows little"
 
 
 @pytest.mark.deep(every=8)
@@ -126,7 +128,7 @@ def test_faults_are_found(part: int) -> None:
         for number in data.draw(numbers):
             _require_found(pipeline, data.draw(ring_sizes(pipeline)), some[number], low, knl)
     run()
-    assert COUNTS["found"]
+    assert COUNTS["found"] >= COUNTS.total() // 4, "few faults are found: this shows little"
 
 
 #: Pipelines in which something was wrong once.
