@@ -55,11 +55,11 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
         families.setdefault(item.nodeid.partition("[")[0], []).append(item)
     deep = set[pytest.Item]()
     for family in families.values():
-        marker = family[0].get_closest_marker("deep")
-        if marker is not None:
-            deep.update(family)
-            if "every" in marker.kwargs:
-                deep.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
+        marked = [item for item in family if item.get_closest_marker("deep") is not None]     # all cases, or some
+        deep.update(marked)
+        marker = marked[0].get_closest_marker("deep") if marked else None
+        if marker is not None and "every" in marker.kwargs:
+            deep.difference_update(some(marked, marker.kwargs["every"], lambda item: item.nodeid))
     return deep
 
 

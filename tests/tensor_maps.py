@@ -12,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import Assign, Instruction, Node
 from loopkit.ast.tensor_maps import TensorMap
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import rewritten
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.lowering.lowered import Lowered
@@ -40,7 +40,7 @@ class OptionalMapUse(MapUse):
     """One that a text for other arrays does without."""
 
 
-def _used(printer: Printer, node: Assign, use: MapUse, bounds: LowerBounds) -> Iterator[str]:
+def _used(printer: Printer, node: Assign, use: MapUse, bounds: ValueRanges) -> Iterator[str]:
     yield f'asm volatile("prefetch.tensormap [%0];" :: "l"(&{use.name}) : "memory");'
     yield printer.plain(node, bounds)
 

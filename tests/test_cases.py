@@ -126,8 +126,8 @@ def test_golden_cuda(name: str, golden: GoldenFiles) -> None:
     golden.check(f"{name}.host.cpp", code.host)
 
 
-@pytest.mark.deep(every=12)
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.deep]*(name == "scan_by_block")) for name in BY_NAME])
 def test_golden_opencl(name: str, golden: GoldenFiles) -> None:
     try:
         code: object = lk.generate_code(kernel(name), target="opencl")

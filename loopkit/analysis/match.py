@@ -55,9 +55,9 @@ _MOST_DEPTH = 100
 
 
 def matching_names(names: str | Iterable[str], known: Collection[str] = ()) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names as a tuple, with each pattern replaced by those *known* that match it.
+    """The *names*, ``"i, j"`` or an iterable, as a tuple. The *known* names that match a pattern take its place.
 
-    A pattern stays if it matches none, and gives no name that is there already.
+    A pattern without a match stays as it is. A pattern does not repeat a name.
 
     >>> matching_names("k, j_*", ["j_outer", "k", "j_inner"])
     ('k', 'j_outer', 'j_inner')
@@ -71,9 +71,10 @@ def matching_names(names: str | Iterable[str], known: Collection[str] = ()) -> t
 
 
 def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag | type]) -> Ids:
-    """The ids of the statements that *within* selects: a match expression or a tag, or several of which any may select.
+    """The ids of the statements that *within* selects.
 
-    A pattern that selects a statement also selects the parts of its reductions.
+    It is a match expression, a tag, or a collection of these, which selects what any of them selects. A pattern that
+    selects a statement also selects the parts of its reductions.
 
     :raises ParseError: an expression cannot be read.
     :raises UnknownNameError: a pattern matches no name of *kernel*.
@@ -91,7 +92,9 @@ def matching(kernel: LoopKernel, within: str | Tag | type | Collection[str | Tag
 
 @checked
 def find_instructions(kernel: LoopKernel, insn_match: Within) -> list[Assignment]:
-    """The instructions of :attr:`LoopKernel.instructions` that *insn_match* selects, as in ``within=``; maybe none.
+    """The instructions of :attr:`LoopKernel.instructions` that *insn_match* selects; it is written as ``within=``.
+
+    The list is empty if it selects none.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=twice}\\nz[i] = y[i] {id=copy}")
     >>> [insn.id for insn in lk.find_instructions(knl, "reads:x")]
@@ -120,7 +123,7 @@ def _selected(kernel: LoopKernel, text: str) -> Ids:
 
 @dataclass
 class _Parser(Cursor):
-    """Parses one match expression, and selects statements of *kernel* at once."""
+    """Parses one match expression. Each method returns the statements of *kernel* that a part of it selects."""
 
     kernel: LoopKernel = field(kw_only=True)
     depth: int = 0

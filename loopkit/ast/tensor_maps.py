@@ -20,7 +20,7 @@ UNIT = 16
 _STRIDES, _EXTENT, _AXES, _BOX = 2**40, 2**31, 5, 256
 
 #: Bytes of a line of shared memory; a swizzle permutes units by the number of their line.
-_LINE = 128
+LINE = 128
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TensorMap:
     @property
     def alignment(self) -> int:
         """The bytes whose multiple the address of a box in shared memory must be."""
-        return max(_LINE, 8*self.swizzle)
+        return max(LINE, 8*self.swizzle)
 
     def bytes_of_box(self, itemsize: int) -> int:
         """The bytes that a copy of a box transfers, also one that lies partly outside of the array."""
@@ -59,7 +59,7 @@ class TensorMap:
         >>> [rows.place(128*row) for row in range(9)]
         [0, 144, 288, 432, 576, 720, 864, 1008, 1024]
         """
-        return byte ^ byte // _LINE % max(self.swizzle // UNIT, 1) * UNIT
+        return byte ^ byte // LINE % max(self.swizzle // UNIT, 1) * UNIT
 
 
 @dataclass(frozen=True)

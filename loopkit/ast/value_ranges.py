@@ -1,6 +1,6 @@
-"""Value ranges of the integers of a loop program: lower bounds at a place, and upper bounds of all absolute values.
+"""Value ranges of the integers of a loop program: those at a place, and upper bounds of all absolute values.
 
-The lower bounds decide whether ``/`` and ``%`` can be those of C, the upper bounds whether 32 bits are enough. isl's
+The ranges decide whether ``/`` and ``%`` can be those of C, the upper bounds whether 32 bits are enough. isl's
 normal form of an expression may have parts far larger than its value: ``(n - m + 255)/256`` becomes
 ``-m + (255*m + n + 255)/256``. So each part of an expression as written has an upper bound.
 """
@@ -22,7 +22,7 @@ from loopkit.poly.affine import without_bits
 
 
 @dataclass(frozen=True)
-class LowerBounds:
+class ValueRanges:
     """The known least values of integer variables, and the greatest ones of those that the text defines."""
 
     lower: Mapping[str, int] = field(default_factory=dict)
@@ -48,31 +48,31 @@ class LowerBounds:
                 if isinstance(e, p.Variable) else ANY
         return interval(expr, leaf)
 
-    def defining(self, name: str, value: Expression) -> LowerBounds:
+    def defining(self, name: str, value: Expression) -> ValueRanges:
         """After ``name = value``."""
         own = self._interval(value)
         return self._between(name, own.low, own.high)
 
-    def _between(self, name: str, low: int, high: int) -> LowerBounds:
+    def _between(self, name: str, low: int, high: int) -> ValueRanges:
         """With a new value of *name* from *low* to *high*, as far as these fit into 64 bits."""
         lower, upper = ({x: bound for x, bound in own.items() if x != name} for own in (self.lower, self.upper))
         lower |= {name: low} if low >= -2**63 else {}
         upper |= {name: high} if high < 2**63 else {}
-        return LowerBounds(lower, upper)
+        return ValueRanges(lower, upper)
 
-    def renamed(self, names: Mapping[str, str]) -> LowerBounds:
+    def renamed(self, names: Mapping[str, str]) -> ValueRanges:
         """The bounds of the variables *names* under their new names."""
-        return LowerBounds(*({new: own[x] for x, new in names.items() if x in own} for own in (self.lower, self.upper)))
+        return ValueRanges(*({new: own[x] for x, new in names.items() if x in own} for own in (self.lower, self.upper)))
 
-    def inside(self, loop: For) -> LowerBounds:
+    def inside(self, loop: For) -> ValueRanges:
         """In the iterations of *loop*."""
         return self._between(loop.iname, self._interval(loop.start).low, self._interval(loop.stop).high - 1)
 
-    def where(self, condition: Expression) -> LowerBounds:
+    def where(self, condition: Expression) -> ValueRanges:
         """The bounds at places that *condition* guards."""
         match condition:
             case p.LogicalAnd(children=children):
-                return reduce(LowerBounds.where, children, self)
+                return reduce(ValueRanges.where, children, self)
             case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
                     | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
                 return replace(self, lower={**self.lower, name: max(least, self.lower.get(name, least))})

@@ -174,7 +174,7 @@ class SharedArray(FlatArray):
 def fenced(cells: SharedArray, numbers: NumpyArray) -> NumpyArray:
     """The elements with these *numbers* for the asynchronous proxy: without stores that no fence follows."""
     found = cells.data[numbers]
-    return np.where(cells.unfenced[numbers] < 0, found, poisoned((), found.dtype))
+    return np.where(cells.unfenced[numbers] < 0, found, poisoned((1,), found.dtype))
 
 
 @dataclass(eq=False)

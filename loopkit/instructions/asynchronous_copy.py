@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, subexpressions, substitute
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
@@ -122,7 +122,7 @@ __device__ __forceinline__ void copy_async_or_zeros(void *shared, const T *array
 """
 
 
-def _single_copy(printer: Printer, node: Assign, _: Instruction, bounds: LowerBounds) -> list[str]:
+def _single_copy(printer: Printer, node: Assign, _: Instruction, bounds: ValueRanges) -> list[str]:
     size, copied = printer.dtype_of(node.target).itemsize, copied_element(node.value)
     if size not in AsynchronousCopy.sizes or copied is None:    # the element is too small, or it is 0
         return [printer.plain(node, bounds)]
@@ -133,7 +133,7 @@ def _single_copy(printer: Printer, node: Assign, _: Instruction, bounds: LowerBo
 
 
 def _copy_call(printer: Printer, ends: tuple[p.Subscript, p.Subscript], size: int, copied: Expression | None,
-               bounds: LowerBounds) -> str:
+               bounds: ValueRanges) -> str:
     """The copy of *size* bytes from the second of *ends* on to the first, or of *copied* elements and zeros."""
     dtype = printer.dtype_of(ends[0])
     target, source = (printer.place(e, bounds, dtype) for e in ends)
@@ -165,7 +165,7 @@ def _in_bytes(copied: Expression, size: int) -> Expression:
             return multiply(size, copied)
 
 
-def _vector_copies(printer: Printer, loop: For, bounds: LowerBounds) -> list[str] | None:
+def _vector_copies(printer: Printer, loop: For, bounds: ValueRanges) -> list[str] | None:
     """The copies of a loop, one vector at a time; ``None``: it has other vectors."""
     loaded = [v for v in vectors_of(loop) if v.loaded]
     stored = [v for v in vectors_of(loop) if v.stored]
@@ -173,7 +173,7 @@ def _vector_copies(printer: Printer, loop: For, bounds: LowerBounds) -> list[str
         return None
     size = loaded[0].length * printer.dtype_of(stored[0].element).itemsize
 
-    def copy(at: Expression, inside: LowerBounds) -> str:
+    def copy(at: Expression, inside: ValueRanges) -> str:
         copied = copied_by(loop)
         return _copy_call(printer, (stored[0].at(loop.iname, at), loaded[0].at(loop.iname, at)), size,
                           None if copied is None else number_at(copied, loop.iname, at), inside)

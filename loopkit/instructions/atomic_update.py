@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Commuting
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import replaced, subexpressions
@@ -59,8 +59,8 @@ class AtomicFetch(MemoryInstruction):
 
 # CUDA, C with OpenMP, and OpenCL
 
-def _keeping(update_text: Callable[[Printer, Assign, AtomicUpdate, LowerBounds], Iterator[str]], printer: Printer,
-             load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+def _keeping(update_text: Callable[[Printer, Assign, AtomicUpdate, ValueRanges], Iterator[str]], printer: Printer,
+             load: Assign, update: Assign, bounds: ValueRanges) -> Iterator[str]:
     """The line of *update*, a call, and before it the place that keeps the result.
 
     :raises PreconditionError: the place has another dtype.
@@ -125,7 +125,7 @@ __device__ __forceinline__ T atomic_update(T *target, F new_value)
 _OLD = p.Variable("old_")
 
 
-def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: ValueRanges) -> Iterator[str]:
     """The access on a GPU. If the old value is not used further, the thread does not wait for it.
 
     :raises PreconditionError: the element is not a single word that CUDA swaps.
@@ -160,13 +160,13 @@ _WITHOUT_SIGN = ("atomicAdd", "atomicAnd", "atomicOr", "atomicXor")
 CUDA = InstructionText(_HELPERS, assignment=_cuda, one_step=partial(_keeping, _cuda))
 
 
-def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str] | None:
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: ValueRanges) -> list[str] | None:
     """The access on the host: atomic for global memory, as the threads of one block run one after another."""
     pragma = "#pragma omp atomic" + (" write" if node.combine is None else "")
     return [pragma, printer.plain(node, bounds)] if printer.memory_of(node.target) is AddressSpace.GLOBAL else None
 
 
-def _captured(printer: Printer, load: Assign, update: Assign, bounds: LowerBounds) -> list[str] | None:
+def _captured(printer: Printer, load: Assign, update: Assign, bounds: ValueRanges) -> list[str] | None:
     pair = indented((printer.plain(load, bounds), printer.plain(update, bounds)))
     is_global = printer.memory_of(update.target) is AddressSpace.GLOBAL
     return ["#pragma omp atomic capture", "{", *pair, "}"] if is_global else None
@@ -218,7 +218,7 @@ def _opencl_update(operation: str, dtype: str, memory: str) -> str:
     return f"atomic_{_OPENCL_WORDS[operation]}_{_OPENCL_TYPES[dtype]}_{memory}"
 
 
-def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
+def _opencl(printer: Printer, node: Assign, _: AtomicUpdate, bounds: ValueRanges) -> Iterator[str]:
     """:raises PreconditionError: there is no such function, and no compare-and-swap of so many bits."""
     operation = None if node.combine is None else REDUCTIONS[node.combine]
     combine, dtype = "" if operation is None else operation.combine, printer.dtype_of(node.target)

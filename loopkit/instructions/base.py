@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, Instruction, Region
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -58,7 +58,7 @@ def sizes_of(instructions: Iterable[Instruction]) -> frozenset[int]:
 class Printer(Protocol):
     """The emitter of one function, for the text of an instruction.
 
-    The text of an expression depends on the lower bounds that are known at its place.
+    The text of an expression depends on the value ranges that are known at its place.
     """
 
     @property
@@ -75,22 +75,22 @@ class Printer(Protocol):
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
         """The dtype of an element."""
 
-    def value(self, expr: Expression, bounds: LowerBounds, dtype: np.dtype) -> str:
+    def value(self, expr: Expression, bounds: ValueRanges, dtype: np.dtype) -> str:
         """A value of *dtype*."""
 
-    def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
+    def place(self, element: p.Variable | p.Subscript, bounds: ValueRanges, dtype: np.dtype | None = None) -> str:
         """The element itself, and not a load from it."""
 
     def memory_of(self, element: p.Variable | p.Subscript) -> AddressSpace:
         """The memory that the element is in."""
 
-    def condition(self, expr: Expression, bounds: LowerBounds) -> str:
+    def condition(self, expr: Expression, bounds: ValueRanges) -> str:
         """A condition."""
 
-    def plain(self, node: Assign, bounds: LowerBounds) -> str:
+    def plain(self, node: Assign, bounds: ValueRanges) -> str:
         """The assignment by plain loads and stores."""
 
-    def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
+    def loop(self, node: For, bounds: ValueRanges) -> Iterator[str]:
         """The lines of a loop without its instruction."""
 
     def policy(self, array: str, *, load: bool) -> str:
@@ -137,13 +137,13 @@ class InstructionText:
     """
 
     helpers: Mapping[str, Text] = field(default_factory=dict)
-    assignment: Callable[[Printer, Assign, Any, LowerBounds], Iterable[str] | None] | None = None
-    one_step: Callable[[Printer, Assign, Assign, LowerBounds], Iterable[str] | None] | None = None
+    assignment: Callable[[Printer, Assign, Any, ValueRanges], Iterable[str] | None] | None = None
+    one_step: Callable[[Printer, Assign, Assign, ValueRanges], Iterable[str] | None] | None = None
     loads: Callable[[Any], Mapping[str, str]] | None = None
-    vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
-    loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None
-    region: Callable[[Printer, Region, Any, LowerBounds], Iterable[str]] | None = None
-    sync: Callable[[Printer, Any, LowerBounds], Iterable[str]] | None = None
+    vectors: Callable[[Printer, For, ValueRanges], Iterable[str] | None] | None = None
+    loop: Callable[[Printer, For, Any, ValueRanges], Iterable[str]] | None = None
+    region: Callable[[Printer, Region, Any, ValueRanges], Iterable[str]] | None = None
+    sync: Callable[[Printer, Any, ValueRanges], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None
 

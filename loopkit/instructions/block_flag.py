@@ -11,7 +11,7 @@ from typing import ClassVar
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, Instruction
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import ElementText, InstructionText, Printer
 
@@ -44,7 +44,7 @@ class BlockFlag(Instruction):
 
 # CUDA
 
-def _storing(printer: Printer, node: Assign, flag: BlockFlag, bounds: LowerBounds) -> list[str] | None:
+def _storing(printer: Printer, node: Assign, flag: BlockFlag, bounds: ValueRanges) -> list[str] | None:
     if not flag.stores:
         return None
     dtype = printer.dtype_of(node.target)

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +12,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region, Scope
-from loopkit.ast.tensor_maps import UNIT, TensorMap, requirements
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.tensor_maps import LINE, UNIT, TensorMap, requirements
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import Printer
@@ -222,6 +224,11 @@ def require_whole_rows(target: p.Subscript, memory: ElementMemory, loops: Mappin
                 len(loops[x]) != extent and k > first)):
             raise NoMatchError(f"the box does not fill axis {k} of {name}, with {extent} elements",
                                "copy the whole rows of the temporary")
+    cell = reduce(mul, memory.shape[first:], memory.dtype.itemsize)
+    if cell % LINE and any(extent != 1 for extent in memory.shape[:first]):
+        raise NoMatchError(f"each of the boxes in {name} has {to_text(cell)} bytes, and those behind the first would "
+                           f"not begin at multiples of {LINE} bytes",
+                           f"copy a multiple of {LINE} bytes, or one box")
 
 
 def swizzle_of(memory: ElementMemory, name: str) -> int:
@@ -253,11 +260,21 @@ def box_lines(printer: Printer, region: Region, call: str) -> Iterator[str]:
     yield call
 
 
-def place_text(printer: Printer, box: TmaBox, bounds: LowerBounds, dtype: np.dtype) -> str:
+def start_operands(rank: int, first: int) -> tuple[str, str, str]:
+    """The start of a box with *rank* axes: parameters of a function, and PTX operands from number *first* on, each as
+    its place and its value.
+    """
+    axes = [*range(rank)]
+    # PTX counts axes from the last
+    return (", ".join(f"int start_{k}" for k in axes), ", ".join(f"%{first + k}" for k in axes),
+            ", ".join(f'"r"(start_{k})' for k in reversed(axes)))
+
+
+def place_text(printer: Printer, box: TmaBox, bounds: ValueRanges, dtype: np.dtype) -> str:
     """The address of the box in shared memory, and its tensor map."""
     return f"&{printer.place(box.tile, bounds, dtype)}, {box.tensor_map.name}"
 
 
-def start_text(printer: Printer, box: TmaBox, bounds: LowerBounds) -> str:
+def start_text(printer: Printer, box: TmaBox, bounds: ValueRanges) -> str:
     """The subscripts of the box in the array."""
     return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Completion, E, Instruction
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.nests import WORD
 from loopkit.poly.sets import Map
@@ -163,7 +163,7 @@ _WHAT = {Completion.GROUP: "copy", Completion.PRODUCTS: "product", Completion.ST
 _MANY = {Completion.GROUP: "copies", Completion.PRODUCTS: "products", Completion.STORES: "stores"}
 
 
-def _lines_of_commit(_: Printer, commit: CommitGroup, __: LowerBounds) -> list[str]:
+def _lines_of_commit(_: Printer, commit: CommitGroup, __: ValueRanges) -> list[str]:
     return [f"end_{_WHAT[commit.of]}_group();"]
 
 
@@ -172,7 +172,7 @@ def kept_below(printer: Printer, registers: Sequence[str]) -> list[str]:
     return [f"keep_{'words_' if printer.dtype_of(p.Variable(x)).itemsize < WORD else ''}below({x});" for x in registers]
 
 
-def _lines_of_wait(printer: Printer, wait: WaitGroup, _: LowerBounds) -> list[str]:
+def _lines_of_wait(printer: Printer, wait: WaitGroup, _: ValueRanges) -> list[str]:
     return [f"wait_for_{_MANY[wait.of]}<{wait.pending}>();", *kept_below(printer, wait.registers)]
 
 

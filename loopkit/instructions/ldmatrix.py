@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
@@ -240,7 +240,7 @@ __device__ __forceinline__ void {function_name(load)}({targets},
 """
 
 
-def _ldmatrix_lines(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: LowerBounds) -> Iterator[str]:
+def _ldmatrix_lines(printer: Printer, region: Region, issue: LdMatrixIssue, bounds: ValueRanges) -> Iterator[str]:
     load = issue.instruction
     assert isinstance(load, LdMatrix)
     if printer.annotate:

@@ -14,7 +14,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Fragment
@@ -136,7 +137,7 @@ MMA: Mapping[str, Mma] = {mma.name: mma for mma in _all()}
 _WORDS = ("unsigned int", "r")
 
 
-def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: LowerBounds) -> Iterator[str]:
+def _mma_lines(printer: Printer, region: Region, issue: MmaIssue, bounds: ValueRanges) -> Iterator[str]:
     mma = issue.instruction
     assert isinstance(mma, Mma)
     if printer.annotate:

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, E, Instruction, Scope
 from loopkit.ast.phases import Phase
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add
 from loopkit.poly.sets import Map
@@ -135,17 +135,17 @@ def parities_of(ring: str) -> str:
     return f"{ring}_parities_"
 
 
-def slot_text(printer: Printer, phase: Phase, bounds: LowerBounds) -> str:
+def slot_text(printer: Printer, phase: Phase, bounds: ValueRanges) -> str:
     """The mbarrier of a phase."""
     return printer.place(p.Subscript(p.Variable(phase.ring), (slot_of(phase, bounds),)), bounds)
 
 
-def slot_of(phase: Phase, bounds: LowerBounds) -> Expression:
+def slot_of(phase: Phase, bounds: ValueRanges) -> Expression:
     """The slot of a phase, in few operations."""
     return phase.number if bounds.below(phase.number, phase.slots) else phase.slot
 
 
-def _wait_lines(printer: Printer, wait: WaitPhase, bounds: LowerBounds) -> Iterator[str]:
+def _wait_lines(printer: Printer, wait: WaitPhase, bounds: ValueRanges) -> Iterator[str]:
     if wait.of.in_tile:
         slot = printer.value(slot_of(wait.of, bounds), bounds, np.dtype(np.int32))
         yield f"wait_for_next_phase({wait.of.ring}, {slot}, {parities_of(wait.of.ring)});"
@@ -174,7 +174,7 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
 """}, sync=_wait_lines)
 
 
-def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: LowerBounds) -> Iterator[str]:
+def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: ValueRanges) -> Iterator[str]:
     line = f"arrive(&{slot_text(printer, arrival.of, bounds)});"
     if bounds.nonnegative(arrival.of.number):
         yield line

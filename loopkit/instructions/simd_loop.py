@@ -8,7 +8,7 @@ from typing import ClassVar
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Define, For, If, Instruction, Node
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import as_block, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_narrow
@@ -44,7 +44,7 @@ def is_accumulation(loop: For) -> bool:
 _OPERATORS = {"+": "+", "*": "*", "min": "min", "max": "max", "or": "||", "and": "&&", "&": "&", "|": "|", "^": "^"}
 
 
-def _simd_lines(printer: Printer, loop: For, _: SimdLoop, bounds: LowerBounds) -> Iterator[str]:
+def _simd_lines(printer: Printer, loop: For, _: SimdLoop, bounds: ValueRanges) -> Iterator[str]:
     """The loop. An accumulation needs a variable, of which each lane of the vectors has a copy.
 
     :raises PreconditionError: OpenMP cannot add up the copies.

@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Region
 from loopkit.ast.phases import Phase
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import substitute
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
@@ -26,6 +26,7 @@ from loopkit.instructions.boxes import (
     copied_ends,
     lost_elements,
     place_text,
+    start_operands,
     start_text,
 )
 from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
@@ -99,10 +100,7 @@ TMA: Mapping[str, TmaLoad] = {name: TmaLoad(name, row) for name, row in box_name
 
 def _load_text(rank: int) -> str:
     """The function that loads a box of an array with *rank* axes."""
-    starts = ", ".join(f"int start_{k}" for k in range(rank))
-    places = ", ".join(f"%{3 + k}" for k in range(rank))
-    # PTX counts axes from the last
-    values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
+    starts, places, values = start_operands(rank, 3)
     return f"""
 // TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
 // at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
@@ -119,7 +117,7 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 """
 
 
-def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: LowerBounds) -> Iterator[str]:
+def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
         f"load_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "

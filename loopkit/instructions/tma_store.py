@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, Region
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
@@ -23,6 +23,7 @@ from loopkit.instructions.boxes import (
     copied_ends,
     lost_elements,
     place_text,
+    start_operands,
     start_text,
 )
 from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
@@ -73,10 +74,7 @@ TMA_STORES: Mapping[str, TmaStore] = {name: TmaStore(name, row) for name, row in
 
 def _store_text(rank: int) -> str:
     """The function that stores a box to an array with *rank* axes."""
-    starts = ", ".join(f"int start_{k}" for k in range(rank))
-    places = ", ".join(f"%{2 + k}" for k in range(rank))
-    # PTX counts axes from the last
-    values = ", ".join(f'"r"(start_{k})' for k in reversed(range(rank)))
+    starts, places, values = start_operands(rank, 2)
     return f"""
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtensorMap &map, {starts})
@@ -88,7 +86,7 @@ __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtens
 """
 
 
-def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: LowerBounds) -> Iterator[str]:
+def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
         f"store_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))

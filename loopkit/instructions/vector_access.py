@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import OPENCL_MEMORIES, WIDEST, InstructionText, Printer, if_else
@@ -311,8 +311,8 @@ def _is_held(loop: For, by: int) -> p.Comparison:
     return p.Comparison(x, "<", every.stop - by) if by > 0 else p.Comparison(x, ">=", every.start - by)
 
 
-def in_steps(printer: Printer, loop: For, length: int, bounds: LowerBounds,
-             move: Callable[[Expression, LowerBounds], str]) -> Iterator[str]:
+def in_steps(printer: Printer, loop: For, length: int, bounds: ValueRanges,
+             move: Callable[[Expression, ValueRanges], str]) -> Iterator[str]:
     """The lines of *move* for each *length* iterations of *loop*; its argument is the first of these iterations."""
     x, every = loop.iname, iterations(loop)
     if len(every) == length:
@@ -323,14 +323,14 @@ def in_steps(printer: Printer, loop: For, length: int, bounds: LowerBounds,
     yield f"    {move(p.Variable(x), bounds.inside(loop))}"
 
 
-def _moves(form: VectorForm, printer: Printer, loop: For, vector: Vector, bounds: LowerBounds, *, load: bool
+def _moves(form: VectorForm, printer: Printer, loop: For, vector: Vector, bounds: ValueRanges, *, load: bool
            ) -> Iterator[str]:
     """The loads or stores of *vector* between memory and its registers."""
     dtype = printer.dtype_of(vector.element)
     memory = printer.memory_of(vector.element)
     policy = printer.policy(vector.array, load=load)
 
-    def move(at: Expression, inside: LowerBounds) -> str:
+    def move(at: Expression, inside: ValueRanges) -> str:
         offset = subtract(at, loop.start)
         own = vector.name if offset == 0 else f"&{vector.name}[{to_text(offset)}]"
         element = f"&{printer.place(vector.at(loop.iname, at), inside)}"
@@ -343,7 +343,7 @@ def _moves(form: VectorForm, printer: Printer, loop: For, vector: Vector, bounds
     return in_steps(printer, loop, vector.length, bounds, move)
 
 
-def _loop_with_vectors(form: VectorForm, printer: Printer, loop: For, access: VectorAccess, bounds: LowerBounds
+def _loop_with_vectors(form: VectorForm, printer: Printer, loop: For, access: VectorAccess, bounds: ValueRanges
                        ) -> Iterator[str]:
     """A loop with the vector loads before and the vector stores after it."""
     assign, condition = assignment_of(loop)

@@ -18,8 +18,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, Region, Scope
-from loopkit.ast.value_ranges import LowerBounds
-from loopkit.expr.mappers import array_of
+from loopkit.ast.value_ranges import ValueRanges
+from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Fragment
@@ -261,7 +261,7 @@ template <{template}> __device__ __forceinline__ void {_function_of(wgmma, held=
 """
 
 
-def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: LowerBounds) -> Iterator[str]:
+def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: ValueRanges) -> Iterator[str]:
     wgmma = issue.instruction
     assert isinstance(wgmma, Wgmma)
     if printer.annotate:

@@ -27,16 +27,16 @@ from loopkit.expr.parsing import BARE, ExpressionParser, NameUse
 from loopkit.language.program import Slice
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 
-#: The number of axes of an array that takes slices of any number.
+#: Stands for the number of axes of an argument that takes slices with any number of axes.
 ANY_RANK = -1
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of a function, by name, each with its number of axes.
+    """The arguments of a function by name, in order, each with its number of axes.
 
-    :ivar results: those that it writes.
-    :ivar parameters: those that it reads, in order; ``None``: a value.
+    :ivar results: the arrays that the function writes.
+    :ivar parameters: the arrays that it reads, and its values, which have ``None`` as the number of axes.
     """
 
     name: str
@@ -46,7 +46,10 @@ class Signature:
 
 @dataclass
 class SliceParser(ExpressionParser):
-    """A position in tokens, with the *kernels* that statements may call, and the declared *shapes* of arrays."""
+    """Parses calls and slices.
+
+    :ivar kernels: the kernels that statements may call; *shapes*: the declared shapes of arrays.
+    """
 
     kernels: Mapping[str, Signature] = field(default_factory=dict)
     shapes: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
@@ -54,7 +57,7 @@ class SliceParser(ExpressionParser):
     def function_at(self) -> int | None:
         """The place of the function's name if the current line is a call, else ``None``.
 
-        :raises UnknownNameError: it is the call of an unknown function, because it passes a slice.
+        :raises UnknownNameError: the line passes a slice to a function that is not known.
         """
         depth, at, has_slice = 0, self.at, self.text == "["
         if self.kind == "name" and self.text in self.kernels and self.tokens[at + 1].text == "(":
@@ -197,7 +200,7 @@ class SliceParser(ExpressionParser):
         return tuple(found)
 
     def _subscripts(self, array: str, extents: dict[str, Expression | None]) -> tuple[Expression, ...]:
-        """The subscripts of a slice of *array*; *extents* gets the axis of each ``:``."""
+        """The subscripts of a slice of *array*. The axes of its ``:`` are added to *extents*."""
         self.at += 1
         if self.text == "(" and self.tokens[self.at + 1].text == ")":
             self.at += 2

@@ -114,7 +114,7 @@ class _StatementParser(ObjectParser, SliceParser):
     default_uses: tuple[NameUse, ...] = ()
 
     def arities(self) -> dict[str, int]:
-        """The number of arguments of each rule, found by its ``:=`` before anything is read."""
+        """The number of arguments of each substitution rule. A search for ``:=`` comes before all else."""
         found: dict[str, int] = {}
         start = 0
         twice = "The substitution rule '{}' is defined twice."
@@ -135,7 +135,10 @@ class _StatementParser(ObjectParser, SliceParser):
         return found
 
     def block(self, opened_at: int | None) -> tuple[ProgramNode, ...]:
-        """Parse statements up to the keyword that ends the block, or to the end of the text; the keyword stays."""
+        """Parse statements up to the keyword that ends the block, or to the end of the text. The keyword stays.
+
+        :arg opened_at: the token that begins the block; ``None``: the whole text.
+        """
         nodes: list[ProgramNode] = []
         while True:
             while self.kind == "newline":
@@ -165,7 +168,7 @@ class _StatementParser(ObjectParser, SliceParser):
                 nodes.extend(self._statement())
 
     def _statement(self) -> Sequence[ProgramNode]:
-        """Parse a call or an assignment; an object whose text it is adds its tags."""
+        """Parse a call or an assignment; the text of a :class:`CallInstruction` has the tags of that object."""
         outer, given = self.defaults, self.source.objects.get(self.tokens[self.at].start)
         if isinstance(given, CallInstruction):
             self.defaults = replace(outer, tags=outer.tags | given.tags)
@@ -276,7 +279,7 @@ class _StatementParser(ObjectParser, SliceParser):
         return rule
 
     def _target(self) -> AssignmentTarget:
-        """Parse one target; the current mentions become its own."""
+        """Parse one target, with the names that its text uses."""
         start = self.at
         self.uses = []
         temporary = self._declared_dtype()

@@ -213,7 +213,7 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
 
 
 @checked
-def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
+def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
                    mma: bool | None = None, wgmma: bool = False, tile: tuple[int, int] | None = None,
                    b_transposed: bool = False) -> lk.LoopKernel:
@@ -222,7 +222,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     A block computes one product, as :func:`matmul` computes one tile. Asynchronous copies move strips of four-byte
     elements to shared memory, two strips ahead of the strip in use. The strips keep the layout of the matrix.
 
-    :arg size: the number of rows and of columns of each matrix.
+    :arg size: the number of rows and of columns of each matrix; default: 64. Not with *wgmma*.
     :arg steps: the number of steps of *k* copied at once.
     :arg warp: the rows and columns of each warp's part of a product; default: 64 elements of *c* per thread, or 16 for
         elements of more than eight bytes; with *mma* at most 32 rows and columns that divide the product.
@@ -232,9 +232,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg mma: compute the part of each warp by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
         for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
-    :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes; several blocks
-        may compute one product, each a *tile* of rows and columns. *size* has no effect: the arrays have the sizes.
-        With *b_transposed*, *b* is ``b[e, j, k]``.
+    :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes, those of the
+        arrays; several blocks may compute one product, each a *tile* of rows and columns. With *b_transposed*, *b* is
+        ``b[e, j, k]``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
         it is not in float64.
@@ -249,11 +249,11 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     """
     known = known_dtype(dtype)
     if wgmma:
-        _require_inapplicable("warpgroups", steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
+        _require_inapplicable("warpgroups", size=size, steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
         form, tiles = Form(b_transposed=b_transposed, batched=True), Tiles(None, None, tile, stages, None)
         return product_by_warpgroups(known, None, form, tiles, None, None)
     _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
-    size = require_positive(size, "size")
+    size = require_positive(64 if size is None else size, "size")
     most, low = measured("batched_matmul", most_by_mma=None, most_of_low_mma=None)
     if mma is None:
         mma = (known == np.float64 and size <= most and size % 8 == 0

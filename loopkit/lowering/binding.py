@@ -33,7 +33,7 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch, LaunchBody, Schedule, Storage
-from loopkit.poly.affine import add, floor_div, is_quasi_affine, multiply, remainder, subtract
+from loopkit.poly.affine import add, digit_of, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
 from loopkit.poly.piecewise import at_least
@@ -377,8 +377,10 @@ def _in_rounds(box: Mapping[str, range], threads: int, thread: Expression, body:
 def _digits(box: Mapping[str, range], number: Expression) -> list[Node]:
     """Each coordinate of a box as a digit of the number of its point, the last one fastest."""
     result: list[Node] = []
+    weight = 1
     for x, values in reversed([*box.items()]):
-        last = len(result) == len(box) - 1
-        result.append(Define(x, add(number if last else remainder(number, len(values)), values.start)))
-        number = floor_div(number, len(values))
+        slowest = len(result) == len(box) - 1
+        digit = digit_of(number, weight, 0 if slowest and len(values) > 1 else len(values))
+        result.append(Define(x, add(digit, values.start)))
+        weight *= len(values)
     return result[::-1]

@@ -24,7 +24,7 @@ from loopkit.poly.limits import bounded
 from loopkit.runtime.arguments import BoundArguments, CallPlan, structural_values
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayView
-from loopkit.target.code import GeneratedCode, HostIname, Layout, ScratchPointer, TextTarget, Value
+from loopkit.target.code import GeneratedCode, HostIname, Layout, ScratchPointer, TextTarget, Value, host_side
 from loopkit.transform.data import with_dtypes
 from loopkit.verification.checks import generate_code
 
@@ -43,7 +43,7 @@ class Text:
 
     def __init__(self, code: GeneratedCode) -> None:
         self.code = code
-        parameters = {p.name: p for launch in code.kernels for p in launch.parameters}.values()
+        parameters = {p.name: p for launch in code.kernels for p in host_side(launch.parameters)}.values()
         self.scratch = sorted((p for p in parameters if isinstance(p, ScratchPointer)), key=lambda p: not p.cleared)
         self.integers = {p.name: p.dtype for p in parameters if isinstance(p, Value) and p.dtype.kind in "iu"}
         self.hosts = tuple(p.name for p in parameters if isinstance(p, HostIname))

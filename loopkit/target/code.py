@@ -122,6 +122,11 @@ class MapParameter(Parameter):
     made_of: tuple[Parameter, ...] = ()
 
 
+def host_side(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+    """*parameters* of a function of the device with those that tensor maps are made of in the place of the maps."""
+    return tuple(own for x in parameters for own in (x.made_of if isinstance(x, MapParameter) else (x,)))
+
+
 @dataclass(frozen=True)
 class CheckedAccess:
     """An access whose subscripts a function compares with the extents of the array.

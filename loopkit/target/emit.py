@@ -26,7 +26,7 @@ from loopkit.ast.nodes import (
     Region,
     Sync,
 )
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import InternalError, PreconditionError
 from loopkit.expr.dtypes import INT64, Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
@@ -62,10 +62,10 @@ class Hooks:
     region: Callable[[list[str]], list[str]] = list
     sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
-    call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
+    call: Callable[[Call, ValueRanges], Iterable[str]] = lambda _node, _signs: ()
     comment: Callable[[str], str] = str
-    before: Callable[[Emitter, Assign | If, LowerBounds], Iterable[str]] = lambda _emitter, _node, _signs: ()
-    condition: Callable[[Emitter, If, LowerBounds], str] = lambda emitter, node, bounds: emitter.condition(
+    before: Callable[[Emitter, Assign | If, ValueRanges], Iterable[str]] = lambda _emitter, _node, _signs: ()
+    condition: Callable[[Emitter, If, ValueRanges], str] = lambda emitter, node, bounds: emitter.condition(
         node.condition, bounds)
 
 
@@ -107,7 +107,7 @@ class Emitter:
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
 
-    def plain(self, node: Assign, bounds: LowerBounds) -> str:
+    def plain(self, node: Assign, bounds: ValueRanges) -> str:
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, bounds, dtype)
         if node.combine is None:
@@ -138,24 +138,24 @@ class Emitter:
             case _:
                 return AddressSpace.PRIVATE
 
-    def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
+    def place(self, element: p.Variable | p.Subscript, bounds: ValueRanges, dtype: np.dtype | None = None) -> str:
         return self._printer(bounds, places=True, sizes=dtype is None).text(element, dtype)
 
-    def value(self, expr: Expression, bounds: LowerBounds, dtype: np.dtype) -> str:
+    def value(self, expr: Expression, bounds: ValueRanges, dtype: np.dtype) -> str:
         return self._printer(bounds).text(expr, dtype)
 
-    def condition(self, expr: Expression, bounds: LowerBounds) -> str:
+    def condition(self, expr: Expression, bounds: ValueRanges) -> str:
         return self._printer(bounds).condition(expr)
 
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
         return resolve(self._type_of(array_of(element)))
 
-    def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
+    def loop(self, node: For, bounds: ValueRanges) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
         body = self.lines(node.body, bounds.inside(node))
         yield from self.loop_over(node.iname, node.start, node.stop, body, bounds, node.step)
 
-    def loop_over(self, name: str, start: Expression, stop: Expression, body: Iterable[str], bounds: LowerBounds,
+    def loop_over(self, name: str, start: Expression, stop: Expression, body: Iterable[str], bounds: ValueRanges,
                   step: int = 1) -> Iterator[str]:
         """A loop of *name* around the lines *body*."""
         end = self.text(stop, bounds)
@@ -167,7 +167,7 @@ class Emitter:
 
     # Statements
 
-    def lines(self, block: Block, bounds: LowerBounds) -> Iterator[str]:
+    def lines(self, block: Block, bounds: ValueRanges) -> Iterator[str]:
         """The lines of *block*, not indented."""
         last = None
         for node in block.children:
@@ -211,7 +211,7 @@ class Emitter:
                     yield from self.hooks.call(node, bounds)
             last = node
 
-    def _function(self, node: FunctionBody, bounds: LowerBounds) -> Iterator[str]:
+    def _function(self, node: FunctionBody, bounds: ValueRanges) -> Iterator[str]:
         """The call of a function, or the lines of its body."""
         if self.annotate:
             yield f"// {self.kernel.calls[node.call].text}"
@@ -230,7 +230,7 @@ class Emitter:
         name = self.calls.texts.name_of(found.parameters, (*found.declarations, *body), self.kernel.calls[node.call])
         yield f"{name}({', '.join(found.arguments)});"
 
-    def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:
+    def _region(self, node: Region, bounds: ValueRanges) -> Iterator[str]:
         emitter = self
         text = None if node.instruction is None else self.text_of(node.instruction)
         if text is not None and text.region is not None:
@@ -243,13 +243,13 @@ class Emitter:
         inside = replace(emitter, hooks=replace(emitter.hooks, region=list))        # it has the threads already
         yield from self.hooks.region(list(inside.lines(node.body, bounds)))
 
-    def _one_step(self, load: Assign, update: Assign, bounds: LowerBounds) -> Iterator[str]:
+    def _one_step(self, load: Assign, update: Assign, bounds: ValueRanges) -> Iterator[str]:
         yield from (line for node in (load, update) for line in self.hooks.before(self, node, bounds))
         text = next((found.one_step for i in update.instructions if (found := self.text_of(i)) is not None), None)
         lines = None if text is None else text(self, load, update, bounds)
         yield from (self.plain(load, bounds), self.plain(update, bounds)) if lines is None else lines
 
-    def _assign(self, node: Assign, bounds: LowerBounds) -> Iterator[str]:
+    def _assign(self, node: Assign, bounds: ValueRanges) -> Iterator[str]:
         if operation_of_load(node) is not None:
             raise InternalError(f"'{node.statement}' loads an old value, and not in one step with the update.")
         if code := next((i for i in node.instructions if isinstance(i, UserCode)), None):
@@ -282,14 +282,14 @@ class Emitter:
 
     # Expressions
 
-    def text(self, expr: Expression, bounds: LowerBounds, want: np.dtype | None = None) -> str:
+    def text(self, expr: Expression, bounds: ValueRanges, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
         if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable) \
                 and self.index_dtype.itemsize > 4:
             want = self.index_dtype             # blockIdx.x - 3 has 32 bits, and would be positive in 64
         return self._printer(bounds, sizes=True).text(expr, want)
 
-    def subscript(self, expr: Expression, bounds: LowerBounds) -> str:
+    def subscript(self, expr: Expression, bounds: ValueRanges) -> str:
         """The exact value of the subscript *expr*, in 64 bits if it is computed, whatever the text's indices are."""
         wide = as_index(expr, lambda part: type_of(part, lambda name: as_size(self._type_of(name))), INT64)
         # C itself converts a single value where it is passed or stored
@@ -297,7 +297,7 @@ class Emitter:
         is_single = isinstance(single, p.Variable | p.Subscript)
         return self._printer(bounds, sizes=True).text(single if is_single else wide, None if is_single else INT64)
 
-    def _printer(self, bounds: LowerBounds, *, places: bool = False, sizes: bool = False) -> CText:
+    def _printer(self, bounds: ValueRanges, *, places: bool = False, sizes: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             indices = tuple(as_index(i, lambda part: type_of(part, size), self.index_dtype) for i in indices)
@@ -328,9 +328,9 @@ def _takes_cache_policy(dtype: np.dtype) -> bool:
     return dtype.kind in "iuf" and not is_narrow(dtype)
 
 
-def outer_bounds(launch: Launch) -> LowerBounds:
-    """The lower bounds of hardware axes, which count from 0, and of the host's inames."""
-    return LowerBounds({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
+def outer_bounds(launch: Launch) -> ValueRanges:
+    """The value ranges of hardware axes, which count from 0, and of the host's inames."""
+    return ValueRanges({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 #: The places at which a line may be broken, the best first.

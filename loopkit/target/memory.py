@@ -32,6 +32,7 @@ from loopkit.target.code import (
     ScratchPointer,
     Stride,
     Value,
+    host_side,
 )
 
 Print = Callable[[Expression], str]
@@ -211,7 +212,7 @@ class FunctionText:
     def parameters(self) -> tuple[Parameter, ...]:
         """Arrays in the kernel's order, global temporaries, tensor maps, values, strides.
 
-        Arrays that only tensor maps access are not among them.
+        Arrays and temporaries that only tensor maps access are not among them.
         """
         launch, layout, knl = self.launch, self.layout, self.launch.kernel
         accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
@@ -243,11 +244,13 @@ class FunctionText:
             if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
                 instruction = storage.temporary.instruction
                 text = None if instruction is None else self.dialect.instructions.get(type(instruction))
-                arrays.append(ScratchPointer(
+                scratch = ScratchPointer(
                     storage.name, storage.dtype, storage.name in written, storage.name in read and text is None,
-                    storage.in_memory, None if text is None else text.element, text is not None))
-                given[storage.name] = (arrays[-1],)
-                extents += storage.in_memory[1:]
+                    storage.in_memory, None if text is None else text.element, text is not None)
+                given[storage.name] = (scratch,)
+                if storage.name not in described - named:
+                    arrays.append(scratch)
+                    extents += storage.in_memory[1:]
         if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
             arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
         needed = named.union(*map(variables, extents))
@@ -289,11 +292,6 @@ class FunctionText:
         return {x.name: Flat(x.shape, ()) if isinstance(x, ScratchPointer) else Flat(
             self.lowered.shapes[x.name], tuple(e for _, e in sorted(strides[x.name].items()) if e is not None))
             for x in parameters if isinstance(x, Pointer)}
-
-
-def host_side(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    """*parameters* of a function of the device with those that tensor maps are made of in the place of the maps."""
-    return tuple(own for x in parameters for own in (x.made_of if isinstance(x, MapParameter) else (x,)))
 
 
 def count_of(launch: Launch) -> str:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import product_of, to_text
@@ -20,7 +20,7 @@ from loopkit.target.memory import Addresses, Flat
 
 
 def code_lines(code: UserCode, printer: Printer, addresses: Addresses, size: Callable[[Expression], str],
-               bounds: LowerBounds, syntax: Syntax) -> Iterator[str]:
+               bounds: ValueRanges, syntax: Syntax) -> Iterator[str]:
     """The text: constants for what is read, and the code in a block that ``break`` does not leave.
 
     :arg size: the text of an expression of sizes.

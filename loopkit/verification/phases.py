@@ -148,9 +148,11 @@ class Rings:
                     yield PhaseFault(f"'{ring}' has {start.slots} slots, and {e.what} uses {e.phase.slots}",
                                      e.statement, {}, {})
             yield from self._fault(f"{e.what} uses '{ring}' before it starts", e, left)
-        for (_, a), (_, b) in product(starts, repeat=2):
+        for (one, a), (other, b) in product(starts, repeat=2):
             if not self.first(a, b).is_empty():
                 yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
+            if one.arrivals < other.arrivals:           # two versions of the code, one of them for full tiles
+                yield PhaseFault(f"'{ring}' expects {one.arrivals} or {other.arrivals} arrivals a phase", "", {}, {})
 
     def _numbered(self, copies: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
         """Arrivals end phases 0, 1, 2, ... in this order, with as many in each as the ring expects."""
@@ -284,6 +286,11 @@ class Rings:
 
 # The events of a launch
 
+def is_of_block(scope: Scope, launch: Launch) -> bool:
+    """Do all threads of a block wait for each other at a barrier of this *scope*?"""
+    return scope is Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
+
+
 def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
     """The rings of *tree*, whose statements have the inames *blocks* on the grid, and run at known times."""
     of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
@@ -291,7 +298,8 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
     def event(way: Path, statements: Iterable[str], *, producer: bool, inner: Collection[str] = ()) -> Event:
         names = (*sorted(blocks), *(x for x in loops_of(way) if x not in inner))
         domains = (launch.statements[s].domain.onto(names).without_params(of_threads) for s in statements)
-        return Event(way, names, as_points(reduce(InstanceSet.union, domains).set), producer)
+        points = reduce(InstanceSet.union, domains).intersect_params(launch.kernel.assumptions)
+        return Event(way, names, as_points(points.set), producer)
     copies, awaited, barriers, starts = list[PhaseEvent](), list[PhaseEvent](), list[Event](), \
         list[tuple[StartPhases, Event]]()
     for node, way, body in placed_nodes(tree):
@@ -309,7 +317,7 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
         copies += [PhaseEvent(here, i.of, arrivals=launch.consumers // launch.machine.warp).counted()
                    for i in node.instructions if isinstance(i, ArrivePhase)]
         awaited += [PhaseEvent(here, i.of) for i in node.instructions if isinstance(i, WaitPhase)]
-        if node.scope is Scope.BLOCK:                       # other threads see a start behind a barrier only
+        if is_of_block(node.scope, launch):                # other threads see a start behind a barrier only
             barriers.append(here)
             starts += [(i, here) for i in own_start]
     return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch))

@@ -19,7 +19,6 @@ from loopkit.ast.nodes import (
     For,
     Function,
     Region,
-    Scope,
     Sync,
 )
 from loopkit.ast.phases import Phase
@@ -42,7 +41,7 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
-from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays
+from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
@@ -143,6 +142,7 @@ def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
     def placed(e: Execution, phase: Phase, statement: str = "", arrivals: int = 0) -> PhaseEvent:
         return PhaseEvent(event(e), replace(phase, number=substitute(phase.number, e.names)), statement, arrivals)
     syncs = [e for e in every if isinstance(e.node, Sync)]
+    barriers = [e for e in syncs if is_of_block(e.sync.scope, launch)]
     copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
     warps = launch.consumers // launch.machine.warp
@@ -150,9 +150,9 @@ def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
                  [placed(e, i.of) for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],
-                 [event(e) for e in syncs if e.sync.scope is Scope.BLOCK],
-                 [(i, event(e)) for e in syncs for i in e.sync.instructions
-                  if isinstance(i, StartPhases) and e.sync.scope is Scope.BLOCK], copied_arrays(launch))
+                 [event(e) for e in barriers],
+                 [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)],
+                 copied_arrays(launch))
 
 
 # The host's part

@@ -46,11 +46,11 @@ class NestCheck(NodeCheck):
             text = f"'{statement}' is executed by {issue.instruction.name}, and some lanes of a warp may not execute it"
             yield from self.mismatch("divergent", statement, text)
             return
-        if self.grid.on_axis[BLOCK[0]] != BLOCK[:1]:
+        if self.grid.on_axis.get(BLOCK[0], BLOCK[:1]) != BLOCK[:1]:
             yield from self.mismatch("undecided", statement, "lanes of a warp have coordinates that depend on sizes")
             return
         inside = reduce(Execution.inside, loops, self.execution)
-        lane, length = p.Variable(BLOCK[0]), self.function.extents[BLOCK[0]]
+        lane, length = p.Variable(BLOCK[0]), self.function.extents.get(BLOCK[0], 1)
         ranges = [(0, lane, length), *((loop.start, p.Variable(loop.iname), loop.stop) for loop in loops)]
         bounds = [c for start, x, stop in ranges for c in (p.Comparison(start, "<=", x), p.Comparison(x, "<", stop))]
         for one in passed:

@@ -129,8 +129,8 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
         #pragma unroll
         for (int a_tile_rule_first_round = 0; a_tile_rule_first_round < 4; ++a_tile_rule_first_round) {
             const int a_tile_rule_first_point = 256*a_tile_rule_first_round + threadIdx.x;
-            const int a_i = a_tile_rule_first_point / 8 / 1;
-            const int a_k_group = a_tile_rule_first_point / 8 % 1;
+            const int a_i = a_tile_rule_first_point / 8;
+            const int a_k_group = 0;
             const int a_k_piece = a_tile_rule_first_point % 8;
             // a_tile_rule_first
             copy_async<16>(&a_tile[k_outer_first][a_i][(64*a_k_group + 8*a_k_piece) ^ (8*(a_i % 8))],
@@ -139,7 +139,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
         #pragma unroll
         for (int b_tile_rule_first_round = 0; b_tile_rule_first_round < 4; ++b_tile_rule_first_round) {
             const int b_tile_rule_first_point = 256*b_tile_rule_first_round + threadIdx.x;
-            const int b_k = b_tile_rule_first_point / 8 / 2;
+            const int b_k = b_tile_rule_first_point / 16;
             const int b_j_group = b_tile_rule_first_point / 8 % 2;
             const int b_j_piece = b_tile_rule_first_point % 8;
             // b_tile_rule_first
@@ -161,8 +161,8 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             #pragma unroll
             for (int a_tile_rule_round = 0; a_tile_rule_round < 4; ++a_tile_rule_round) {
                 const int a_tile_rule_point = 256*a_tile_rule_round + threadIdx.x;
-                const int a_i = a_tile_rule_point / 8 / 1;
-                const int a_k_group = a_tile_rule_point / 8 % 1;
+                const int a_i = a_tile_rule_point / 8;
+                const int a_k_group = 0;
                 const int a_k_piece = a_tile_rule_point % 8;
                 // a_tile_rule
                 copy_async<16>(&a_tile[(k_outer + 2) % 3][a_i][(64*a_k_group +
@@ -172,7 +172,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
             #pragma unroll
             for (int b_tile_rule_round = 0; b_tile_rule_round < 4; ++b_tile_rule_round) {
                 const int b_tile_rule_point = 256*b_tile_rule_round + threadIdx.x;
-                const int b_k = b_tile_rule_point / 8 / 2;
+                const int b_k = b_tile_rule_point / 16;
                 const int b_j_group = b_tile_rule_point / 8 % 2;
                 const int b_j_piece = b_tile_rule_point % 8;
                 // b_tile_rule

@@ -23,7 +23,7 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                     const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*l2_ +
                                             16*l1_ + l0_;
                                     if (a_fetch_rule_point < 648) {
-                                        const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                                        const int a_dim_0 = a_fetch_rule_point / 108;
                                         const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                                         const int a_dim_2 = a_fetch_rule_point % 18;
                                         // a_fetch_rule
@@ -64,7 +64,7 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                     const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*l2_ +
                                             16*l1_ + l0_;
                                     if (a_fetch_rule_point < 648) {
-                                        const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                                        const int a_dim_0 = a_fetch_rule_point / 108;
                                         const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                                         const int a_dim_2 = a_fetch_rule_point % 18;
                                         if (1 <= 16*k_outer + a_dim_2 && 16*k_outer + a_dim_2 <= l &&

@@ -21,7 +21,7 @@ void stencil_3d(__global const float *restrict a, __global float *restrict out, 
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 3; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*lid(2) + 16*lid(1) + lid(0);
             if (a_fetch_rule_point < 648) {
-                const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                const int a_dim_0 = a_fetch_rule_point / 108;
                 const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                 const int a_dim_2 = a_fetch_rule_point % 18;
                 // a_fetch_rule
@@ -35,7 +35,7 @@ void stencil_3d(__global const float *restrict a, __global float *restrict out, 
         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 3; ++a_fetch_rule_round) {
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*lid(2) + 16*lid(1) + lid(0);
             if (a_fetch_rule_point < 648) {
-                const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                const int a_dim_0 = a_fetch_rule_point / 108;
                 const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                 const int a_dim_2 = a_fetch_rule_point % 18;
                 if (1 <= 16*k_outer + a_dim_2 && 16*k_outer + a_dim_2 <= l && 1 <= 4*j_outer + a_dim_1 &&

@@ -18,7 +18,7 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*threadIdx.z + 16*threadIdx.y +
                     threadIdx.x;
             if (a_fetch_rule_point < 648) {
-                const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                const int a_dim_0 = a_fetch_rule_point / 108;
                 const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                 const int a_dim_2 = a_fetch_rule_point % 18;
                 // a_fetch_rule
@@ -44,7 +44,7 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
             const int a_fetch_rule_point = 256*a_fetch_rule_round + 64*threadIdx.z + 16*threadIdx.y +
                     threadIdx.x;
             if (a_fetch_rule_point < 648) {
-                const int a_dim_0 = a_fetch_rule_point / 18 / 6;
+                const int a_dim_0 = a_fetch_rule_point / 108;
                 const int a_dim_1 = a_fetch_rule_point / 18 % 6;
                 const int a_dim_2 = a_fetch_rule_point % 18;
                 if (1 <= 16*k_outer + a_dim_2 && 16*k_outer + a_dim_2 <= l && 1 <= 4*j_outer + a_dim_1 &&

@@ -81,7 +81,6 @@ def test_illegal_storage(name: str) -> None:
     assert found
 
 
-@pytest.mark.deep
 def test_refusals_read_well(golden: GoldenFiles) -> None:
     """One line each: the step, and its smallest witness."""
     golden.check("refusals.txt", "\n".join(f"{name}: {refusal(twins)[1].witness}" for name, twins in TWINS.items()))

@@ -128,3 +128,8 @@ def test_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         lk.library.matmul(**{"dtype": "bfloat16", "wgmma": True, **given})        # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+def test_arrays_of_batches_have_the_sizes() -> None:
+    with pytest.raises(lk.PreconditionError, match="The argument 'size' does not apply to warpgroups"):
+        lk.library.batched_matmul("bfloat16", wgmma=True, size=512)

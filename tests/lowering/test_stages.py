@@ -65,7 +65,6 @@ def shown(name: str) -> lk.LoopKernel:
             return lk.set_options(knl, textual_unroll=True)
 
 
-@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("name", SHOWN)
 def test_golden_stages(name: str, golden: GoldenFiles) -> None:
     """What each stage added, where it differs from what the stage before it prints."""

@@ -46,6 +46,17 @@ def test_elements_of_16_bytes() -> None:
         lk.lower(_copy("<> t[i, k] = a[i, k]", dtype="complex128"))
 
 
+def test_each_box_begins_at_a_multiple_of_128_bytes() -> None:
+    knl = lk.make_kernel("{[h, k, h2, k2]: 0<=h,h2<4 and 0<=k,k2<16}", """
+        <> t[h, k] = a[h, k]  {id=copy}
+        y[h2, k2] = t[h2, k2]  {dep=copy}
+        """, [lk.GlobalArg("a", np.float32, (4, 16)), "..."])
+    with pytest.raises(lk.PreconditionError, match="each of the boxes in 't' has 64 bytes, and those behind the first "
+                                                   "would not begin at multiples of 128 bytes") as caught:
+        lk.lower(lk.tensorize(lk.tag_inames(knl, "k2:l.0"), "copy", "tma.load", "k"))
+    assert "a multiple of 128 bytes, or one box" in (caught.value.hint or "")
+
+
 def test_the_swizzle_is_that_of_tma() -> None:
     knl = lk.set_temporary_address_space(lk.add_dtypes(_copy("<> t[i, k] = a[i, k]"), {"t": np.float32}), "t", "shared")
     (function,) = lk.lower(lk.swizzle(knl, "t", chunk=4)).program.functions
@@ -181,6 +192,25 @@ def test_threads_may_read_what_tma_overwrites() -> None:
     x, y = np.arange(512, dtype=np.float32).reshape(2, 8, 32)
     assert lk.verify(knl, full=True).proven
     np.testing.assert_array_equal(lk.emulate(knl, x=x, y=y.copy(), r=0).y, 2*y + x)
+
+
+def test_a_temporary_that_only_tensor_maps_use_is_no_parameter() -> None:
+    """TMA stores it in one launch and loads it in the next one; the host's function allocates it."""
+    knl = lk.make_kernel("{[i, j, p, q, i2, j2, i3, j3]: 0<=i,p,i2,i3<8 and 0<=j,q,j2,j3<32}", """
+        t[i, j] = 2*x[i, j]  {id=fill}
+        whole[p, q] = t[p, q]  {id=store}
+        <> u[i2, j2] = whole[i2, j2]  {id=load}
+        y[i3, j3] = u[7 - i3, j3]
+        """, [lk.TemporaryVariable("t", np.float32, (8, 32), address_space="shared"),
+              lk.TemporaryVariable("whole", np.float32, (8, 32), lk.AddressSpace.GLOBAL),
+              *(lk.GlobalArg(x, np.float32, (8, 32)) for x in "xy")])
+    knl = lk.tensorize(lk.tag_inames(knl, "j:l.0, j3:l.0"), "store", "tma.store", "p, q")
+    knl = lk.tensorize(lk.add_barrier(knl, "store", "load"), "load", "tma.load", "i2, j2")
+    code = lk.generate_code(knl, target=lk.CudaTarget("sm_90"))
+    assert "*whole" not in code.source.replace("*__restrict__ ", "*")
+    assert "cudaMalloc(&whole" in code.host
+    x = np.arange(256, dtype=np.float32).reshape(8, 32)
+    np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x[::-1])
 
 
 def test_wide_tiles_become_boxes_of_swizzled_rows() -> None:

@@ -3,14 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import loopkit as lk
-from loopkit.ast.nodes import Node, Scope
+from loopkit.ast.nodes import Completion, Instruction, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
 from loopkit.lowering.lowered import FINISHED, Lowered
 from loopkit.lowering.pipeline import lower_fully, run, stages
 from loopkit.verification.checks import Subject, report_of
+
+Place = TypeVar("Place", bound=Node | Barrier)
 
 
 def report(knl: lk.LoopKernel, lowered: Lowered) -> lk.Report:
@@ -33,6 +36,20 @@ def with_tree(lowered: Lowered, launch: int, tree: Tree) -> Lowered:
 def built(lowered: Lowered) -> Lowered:
     """*lowered* with the program of its trees."""
     return run(lowered, stages("loops", FINISHED))
+
+
+def without(kind: type[Instruction], of: Completion | None = None, scope: Scope = Scope.BLOCK
+            ) -> Callable[[Place], Place]:
+    """Places of the tree or nodes of the program, those of barriers and waits without instructions of this *kind*.
+
+    :arg of: only those for this event; *scope*: only places of this scope, or of a narrower one.
+    """
+    def change(place: Place) -> Place:
+        if not isinstance(place, Sync | Barrier) or place.scope > scope:
+            return place
+        return replace(place, instructions=tuple(
+            i for i in place.instructions if not (isinstance(i, kind) and of in (None, getattr(i, "of", None)))))
+    return change
 
 
 def without_one_barrier(knl: lk.LoopKernel) -> Iterator[Lowered]:
@@ -76,7 +93,8 @@ def with_one_changed(lowered: Lowered, others: Callable[[Barrier], Iterable[Barr
     [launch] = lowered.launches
     for k, place in enumerate(_barriers(launch.tree)):
         for other in others(place):
-            yield with_tree(lowered, 0, _without(launch.tree, k, other))
+            if other != place:
+                yield with_tree(lowered, 0, _without(launch.tree, k, other))
 
 
 def with_a_barrier(tree: Tree) -> Iterator[Tree]:

@@ -18,6 +18,7 @@ from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
 from loopkit.verification.validation import validate
 from tests.tma_kernels import box, product, rowdot, rowsum
+from tests.verification.changed import without
 
 Change = Callable[[Node], Node]
 
@@ -38,6 +39,11 @@ def test_a_box_without_loops_around_it_is_proven() -> None:
     assert report.proven, report
 
 
+def test_a_block_of_one_thread_is_proven() -> None:
+    report = lk.verify(lk.untag_inames(box((4, 6, 16)), "j2"), full=True)
+    assert report.proven, report
+
+
 @pytest.mark.parametrize(("stages", "rings"), [
     ((3, 3), {"tiles_full": 2}), ((3, 2), {"a_tile_full": 1, "b_tile_full": 1})])
 def test_rings_of_several_temporaries(stages: tuple[int, int], rings: dict[str, int]) -> None:
@@ -47,7 +53,7 @@ def test_rings_of_several_temporaries(stages: tuple[int, int], rings: dict[str, 
     assert report.proven, report
     (function,) = lk.lower(knl).program.functions
     syncs = [i for x in nodes_in(function.body) if isinstance(x, Sync) for i in x.instructions]
-    assert {i.ring: i.copies for i in syncs if isinstance(i, StartPhases)} == rings
+    assert {i.ring: i.arrivals for i in syncs if isinstance(i, StartPhases)} == rings
     assert [i.of.ring for i in syncs if isinstance(i, WaitPhase)] == [*rings]
 
 
@@ -79,13 +85,6 @@ def _shifted(i: TmaLoadIssue | WaitPhase, by: int) -> TmaLoadIssue | WaitPhase:
     return replace(i, of=replace(i.of, number=add(i.of.number, by)))
 
 
-def _without(kind: type[StartPhases | WaitPhase]) -> Change:
-    def changed(node: Node) -> Node:
-        return Block(tuple(x for x in node.children if not (isinstance(x, Sync) and any(
-            isinstance(i, kind) for i in x.instructions)))) if isinstance(node, Block) else node
-    return changed
-
-
 def _behind_the_reader(node: Node) -> Node:
     """Each wait, after the region that follows it."""
     if not isinstance(node, Block):
@@ -104,18 +103,18 @@ def _moved(issue: TmaLoadIssue) -> TmaLoadIssue:
 
 
 FAULTS: dict[str, Change] = {
-    "the wait deleted": _without(WaitPhase),
+    "the wait deleted": without(WaitPhase),
     "the wait moved": _behind_the_reader,
     "the wait for the next phase": _wait(lambda w: _shifted(w, 1)),
     "the wait for the phase before": _wait(lambda w: _shifted(w, -1)),
     "the other parity": _wait(lambda w: _shifted(w, 3)),
     "the wait with fewer slots": _wait(lambda w: replace(w, of=replace(w.of, slots=2))),
     "the wait for another ring": _wait(lambda w: replace(w, of=replace(w.of, ring="other"))),
-    "the start deleted": _without(StartPhases),
+    "the start deleted": without(StartPhases),
     "the start without a barrier": _changed_sync(lambda node: replace(node, scope=Scope.THREAD) if any(
         isinstance(i, StartPhases) for i in node.instructions) else None),
     "one slot fewer": _start(lambda s: replace(s, slots=s.slots - 1)),
-    "one copy more": _start(lambda s: replace(s, copies=s.copies + 1)),
+    "one copy more": _start(lambda s: replace(s, arrivals=s.arrivals + 1)),
     "a copy of the next phase": _copy(lambda i: _shifted(i, 1), "tile_rule"),
     "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "first"),
     "copies by all threads": lambda node: node.then if isinstance(node, If) and node.condition == p.Comparison(
@@ -135,7 +134,7 @@ FAULTS_OF_ONE: dict[str, Change] = {
     "first copies of the next phase": _copy(lambda i: _shifted(i, 1), "b_tile_rule_first"),
     "first copies deleted": _copied(lambda *_: Block(()), "b_tile_rule_first"),
     "copies for another ring": _copy(lambda i: replace(i, of=replace(i.of, ring="other")), "b_tile_rule"),
-    "one copy fewer": _start(lambda s: replace(s, copies=s.copies - 1))}
+    "one copy fewer": _start(lambda s: replace(s, arrivals=s.arrivals - 1))}
 
 
 def _proven(knl: lk.LoopKernel) -> Lowered:

@@ -20,21 +20,17 @@ from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
 from loopkit.verification.validation import validate
 from tests.tma_kernels import doubled
+from tests.verification.changed import without
 
 Change = Callable[[Node], Node]
 
 X = np.random.default_rng(0).integers(-9, 10, (61, 20)).astype(np.float32)
 
 
-def _syncs(of: Callable[[Instruction], Instruction | None], *, scope: Scope = Scope.BLOCK) -> Change:
-    """Other instructions of synchronisations, ``None``: left out; up to *scope*: narrower ones."""
-    return lambda node: replace(node, instructions=tuple(
-        new for i in node.instructions if (new := of(i)) is not None)) \
-        if isinstance(node, Sync) and node.scope <= scope else node
-
-
-def _without(kind: type[Instruction], scope: Scope = Scope.BLOCK) -> Change:
-    return _syncs(lambda i: None if isinstance(i, kind) else i, scope=scope)
+def _syncs(of: Callable[[Instruction], Instruction]) -> Change:
+    """Other instructions of synchronisations."""
+    return lambda node: replace(node, instructions=tuple(map(of, node.instructions))) \
+        if isinstance(node, Sync) else node
 
 
 def _store(of: Callable[[TmaStoreIssue], TmaStoreIssue]) -> Change:
@@ -49,14 +45,14 @@ def _without_barriers_after(kind: type[Instruction]) -> Change:
 
 #: Faults in the program of a kernel with three cells.
 FAULTS: dict[str, Change] = {
-    "no fence": _without(ProxyFence),
-    "no wait": _without(WaitGroup, Scope.BLOCK),
-    "no wait at the end": _without(WaitGroup, Scope.THREAD),
+    "no fence": without(ProxyFence),
+    "no wait": without(WaitGroup),
+    "no wait at the end": without(WaitGroup, scope=Scope.THREAD),
     "a wait at the end that leaves a group": _syncs(
         lambda i: replace(i, pending=1) if isinstance(i, WaitGroup) and not i.pending else i),
     "a wait that leaves a group more": _syncs(
         lambda i: replace(i, pending=i.pending + 1) if isinstance(i, WaitGroup) and i.pending else i),
-    "no commit": _without(CommitGroup),
+    "no commit": without(CommitGroup),
     "no barrier before the store": _without_barriers_after(ProxyFence),
     "no barrier after the wait": _without_barriers_after(WaitGroup),
     "another row": _store(lambda i: replace(i, box=replace(i.box, start=(add(i.box.start[0], 1), *i.box.start[1:])))),

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_of, references
 from loopkit.analysis.inside import unproven_axes
 from loopkit.ast.nodes import Assign, Define, For, If
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -81,7 +81,7 @@ class BoundsChecks:
         """The last lines of a block."""
         return (f"{_END}: ;",) if self.accesses else ()
 
-    def lines(self, emitter: Emitter, node: Assign | If, bounds: LowerBounds) -> Iterator[str]:
+    def lines(self, emitter: Emitter, node: Assign | If, bounds: ValueRanges) -> Iterator[str]:
         """The checks before *node*: each in a place at which all earlier accesses are inside."""
         # a condition belongs to the first statement under it
         owner = next((x for x in nodes_in(node) if isinstance(x, Assign)), None)
@@ -116,7 +116,7 @@ class BoundsChecks:
                 if x in values and variables(values[x]).isdisjoint(later)}
 
     def _test(self, array: str, subscripts: Mapping[int, str], conditions: _Conditions, emitter: Emitter,
-              bounds: LowerBounds) -> str:
+              bounds: ValueRanges) -> str:
         """The condition under which an access is outside: *subscripts* are those along unproven axes."""
         shape = self._shape(array)
         ends = {axis: self._extent(array, axis) if shape is None else emitter.text(shape[axis], bounds)

@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, For, Region, Sync
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import mentioned, nodes_in, rewritten
 from loopkit.expr.kinds import ML_DTYPES
 from loopkit.expr.random_numbers import RANDOM_CALLS, random_texts
@@ -321,7 +321,7 @@ class _HostFunction(FunctionText):
             lines = list(emitter.loop_over(_AXES[axis], 0, extent, lines, bounds))
         yield from lines
 
-    def _if_enough(self, bounds: LowerBounds) -> str:
+    def _if_enough(self, bounds: ValueRanges) -> str:
         """The clause by which one thread does a small launch; none if every launch is large."""
         texts = [self.emitter.text(e, bounds) for e in self.work.factors]
         numbers = [text if re.fullmatch(r"\w+", text) else f"({text})" for text in texts]

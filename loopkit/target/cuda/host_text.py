@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Call, For
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import if_else, indented
@@ -34,12 +34,13 @@ from loopkit.target.code import (
     ScratchPointer,
     Stride,
     Value,
+    host_side,
     split_condition,
 )
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.tensor_maps import encoding_lines
 from loopkit.target.emit import Emitter, Hooks, wrapped
-from loopkit.target.memory import Addresses, Flat, function_lines, host_side, type_of
+from loopkit.target.memory import Addresses, Flat, function_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout, memory: Mapping[str, Flat]
@@ -48,7 +49,8 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
     :arg memory: the memory of the arrays that have tensor maps.
     """
-    scratch = {x.name: x for launch in launches for x in launch.parameters if isinstance(x, ScratchPointer)}
+    scratch = {x.name: x for launch in launches
+               for x in host_side(launch.parameters) if isinstance(x, ScratchPointer)}
     known = _Known(points=lowered.kernel.assumptions)
     writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index, memory)
     body: list[str] = []
@@ -66,7 +68,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
 
 @dataclass(frozen=True)
-class _Known(LowerBounds):
+class _Known(ValueRanges):
     """The set of sizes and host inames that are possible at a place."""
 
     points: Set = field(kw_only=True)
@@ -122,7 +124,7 @@ class _Writer:
         """The name of a launch's function, also if an argument has the same name."""
         return f"::{launch.name}" if launch.name in self.emitter.types else launch.name
 
-    def _launch(self, call: Call, known: LowerBounds) -> Iterator[str]:
+    def _launch(self, call: Call, known: ValueRanges) -> Iterator[str]:
         """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
         assert isinstance(known, _Known)
         launch = self.launches[call.name]
@@ -156,7 +158,7 @@ class _Writer:
         else:
             yield text
 
-    def _encoding(self, launch: GeneratedKernel, known: LowerBounds) -> Iterator[str]:
+    def _encoding(self, launch: GeneratedKernel, known: ValueRanges) -> Iterator[str]:
         """The lines that make the tensor maps of *launch*."""
         taken = {*self.lowered.kernel.all_names, *(x.name for x in launch.parameters)}
         for x in launch.parameters:

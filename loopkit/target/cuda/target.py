@@ -247,7 +247,8 @@ class _CudaFunction(FunctionText):
     def _launch_comments(self) -> Iterator[str]:
         """The parts of a launch that the text of the function does not have."""
         for m in self.tensor_maps:
-            shape = "".join(f"[{to_text(e)}]" for e in self.lowered.shapes[m.array] if e is not None)
+            # extents are not negative: the floor division is that of C
+            shape = "".join(f"[{to_text(e)}]" for e in self.lowered.shapes[m.array] if e is not None).replace("//", "/")
             yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements of {m.array}{shape}"
         if self.shared.dynamic_bytes:
             yield f"// the launch gives {self.shared.dynamic_bytes} bytes of dynamic shared memory"

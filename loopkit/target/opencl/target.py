@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Block, Call, If, Node, Scope, Sync
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import subexpressions
@@ -127,7 +127,7 @@ def _has_barrier(node: Node) -> bool:
     return any(isinstance(x, Sync) and x.scope is not Scope.THREAD for x in nodes_in(node))
 
 
-def _branch_condition(emitter: Emitter, node: If, bounds: LowerBounds) -> str:
+def _branch_condition(emitter: Emitter, node: If, bounds: ValueRanges) -> str:
     """The condition of *node*; without ``&&`` and ``||`` if barriers are in it.
 
     These operators are branches of their own. PoCL 3.0, which runs the threads of a block in loops between barriers,

@@ -243,13 +243,11 @@ matmul_0(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ 
     }
 }
 
-// a_whole_map_128x64_swizzled: boxes of 128 x 64 elements of a_whole[128*((n + 127) // 128)][64*((l + 63) // 64)]
-// b_whole_map_64x64_swizzled: boxes of 64 x 64 elements of b_whole[64*((l + 63) // 64)][256*((m + 255) // 256)]
+// a_whole_map_128x64_swizzled: boxes of 128 x 64 elements of a_whole[128*((n + 127) / 128)][64*((l + 63) / 64)]
+// b_whole_map_64x64_swizzled: boxes of 64 x 64 elements of b_whole[64*((l + 63) / 64)][256*((m + 255) / 256)]
 // the launch gives 213016 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(256)
-matmul_1(__nv_bfloat16 *__restrict__ c, const __nv_bfloat16 *__restrict__ a_whole,
-    const __nv_bfloat16 *__restrict__ b_whole,
-    const __grid_constant__ CUtensorMap a_whole_map_128x64_swizzled,
+matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_whole_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_whole_map_64x64_swizzled, const int l, const int m, const int n)
 {
     const int i_group = blockIdx.y;

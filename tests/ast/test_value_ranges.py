@@ -1,10 +1,10 @@
-"""Lower bounds of expressions under conditions."""
+"""Value ranges of integers under conditions and in loops."""
 from __future__ import annotations
 
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Block, For
-from loopkit.ast.value_ranges import LowerBounds
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.poly.affine import add, floor_div
 
 n, m = p.Variable("n"), p.Variable("m")
@@ -12,21 +12,21 @@ n, m = p.Variable("n"), p.Variable("m")
 
 def test_a_condition_bounds_what_it_compares_with_a_number() -> None:
     condition = p.LogicalAnd((p.Comparison(16, "<=", n), p.Comparison(m, ">=", 3), p.Comparison(n, "<=", 99)))
-    inside = LowerBounds({"m": 5}).where(condition)
+    inside = ValueRanges({"m": 5}).where(condition)
     assert inside.least(add(floor_div(n, 16), -1)) == 0
     assert inside.least(m) == 5
-    assert LowerBounds().where(p.LogicalOr(condition.children)).least(n) is None
-    assert LowerBounds().where(p.Comparison(n, "<", 16)).least(n) is None
+    assert ValueRanges().where(p.LogicalOr(condition.children)).least(n) is None
+    assert ValueRanges().where(p.Comparison(n, "<", 16)).least(n) is None
 
 
 def test_a_new_value_is_another_name() -> None:
-    assert LowerBounds().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None
+    assert ValueRanges().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None
 
 
 def test_a_loop_bounds_its_variable() -> None:
-    inside = LowerBounds().inside(For("n", 0, p.Min((3, m)), 1, Block()))
+    inside = ValueRanges().inside(For("n", 0, p.Min((3, m)), 1, Block()))
     assert inside.below(n, 3)
     assert not inside.below(n, 2)
     assert inside.defining("m", add(n, 1)).below(m, 4)
     assert not inside.inside(For("n", 0, m, 1, Block())).below(n, 3)
-    assert not LowerBounds().inside(For("n", m, 3, 1, Block())).below(n, 3)
+    assert not ValueRanges().inside(For("n", m, 3, 1, Block())).below(n, 3)
