@@ -15,7 +15,6 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import ValueRanges
-from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Fragment

@@ -19,7 +19,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, Region, Scope
 from loopkit.ast.value_ranges import ValueRanges
-from loopkit.expr.mappers import array_of, variables
+from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.fragments import Fragment

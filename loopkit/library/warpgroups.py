@@ -1,7 +1,6 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np

@@ -22,10 +22,11 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups, with_registers
-from loopkit.lowering.hazards import Hazard, Waits, at_once, hazards, steps_in_common, tile_reads, unfinished
+from loopkit.lowering.hazards import Hazard, at_once, hazards, steps_in_common, tile_reads, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
+from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map, as_points

@@ -42,8 +42,8 @@ from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import subtract
 from loopkit.poly import codegen
+from loopkit.poly.affine import subtract
 from loopkit.poly.codegen import Builder, CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import (

@@ -28,8 +28,9 @@ from loopkit.kernel.tree import (
     rewrite,
     seq,
 )
-from loopkit.lowering.hazards import Hazard, PlacedWait, Waits
+from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
+from loopkit.lowering.waits import PlacedWait, Waits
 from loopkit.poly.relations import in_one_iteration, shared_dims
 from loopkit.poly.sets import Map
 

@@ -25,8 +25,9 @@ from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
-from loopkit.lowering.hazards import Hazard, Waits
+from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
+from loopkit.lowering.waits import Waits
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.sets import InstanceSet
 

@@ -41,7 +41,8 @@ from loopkit.lowering.code import (
     with_values,
 )
 from loopkit.lowering.guards import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
+from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.scheduled import Schedule
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, range_condition

@@ -20,8 +20,9 @@ from loopkit.instructions.table import WAITS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, leaves, parts_of
-from loopkit.lowering.hazards import Hazard, Waits, hazards, tile_reads, unfinished
+from loopkit.lowering.hazards import Hazard, hazards, tile_reads, unfinished
 from loopkit.lowering.lowered import Launch
+from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, union_of_some
 from loopkit.poly.sets import Map

@@ -103,8 +103,9 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     if function.ticketed != launch.ticketed:
         how = "" if function.ticketed else "not "
         yield Mismatch("ticket", launch.name, "", f"the blocks are {how}numbered as they start")
-    if (function.tiles.blocks if function.tiles is not None else 0) != launch.persistent or any(
-            not isinstance(node, Sync) for node in function.body.children if launch.persistent and node != function.tiles):
+    tiles = function.tiles
+    once = [] if tiles is None else [node for node in function.body.children if node is not tiles]
+    if (0 if tiles is None else tiles.blocks) != launch.persistent or not all(isinstance(x, Sync) for x in once):
         yield Mismatch("tiles", launch.name, "", "the blocks do not run the places of the grid one after another")
     grid = grid_of(knl, function)
     every = list(executions(knl, function, grid))

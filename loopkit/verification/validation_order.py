@@ -22,6 +22,7 @@ from loopkit.ast.nodes import (
     Instruction,
     Region,
     Scope,
+    Sync,
     completion_of,
     covering,
     events_between,
@@ -176,8 +177,8 @@ class OrderCheck(LaunchCheck):
             for b in barriers:
                 left = left.subtract(self._first(self._at(b), x).intersect_domain(self._at(b).points).range())
             if not left.is_empty():
-                yield from self.mismatch("tiles", s, f"'{s}' accesses shared memory that threads may still use at another "
-                                         "place of the grid")
+                yield from self.mismatch("tiles", s, f"'{s}' accesses shared memory that threads may still use at "
+                                         "another place of the grid")
 
     @cached_property
     def _in_lanes(self) -> frozenset[str]:

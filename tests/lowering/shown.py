@@ -7,7 +7,8 @@ import loopkit as lk
 from loopkit.ast.nodes import Node
 from loopkit.ast.walk import nodes_in
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
-from loopkit.lowering.lowered import Lowered, tree_lines
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.scheduled import tree_lines
 
 
 def placed(knl: lk.LoopKernel) -> list[str]:
