@@ -175,7 +175,7 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
 
 
 def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: ValueRanges) -> Iterator[str]:
-    line = f"arrive(&{slot_text(printer, arrival.of, bounds)});"
+    line = f"arrive_as_warp(&{slot_text(printer, arrival.of, bounds)});"
     if bounds.nonnegative(arrival.of.number):
         yield line
     else:
@@ -188,9 +188,9 @@ template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
 {
     asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
 }
-""", "arrive": """
+""", "arrive_as_warp": """
 // the threads of the warp are done with this phase of the mbarrier
-__device__ __forceinline__ void arrive(unsigned long long *mbarrier)
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
     __syncwarp();

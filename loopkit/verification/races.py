@@ -4,7 +4,7 @@ A conflict with an asynchronous access needs a wait between that covers the acce
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -176,16 +176,9 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 f"The next tile may overwrite '{h.array}' at another place of the grid before '{h.sink}' has read it.",
                 check="races", hint="let the warp arrive after the read",
                 witness=BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, left).witness()))
-    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
-    in_rings = {knl.statement_by_id[s].written for s, b in launch.statements.items()
-                if b.statement.completion is Completion.PHASE}
-    users = [s for s, b in launch.statements.items() if any(
-        a.array in shared - in_rings for a in accesses_of(knl, b.statement))]
+    users = _users_of_shared_memory(conflicts)
     events = {knl.statement_by_id[s].completion for s in users if knl.statement_by_id[s].completion in BEFORE_END}
-    children = parts_of(launch.tree)
-    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
-    if users and not any(isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside
-                         and all(pending(b.instructions, e) == 0 for e in events) for b in children[:first]):
+    if users and not any(all(pending(b.instructions, e) == 0 for e in events) for b in _before(launch, users)):
         yield refuted(VerificationError(
             f"'{users[0]}' accesses shared memory that threads may still use at another place of the grid.",
             check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
@@ -199,6 +192,22 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
             yield refuted(VerificationError(
                 f"A block may go to its next place of the grid before '{s}' is performed.", check="races",
                 hint=f"wait for its {event.value} at the end"))
+
+
+def _users_of_shared_memory(conflicts: Conflicts) -> list[str]:
+    """The statements that access shared arrays, but for those of copies by phases, which rings protect."""
+    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
+    own = conflicts.launch.statements
+    in_rings = {b.statement.written for b in own.values() if b.statement.completion is Completion.PHASE}
+    return [s for s, b in own.items() if any(
+        a.array in shared - in_rings for a in accesses_of(conflicts.kernel, b.statement))]
+
+
+def _before(launch: Launch, statements: Collection[str]) -> list[Barrier]:
+    """The barriers before all of *statements* at each place of the grid; they are for the accesses at the last one."""
+    children = parts_of(launch.tree)
+    first = next((i for i, child in enumerate(children) if not {*statements}.isdisjoint(leaves(child))), 0)
+    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside]
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
@@ -289,10 +298,13 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
-            needed = bool(lines) or _is_for_completion(conflicts, barrier)
+            for_tiles = bool(conflicts.launch.persistent) and any(
+                barrier.barrier is b for b in _before(conflicts.launch, _users_of_shared_memory(conflicts)))
+            needed = bool(lines) or for_tiles or _is_for_completion(conflicts, barrier)
             count += 1
             needless += not needed
-            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", not needed"
+            why = "" if lines else ", for accesses at the place of the grid before" if for_tiles else \
+                ", for asynchronous accesses of other threads" if needed else ", not needed"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent_barriers(conflicts.launch, function)

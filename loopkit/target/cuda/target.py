@@ -310,8 +310,10 @@ def _tile_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     if not {"g.1", "g.2"} & launch.mapping.extents.keys():
         return {"g.0": f"(int){number}"}
     along, rest = f"{number}s_along_x", f"{number} / {number}s_along_x"
-    return {"g.0": f"(int)({number} % {along})", **({"g.1": f"(int)({rest})"} if "g.2" not in launch.mapping.extents else
-            {"g.1": f"(int)({rest} % {number}s_along_y)", "g.2": f"(int)({rest} / {number}s_along_y)"})}
+    inner = f"(int)({number} % {along})"
+    if "g.2" not in launch.mapping.extents:
+        return {"g.0": inner, "g.1": f"(int)({rest})"}
+    return {"g.0": inner, "g.1": f"(int)({rest} % {number}s_along_y)", "g.2": f"(int)({rest} / {number}s_along_y)"}
 
 
 def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, inner: Sequence[str]) -> Iterator[str]:
