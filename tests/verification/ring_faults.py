@@ -66,7 +66,7 @@ def _of_node(node: Node) -> Wrong:
                             for other in {0, 32, 64, node.threads + 32} - {node.threads})
             for k, own in enumerate(node.instructions):
                 before, after = node.instructions[:k], node.instructions[k + 1:]
-                for kind, new in _of_instruction(own):
+                for kind, new in of_instruction(own):
                     yield f"{own.noun}: {kind}", replace(node, instructions=(*before, *new, *after))
         case Region(instruction=BoxIssue() as issue):
             yield "a box left out", Block(())
@@ -134,7 +134,8 @@ def _left_out(block: Block, number: int) -> Block:
     return Block((*block.children[:number], *block.children[number + 1:]))
 
 
-def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+def of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+    """Instructions in place of one of a synchronisation, each with what is wrong."""
     yield "left out", ()
     match instruction:
         case WaitGroup(pending=pending):
