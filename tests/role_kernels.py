@@ -1,6 +1,8 @@
 """Kernels whose tiles a producer thread copies, beside the threads that read them."""
 from __future__ import annotations
 
+import numpy as np
+
 import loopkit as lk
 
 
@@ -31,3 +33,25 @@ def rows(slots: int, factors: str = "a", blocks: int = 0, *, store: str = "plain
             knl = lk.pipeline(knl, "k_outer", count, temporaries=[f"{x}_tile" for x in own], ahead=0)
     knl = lk.specialize_warps(knl, [f"{x}_tile_rule" for x in factors])
     return lk.persistent(knl, blocks) if blocks else knl
+
+
+def twice_read(slots: int, blocks: int) -> lk.LoopKernel:
+    """The sums of the rows of a matrix, plus twice those of the next row of a block: two loops read each tile."""
+    knl = lk.make_kernel(
+        ["{[io, ii]: 0<=64*io<n and 0<=ii<64}", "{[ko, ci, ck, k1, k2]: 0<=32*ko<l and 0<=ci<64 and 0<=ck,k1,k2<32}"],
+        f"""
+        for io
+            <> u[ii] = 0  {{id=init}}
+            for ko
+                tile[ko % {slots}, ci, ck] = a[64*io + ci, 32*ko + ck] \
+                    if 64*io + ci < n and 32*ko + ck < l else 0  {{id=copy}}
+                u[ii] = u[ii] + tile[ko % {slots}, ii, k1]  {{id=own, dep=copy:init}}
+                u[ii] = u[ii] + 2*tile[ko % {slots}, (ii + 1) % 64, k2]  {{id=next, dep=copy:own}}
+            end
+            s[64*io + ii] = u[ii]  {{if=64*io + ii < n, dep=next}}
+        end
+        """, [lk.TemporaryVariable("tile", np.float32, (slots, 64, 32), address_space="shared"),
+              lk.TemporaryVariable("u", np.float32, (64,)), lk.GlobalArg("a", np.float32, "n, l"),
+              lk.GlobalArg("s", np.float32, "n"), "..."], name="twice_read", assumptions="n >= 1 and l >= 1")
+    knl = lk.tensorize(lk.tag_inames(knl, "io:g.0, ii:l.0"), "copy", "tma.load", "ci, ck")
+    return lk.persistent(lk.specialize_warps(knl, "copy"), blocks)

@@ -227,12 +227,18 @@ class _Copied:
 
     def waits(self, tree: Tree, ways: Mapping[str, Path], copies: Sequence[Hazard]
               ) -> dict[tuple[Path, Expression], dict[str, None]]:
-        """Why threads wait for tiles: by the node of *tree* before which threads wait, and the number of the tile."""
-        found: dict[tuple[Path, Expression], dict[str, None]] = {}
+        """Why threads wait for tiles: by the node of *tree* before which threads wait, and the number of the tile.
+
+        They wait for a tile once in a body, before the first node that needs it.
+        """
+        nodes: dict[tuple[Path, Expression], Path] = {}
+        reasons: dict[tuple[Path, Expression], dict[str, None]] = {}
         for h in (h for h in copies if h.array == self.array and h.sink not in self.writers):
             for number in self.numbers_at(h.sink):
-                found.setdefault((_node_before(tree, ways[h.sink], number), number), {})[h.reason] = None
-        return found
+                node, place = _node_before(tree, ways[h.sink], number), (_body_of(ways[h.sink], number), number)
+                nodes[place] = min(nodes.get(place, node), node, key=lambda way: [step.position for step in way])
+                reasons.setdefault(place, {})[h.reason] = None
+        return {(node, number): reasons[body, number] for (body, number), node in nodes.items()}
 
     def copied(self, ways: Mapping[str, Path], blocks: Iterable[str]) -> list[tuple[Path, Expression, InstanceSet]]:
         """The bodies that copy a tile, each with the number of the tile, and the iterations in which it copies one."""

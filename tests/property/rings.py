@@ -215,7 +215,8 @@ def ring_pipelines(draw: Draw) -> Pipeline:
     size = named_dtype(dtype).itemsize
     producer, persistent = one((False, 0), (False, 0), (False, 0), (True, 0), (True, 1), (True, 2))
     # the consumers are whole warps
-    rows, steps = one(*(32, 64, 64) if producer else (8, 16, 32, 64, 64)), one(16 // size, 32 // size, 32 // size, 128 // size, 4)
+    rows = one(*(32, 64, 64) if producer else (8, 16, 32, 64, 64))
+    steps = one(16 // size, 32 // size, 32 // size, 128 // size, 4)
     swizzled = ["swizzle128"]*(steps*size == 128)
     factors = list[Factor]()
     for name in ("ab" if result == "deviations" else one("a", "ab", "ab", "abc")):

@@ -19,7 +19,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.verification.validation import validate
 from tests.deep import DEEP, shared
-from tests.role_kernels import rows
+from tests.role_kernels import rows, twice_read
 from tests.verification.changed import built, report, with_tree
 from tests.verification.ring_faults import of_instruction, ring_faults
 
@@ -151,3 +151,15 @@ def test_a_start_behind_a_statement() -> None:
     wrong = with_tree(low, 0, seq(first, start, *others))
     assert not report(_kernel(OF_FAULTS[0]), wrong).proven
     assert validate(built(wrong))
+
+
+def test_two_loops_that_read_a_tile() -> None:
+    """Each thread waits for the tile once, before the first one."""
+    knl = twice_read(2, 2)
+    found = lk.verify(knl, full=True)
+    assert found.proven, found
+    a = np.random.default_rng(0).integers(-3, 4, (200, 100)).astype(np.float32)
+    sums = np.concatenate([a.sum(axis=1), np.zeros(56, np.float32)]).reshape(-1, 64)
+    expected = (sums + 2*np.roll(sums, -1, axis=1)).reshape(-1)[:200]
+    for completion, order in SOME_WAYS:
+        np.testing.assert_array_equal(lk.emulate(knl, a=a, completion=completion, order=order).s, expected)
