@@ -4,7 +4,7 @@ A conflict with an asynchronous access needs a wait between that covers the acce
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -164,16 +164,8 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 f"The next tile may overwrite '{h.array}' at another place of the grid before '{h.sink}' has read it.",
                 check="races", hint="let the warp arrive after the read",
                 witness=BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, left).witness()))
-    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
-    in_rings = {knl.statement_by_id[s].written for s, b in launch.statements.items()
-                if b.statement.completion is Completion.PHASE}
-    users = [s for s, b in launch.statements.items() if any(
-        a.array in shared - in_rings for a in accesses_of(knl, b.statement))]
-    events = {knl.statement_by_id[s].completion for s in users if knl.statement_by_id[s].completion in BEFORE_END}
-    children = parts_of(launch.tree)
-    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
-    if users and not any(isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside
-                         and all(pending(b.instructions, e) == 0 for e in events) for b in children[:first]):
+    users = _users_of_shared(conflicts)
+    if users and not _before_users(conflicts, users):
         yield refuted(VerificationError(
             f"'{users[0]}' accesses shared memory that threads may still use at another place of the grid.",
             check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
@@ -183,6 +175,24 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
             yield refuted(VerificationError(
                 f"A block may go to its next place of the grid before '{s}' is performed.", check="races",
                 hint=f"wait for its {event.value} at the end"))
+
+
+def _users_of_shared(conflicts: Conflicts) -> list[str]:
+    """The statements that access shared memory without a ring."""
+    launch, knl = conflicts.launch, conflicts.kernel
+    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
+    in_rings = {b.statement.written for b in launch.statements.values() if b.statement.completion is Completion.PHASE}
+    return [s for s, b in launch.statements.items() if any(
+        a.array in shared - in_rings for a in accesses_of(knl, b.statement))]
+
+
+def _before_users(conflicts: Conflicts, users: Collection[str]) -> list[Barrier]:
+    """The barriers by which a block is done with shared memory of one place of the grid before *users* at the next."""
+    completions = {conflicts.launch.statements[s].statement.completion for s in users}
+    children = parts_of(conflicts.launch.tree)
+    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
+    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside
+            and all(pending(b.instructions, e) == 0 for e in completions if e in BEFORE_END)]
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
@@ -269,14 +279,16 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
     notes: list[str] = []
     count = needless = 0
     for conflicts in launches:
+        between = _before_users(conflicts, _users_of_shared(conflicts)) if conflicts.launch.persistent else []
         for i, barrier in enumerate(conflicts.ways.barriers):
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
-            needed = bool(lines) or _is_for_completion(conflicts, barrier)
             count += 1
-            needless += not needed
-            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", not needed"
+            why = "" if lines else \
+                ", for asynchronous accesses of other threads" if _is_for_completion(conflicts, barrier) else \
+                ", for the next place of the grid" if any(b is barrier.barrier for b in between) else ", not needed"
+            needless += why == ", not needed"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent_barriers(conflicts.launch, function)

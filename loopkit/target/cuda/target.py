@@ -311,15 +311,15 @@ def _tile_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     """The coordinate along each axis of the place of the grid with this *number*, as text."""
     if not {"g.1", "g.2"} & launch.mapping.extents.keys():
         return {"g.0": number}
-    along_x, along_y = _tiles_along(number, launch)
+    along_x, along_y = _tiles_along(launch)
     rest = f"{number} / {along_x}"
     return {"g.0": f"({number} % {along_x})", **({"g.1": f"({rest})"} if "g.2" not in launch.mapping.extents else
             {"g.1": f"({rest} % {along_y})", "g.2": f"({rest} / {along_y})"})}
 
 
-def _tiles_along(number: str, launch: Launch) -> tuple[str, str]:
+def _tiles_along(launch: Launch) -> tuple[str, str]:
     """The names of the extents of the grid along its first two axes."""
-    along_x, along_y = (launch.kernel.fresh_name(f"{number}s_along_{x}") for x in "xy")
+    along_x, along_y = (launch.kernel.fresh_name(f"tiles_along_{x}") for x in "xy")
     return along_x, along_y
 
 
@@ -328,12 +328,12 @@ def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, i
     bounds = outer_bounds(launch)
     extents = {axis: emitter.text(launch.mapping.extents[axis], bounds) for axis in GRID
                if axis in launch.mapping.extents}
-    names = dict(zip(("g.0", "g.1"), _tiles_along(number, launch), strict=True)) if len(extents) > 1 else {}
+    names = dict(zip(("g.0", "g.1"), _tiles_along(launch), strict=True)) if len(extents) > 1 else {}
     for axis, name in names.items():
         if axis in extents and (axis == "g.0" or "g.2" in extents):
             yield f"const long long {name} = {extents[axis]};"
             extents[axis] = name
-    count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
+    count = " * ".join(e if len(extents) == 1 or e.isidentifier() else f"({e})" for e in extents.values()) or "1"
     if emitter.kernel.options.annotate:
         yield f"// block b runs the tiles b, b + {tiles.blocks}, ...: the places of the grid, along x first"
     yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
