@@ -69,8 +69,8 @@ def start(_: Nodes, instruction: StartPhases) -> Step:
         if 0 in s.threads:
             # a warp arrives with each of its threads
             arrivals = instruction.arrivals*(_WARP if instruction.empty else 1)
-            s.block.rings[instruction.ring] = [
-                Slot(instruction.ring, arrivals, s.block.choices.late, int(instruction.empty)) for _ in range(instruction.slots)]
+            s.block.rings[instruction.ring] = [Slot(instruction.ring, arrivals, s.block.choices.late,
+                                                    int(instruction.empty)) for _ in range(instruction.slots)]
     return prepare
 
 

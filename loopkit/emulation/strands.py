@@ -35,7 +35,7 @@ class Choices:
 class BlockState:
     """One block: its *number*, the number of its *threads*, its memory, and what its threads have started.
 
-    :ivar places: the places of the grid, if a block runs several of them; *enter*: gives a strand the coordinates of one.
+    :ivar places: the places of the grid, if a block runs several; *enter*: gives a strand the coordinates of one.
     :ivar parities: the parities for which threads wait next, by the ring, the slot and the first thread of a strand.
     """
 

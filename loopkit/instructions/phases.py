@@ -177,7 +177,7 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
 
 def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: ValueRanges) -> Iterator[str]:
     condition = readable_comparison(arrival.of.number, ">=", 0)
-    line = f"arrive(&{slot_text(printer, arrival.of, bounds.where(condition))});"
+    line = f"arrive_as_warp(&{slot_text(printer, arrival.of, bounds.where(condition))});"
     if bounds.nonnegative(arrival.of.number):
         yield line
     else:
@@ -190,9 +190,9 @@ template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
 {
     asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
 }
-""", "arrive": """
+""", "arrive_as_warp": """
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
-__device__ __forceinline__ void arrive(unsigned long long *mbarrier)
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
     __syncwarp();

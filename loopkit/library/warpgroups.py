@@ -43,12 +43,11 @@ class Form:
         """The kernel, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
         e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
-        text = f"<> total = sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}\n" \
-               f"c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}"
         knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
 a_rows({e}row, column) := a[{e}row, column]
 b_rows({e}row, column) := b[{e}row, column]
-{text}
+<> total = sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}
+c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
 """, name="batched_matmul" if self.batched else "matmul")
         self._require_epilogue(knl)
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl

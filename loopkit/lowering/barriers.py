@@ -90,8 +90,10 @@ def _between_tiles(launch: Launch, tree: Tree, arrays: Sequence[str]) -> Tree:
 
 def _among_consumers(launch: Launch, node: Tree) -> Tree:
     """*node*; but the producer takes part in no barrier of the block, except that at which rings start."""
-    takes_part = not isinstance(node, Barrier) or any(isinstance(i, StartPhases) for i in node.instructions)
-    return node if takes_part or node.scope is not Scope.BLOCK else replace(node, threads=launch.consumers)
+    if not isinstance(node, Barrier) or node.scope is not Scope.BLOCK or any(
+            isinstance(i, StartPhases) for i in node.instructions):
+        return node
+    return replace(node, threads=launch.consumers)
 
 
 #: The events of accesses for which threads wait by groups.

@@ -123,9 +123,10 @@ class Coder:
 
     def skeleton(self, level: Level) -> Block:
         """The whole launch: loops with barriers outside, regions inside."""
-        return self._one_role(level) if self.launch.producer is None else self._by_role(level)
+        return self.of_one_role(level) if self.launch.producer is None else self._by_role(level)
 
-    def _one_role(self, level: Level) -> Block:
+    def of_one_role(self, level: Level) -> Block:
+        """The whole launch, or the part of a role."""
         if not has_barrier(self.launch.tree):
             return Block((self._region(self.launch.tree, level),))
         return self._build(self.launch.tree, level)
@@ -141,7 +142,7 @@ class Coder:
         def role(inside: Level, *, producer: bool, condition: Set) -> Block:
             own = replace(self.launch, tree=_of_role(self.launch, tree, producer=producer), statements={
                 s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
-            return replace(self, launch=own)._one_role(inside.knowing(condition, axis))
+            return replace(self, launch=own).of_one_role(inside.knowing(condition, axis))
 
         def both(inside: Level) -> Node:
             producers = role(inside, producer=True, condition=range_condition(axis, place, place))
@@ -301,8 +302,9 @@ class Coder:
         statements = tuple(leaves(loop))
         low, high = self._constant_range(loop.iname, statements)
         inside = replace(level, bound=(*level.bound, *level.loops), loops=(loop.iname,))
-        ends = (self._domain(statements, inside).where(("==", subtract(p.Variable(loop.iname), end))) for end in (low, high))
-        return not all(level.context.is_subset(params_of(end)) for end in ends)
+        points = self._domain(statements, inside)
+        return not all(level.context.is_subset(params_of(points.where(("==", subtract(p.Variable(loop.iname), end)))))
+                       for end in (low, high))
 
     def _is_of_threads(self, condition: Expression) -> bool:
         """Does *condition* depend on the thread, and not on a parameter?"""

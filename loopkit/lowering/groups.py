@@ -38,7 +38,8 @@ from loopkit.poly.sets import Map
 MOST_PENDING = 31
 
 
-def with_groups(of: Completion, launch: Launch, tree: Tree, accesses: Sequence[Hazard], reads: Sequence[Hazard]) -> Tree:
+def with_groups(of: Completion, launch: Launch, tree: Tree, accesses: Sequence[Hazard], reads: Sequence[Hazard]
+                ) -> Tree:
     """*tree*, whose waits for the event *of* wait for all accesses, with groups of these accesses.
 
     Each wait leaves as many groups pending as possible.

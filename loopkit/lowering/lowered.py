@@ -348,7 +348,7 @@ class Launch(Shown):
         lines += [f"  {x} = {e}" for x, e in self.mapping.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
-                  + (f" only at {', '.join(f'{axis} = {s.place_on(axis)}' for axis in s.alone_on)}" if s.alone_on else "")
+                  + (" only at " if s.alone_on else "") + ", ".join(f"{x} = {s.place_on(x)}" for x in s.alone_on)
                   + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
                   for s in self.statements.values()]
         return "\n".join(lines)

@@ -99,7 +99,8 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1) if late else number))), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
-            assert (iname := body[-1].iname) is not None
+            iname = body[-1].iname
+            assert iname is not None
             last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
             added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})))),
                       reasons)

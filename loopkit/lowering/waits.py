@@ -95,7 +95,7 @@ class Waits:
         return self._of_hazard(h, self.by_names(h, self._place_names).subtract(self._order(h.source, h.sink)))
 
     def unreleased(self, h: Hazard, waits: Sequence[Instruction | None]) -> Map | None:
-        """The pairs of a copy of a tile and a read of it, *h*, after which no warp arrives for that tile; ``None``: none.
+        """The pairs of a copy of a tile and a read of it, *h*, after which no warp arrives for it; ``None``: none.
 
         :arg waits: the wait of each place for the event of the read.
         """
@@ -186,8 +186,8 @@ class Waits:
         if a.producer is b.producer:
             return a.in_order(b, self.blocks or frozenset())
         assert self.places is not None
-        signals = {**{s: i.phase for s, i in self._phased.items()},
-                   **{i: place.phase_of(ArrivePhase) for i, place in enumerate(self.places)}}
+        signals: dict[str | int, Phase | None] = {s: i.phase for s, i in self._phased.items()}
+        signals |= {i: place.phase_of(ArrivePhase) for i, place in enumerate(self.places)}
         found = Map.empty(Map.from_domain_and_range(a.points, b.points).get_space())
         for x, one in signals.items():
             for y, place in enumerate(self.places):

@@ -121,7 +121,8 @@ class Rings:
         """The pairs with a barrier between; in two roles, with an arrival and a wait for its phase."""
         pairs = self.first(a, b)
         if a.producer is b.producer:
-            between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers if x.producer is a.producer]
+            between = [self.first(a, x).apply_range(self.first(x, b)) for x in self.barriers
+                       if x.producer is a.producer]
         else:
             between = [self.first(a, x.event).apply_range(self._in_phases(x, y)).apply_range(self.first(y.event, b))
                        for x in self.copies for y in map(PhaseEvent.counted, self.waits) if x.phase.ring == y.phase.ring
@@ -243,7 +244,8 @@ class Rings:
         once = apart and all(n.is_injective() for n in own)
         if not (once and every and own and reduce(Set.union, every).is_equal(
                 reduce(Set.union, (n.range() for n in own)))):
-            yield PhaseFault(f"threads do not wait once for each phase of '{ring}' at each place of the grid", "", {}, {})
+            yield PhaseFault(f"threads do not wait once for each phase of '{ring}' at each place of the grid", "", {},
+                             {})
         for w in waits:
             unknown = self._from_phase(w, w.phase.slots - lag)
             for x in waits:
@@ -275,8 +277,8 @@ class Rings:
             left, ended = self._from_phase(c, c.phase.slots), c.event.points
             for w in waits:
                 pairs, apart = self._in_phases(w, c, c.phase.slots), self._separated(w.event, c.event)
-                yield from self._fault(f"no barrier or phase is between a wait and {c.what}, which starts the next phase "
-                                       "in its slot", c, pairs.subtract(apart).range())
+                yield from self._fault(f"no barrier or phase is between a wait and {c.what}, which starts the next "
+                                       "phase in its slot", c, pairs.subtract(apart).range())
                 left = left.subtract(pairs.range())
                 ended = ended.subtract(self._in_phases(w, c).range())
             yield from self._fault(f"no thread waits for the phase before that of {c.what} in its slot", c, left)

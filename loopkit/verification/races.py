@@ -50,7 +50,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
-        *_early_accesses(conflicts), *_between_roles(conflicts), *_between_tiles(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
+        *_early_accesses(conflicts), *_between_roles(conflicts), *_between_tiles(conflicts),
+        *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -164,8 +165,9 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 f"The next tile may overwrite '{h.array}' at another place of the grid before '{h.sink}' has read it.",
                 check="races", hint="let the warp arrive after the read",
                 witness=BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, left).witness()))
-    users = _users_of_shared(conflicts)
-    if users and not _before_users(conflicts, users):
+    users = _users_of_shared_memory(conflicts)
+    events = {knl.statement_by_id[s].completion for s in users if knl.statement_by_id[s].completion in BEFORE_END}
+    if users and not any(all(pending(b.instructions, e) == 0 for e in events) for b in _before(launch, users)):
         yield refuted(VerificationError(
             f"'{users[0]}' accesses shared memory that threads may still use at another place of the grid.",
             check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
@@ -177,22 +179,20 @@ def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 hint=f"wait for its {event.value} at the end"))
 
 
-def _users_of_shared(conflicts: Conflicts) -> list[str]:
-    """The statements that access shared memory without a ring."""
-    launch, knl = conflicts.launch, conflicts.kernel
+def _users_of_shared_memory(conflicts: Conflicts) -> list[str]:
+    """The statements that access shared arrays, but for those of copies by phases, which rings protect."""
     shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
-    in_rings = {b.statement.written for b in launch.statements.values() if b.statement.completion is Completion.PHASE}
-    return [s for s, b in launch.statements.items() if any(
-        a.array in shared - in_rings for a in accesses_of(knl, b.statement))]
+    own = conflicts.launch.statements
+    in_rings = {b.statement.written for b in own.values() if b.statement.completion is Completion.PHASE}
+    return [s for s, b in own.items() if any(
+        a.array in shared - in_rings for a in accesses_of(conflicts.kernel, b.statement))]
 
 
-def _before_users(conflicts: Conflicts, users: Collection[str]) -> list[Barrier]:
-    """The barriers by which a block is done with shared memory of one place of the grid before *users* at the next."""
-    completions = {conflicts.launch.statements[s].statement.completion for s in users}
-    children = parts_of(conflicts.launch.tree)
-    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
-    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside
-            and all(pending(b.instructions, e) == 0 for e in completions if e in BEFORE_END)]
+def _before(launch: Launch, statements: Collection[str]) -> list[Barrier]:
+    """The barriers before all of *statements* at each place of the grid; they are for the accesses at the last one."""
+    children = parts_of(launch.tree)
+    first = next((i for i, child in enumerate(children) if not {*statements}.isdisjoint(leaves(child))), 0)
+    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside]
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
@@ -279,16 +279,17 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
     notes: list[str] = []
     count = needless = 0
     for conflicts in launches:
-        between = _before_users(conflicts, _users_of_shared(conflicts)) if conflicts.launch.persistent else []
         for i, barrier in enumerate(conflicts.ways.barriers):
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
+            for_tiles = bool(conflicts.launch.persistent) and any(
+                barrier.barrier is b for b in _before(conflicts.launch, _users_of_shared_memory(conflicts)))
+            needed = bool(lines) or for_tiles or _is_for_completion(conflicts, barrier)
             count += 1
-            why = "" if lines else \
-                ", for asynchronous accesses of other threads" if _is_for_completion(conflicts, barrier) else \
-                ", for the next place of the grid" if any(b is barrier.barrier for b in between) else ", not needed"
-            needless += why == ", not needed"
+            needless += not needed
+            why = "" if lines else ", for accesses at the previous place of the grid" if for_tiles else \
+                ", for asynchronous accesses of other threads" if needed else ", not needed"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent_barriers(conflicts.launch, function)

@@ -73,7 +73,8 @@ class Threads:
             return self.on_two_threads(a, b, pairs, loads_for=loads_for)
         if not isinstance(self.launch.threads, int):
             return self.on_two_threads(a, b, pairs)
-        first, second = (kept(self.memo, ("number", x.hardware, x.alone_on, x.producer), partial(self._number, x)) for x in (a, b))
+        first, second = (kept(self.memo, ("number", x.hardware, x.alone_on, x.producer), partial(self._number, x))
+                         for x in (a, b))
         if first is None or second is None:
             return self.on_two_threads(a, b, pairs)
         return self._apart("warp", a, b, pairs, lambda: [(floor_div(first, warp), floor_div(second, warp))])

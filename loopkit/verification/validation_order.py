@@ -164,8 +164,7 @@ class OrderCheck(LaunchCheck):
         Phases protect the arrays of copies by phases.
         """
         arrays = {x for x, storage in self.storages.items() if storage.space is AddressSpace.SHARED} - {
-            e.assign.target.aggregate.name for e, _ in self._arrivals
-            if isinstance(e.node, Assign) and isinstance(e.assign.target, p.Subscript)}
+            array_of(e.assign.target) for e, _ in self._arrivals if isinstance(e.node, Assign)}
         users = [(s, e) for s, own in self.executions.items() for e in own if arrays & {
             array_of(x) for part in (e.assign.target, e.assign.value) for x in elements_of(part, arrays)}]
         events = {event for _, e in users if (event := completion_of(_instructions_of(e))) in BEFORE_END}
