@@ -333,9 +333,9 @@ def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, i
         if axis in extents and (axis == "g.0" or "g.2" in extents):
             yield f"const long long {name} = {extents[axis]};"
             extents[axis] = name
-    count = " * ".join(e if len(extents) == 1 or e.isidentifier() else f"({e})" for e in extents.values()) or "1"
+    count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
     if emitter.kernel.options.annotate:
-        yield f"// block b runs the tiles b, b + {tiles.blocks}, ...: the places of the grid, along x first"
+        yield f"// a block runs the tiles blockIdx.x, blockIdx.x + {tiles.blocks}, ...: places of the grid, along x first"
     yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
     yield from indented(inner)
     yield "}"
