@@ -364,7 +364,7 @@ class OneStep(Block):
 
 @dataclass(frozen=True)
 class Tiles(Block):
-    """What a block of a persistent launch does at each of its places of the grid, one place after another.
+    """The nodes that a block of a persistent launch runs at each of its places of the grid, one place after another.
 
     Block *b* of *blocks* runs the places *b*, *b* + *blocks*, ..., counted along ``g.0`` first. The coordinates of the
     grid are those of the place.

@@ -26,7 +26,7 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
     :arg producers: the ids of copies by TMA (:func:`tensorize`), without inames on axes of the block. They read arrays
         that the launch does not write. The other statements of the block have whole warps.
     :raises UnknownNameError: there is no such statement.
-    :raises PreconditionError: a statement is no copy by TMA, or many threads run it.
+    :raises PreconditionError: a statement is not a copy by TMA, or many threads run it.
 
     >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
     ...     for b, t
@@ -77,13 +77,13 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
     >>> lk.specialize_warps(knl, "use")
     Traceback (most recent call last):
     ...
-    loopkit.errors.PreconditionError: 'use' is no copy by TMA, and the producer thread starts nothing else.
+    loopkit.errors.PreconditionError: 'use' is not a copy by TMA, and the producer thread starts nothing else.
       hint: tensorize(knl, 'use', 'tma.load')
     """
     names = known_list("statement", producers, kernel.statement_by_id)
     for s in map(kernel.statement_by_id.__getitem__, names):
         if s.completion is not Completion.PHASE:
-            raise PreconditionError(f"'{s.id}' is no copy by TMA, and the producer thread starts nothing else.",
+            raise PreconditionError(f"'{s.id}' is not a copy by TMA, and the producer thread starts nothing else.",
                                     subject=s.id, hint=f"tensorize(knl, '{s.id}', 'tma.load')")
         if many := [x for x in s.inames if isinstance(kernel.tags.get(x), LocalTag | AutoLocalTag)]:
             raise PreconditionError(f"'{s.id}' runs on many threads, by '{many[0]}', and the producer is one thread.",
