@@ -164,8 +164,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 """, "wait_for_next_phase": """
-// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s. It is
-// 1 at first if the slot is free from the start: the phase before the first one counts as ended.
+// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
+// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
 template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
 {

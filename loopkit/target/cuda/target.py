@@ -274,8 +274,8 @@ class _CudaFunction(FunctionText):
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
         places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            whole = "(int)" if function.tiles is not None and value in map(p.Variable, GRID) else ""
-            places[x] = f"const {emitter.index} {x} = {whole}{emitter.text(value, bounds)};"
+            is_of_tile = function.tiles is not None and isinstance(value, p.Variable) and value.name in GRID
+            places[x] = f"const {emitter.index} {x} = {'(int)'*is_of_tile}{emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         nodes, tiles = function.body.children, function.tiles
         start, inner, end = ([*emitter.lines(Block(own), bounds)] for own in ((), nodes, ()) if tiles is None) \
@@ -335,7 +335,8 @@ def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, i
             extents[axis] = name
     count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
     if emitter.kernel.options.annotate:
-        yield f"// a block runs the tiles blockIdx.x, blockIdx.x + {tiles.blocks}, ...: places of the grid, along x first"
+        numbers = f"blockIdx.x, blockIdx.x + {tiles.blocks}, ..."
+        yield f"// a block runs the tiles {numbers}: places of the grid, along x first"
     yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
     yield from indented(inner)
     yield "}"
