@@ -209,7 +209,7 @@ INSTRUCTIONS = {
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "lowering.phases")),
+        "transform.tensorize", "transform.warps", "lowering.phases")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize",)),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (

@@ -50,8 +50,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arrays of a call. With a shape, vectors that divide the rows load the strips. For float32
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
         *tile* is the one with which the last multiprocessor is done first.
-    :arg multiprocessors: the number of multiprocessors of the GPU, for that choice. With *wgmma* and a shape with more
-        tiles, as many blocks compute several tiles each (:func:`~loopkit.persistent`).
+    :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
         *wgmma*: multiples of 64, at most 256; strips have 128 bytes of each row, whatever the third number.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
@@ -59,14 +58,12 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
         for those with rows that TMA cannot read, by *shape*.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
-        Default with *wgmma* and a shape: one with which blocks compute the fewest tiles.
     :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
         With *wgmma*: two or more.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.
     :arg wgmma: compute by the warpgroups of Hopper (``CudaTarget("sm_90a")``), from tiles that TMA copies: rows of *a*
-        and *b* begin at multiples of 16 bytes, or *whole* copies do. Factors not of 16 bits need *b_transposed*. A
-        producer thread starts the copies (:func:`~loopkit.specialize_warps`).
+        and *b* begin at multiples of 16 bytes, or *whole* copies do. Factors not of 16 bits need *b_transposed*.
     :arg b_transposed: *b* is stored as ``b[j, k]``; only with matrix instructions, as is *result*: the dtype of *c*.
         It is the dtype of factors of 16 bits by default, int32 for integers, else float32.
     :arg a_transposed: *a* is stored as ``a[k, i]``; only with *wgmma* and factors of 16 bits.
@@ -75,9 +72,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arguments.
     :arg store: with *wgmma*, the way of *c* to memory: ``"tma"`` from a tile in shared memory, if rows begin at
         multiples of 16 bytes; ``"shared"``: neighbouring threads store neighbouring elements of such a tile;
-        ``"registers"``: threads store their sums. A tile has two parts of the result: one is stored while threads
-        compute the next one. Default: the first, or the second for *whole* copies, or by the rows of *c* if there is a
-        *shape*.
+        ``"registers"``: threads store their sums. Default: the first, or the second for *whole* copies, or by the rows
+        of *c* if there is a *shape*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 

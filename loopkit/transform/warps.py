@@ -23,8 +23,7 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
     ``pipeline(knl, iname, stages, ahead=0)`` before this step gives a tile several cells. The producer then runs up to
     *stages* tiles ahead of the consumers. Barriers of the block become barriers of the consumers.
 
-    :arg producers: the ids of copies by TMA (:func:`tensorize`), without inames on axes of the block. They read arrays
-        that the launch does not write. The other statements of the block have whole warps.
+    :arg producers: the ids of copies by TMA (:func:`tensorize`). The other statements of the block have whole warps.
     :raises UnknownNameError: there is no such statement.
     :raises PreconditionError: a statement is not a copy by TMA, or many threads run it.
 
@@ -81,6 +80,13 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
       hint: tensorize(knl, 'use', 'tma.load')
     """
     names = known_list("statement", producers, kernel.statement_by_id)
+    _require_copies(kernel, names)
+    return rewritten(kernel, statements=tuple(
+        replace(s, options=replace(s.options, producer=True)) if s.id in names else s for s in kernel.statements))
+
+
+def _require_copies(kernel: LoopKernel, names: Iterable[str]) -> None:
+    """:raises PreconditionError: one thread cannot start one of these statements."""
     for s in map(kernel.statement_by_id.__getitem__, names):
         if s.completion is not Completion.PHASE:
             raise PreconditionError(f"'{s.id}' is not a copy by TMA, and the producer thread starts nothing else.",
@@ -88,8 +94,6 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
         if many := [x for x in s.inames if isinstance(kernel.tags.get(x), LocalTag | AutoLocalTag)]:
             raise PreconditionError(f"'{s.id}' runs on many threads, by '{many[0]}', and the producer is one thread.",
                                     subject=many[0], hint=f"untag_inames(knl, '{many[0]}')")
-    return rewritten(kernel, statements=tuple(
-        replace(s, options=replace(s.options, producer=True)) if s.id in names else s for s in kernel.statements))
 
 
 @transform
