@@ -155,7 +155,7 @@ def _wait_lines(printer: Printer, wait: WaitPhase, bounds: ValueRanges) -> Itera
 
 
 CUDA_WAIT = InstructionText({"wait_for_phase": """
-// until a phase of the mbarrier with this parity has ended; its phases have the numbers 0, 1, 2, ...
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
