@@ -73,11 +73,6 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
             }
         }
     }
-    >>> lk.specialize_warps(knl, "use")
-    Traceback (most recent call last):
-    ...
-    loopkit.errors.PreconditionError: 'use' is not a copy by TMA, and the producer thread starts nothing else.
-      hint: tensorize(knl, 'use', 'tma.load')
     """
     names = known_list("statement", producers, kernel.statement_by_id)
     _require_copies(kernel, names)
@@ -119,11 +114,6 @@ def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
     ...         end
     ...     end''', assumptions="n, m >= 1")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "b:g.0, i:l.0")
-    >>> lk.persistent(knl, 132)
-    Traceback (most recent call last):
-    ...
-    loopkit.errors.PreconditionError: No statement runs in a producer thread, so blocks would gain nothing.
-      hint: specialize_warps(knl, copies) first
     >>> knl = lk.pipeline(lk.tensorize(knl, "copy", "tma.load"), "t", 2, ahead=0)
     >>> knl = lk.persistent(lk.specialize_warps(knl, "copy"), 132)
     >>> text = str(lk.generate_code(knl, target="cuda"))

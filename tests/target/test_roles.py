@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import loopkit as lk
 from loopkit.lowering.pipeline import lowered_once
@@ -37,6 +38,20 @@ def test_targets_share_loop_programs_of_kernels_without_roles() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
     assert lowered_once(plain, lk.CTarget().machine) is lowered_once(plain)
     assert lowered_once(reversed_rows(), lk.CTarget().machine).launches[0].threads == 32
+
+
+def test_other_statements_are_refused() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<32}", """
+        <> tile[j] = x[i, j]  {id=copy}
+        y[i, j] = 2*tile[j]  {id=use}"""), {"x": np.float32})
+    with pytest.raises(lk.PreconditionError, match="'use' is not a copy by TMA"):
+        lk.specialize_warps(plain, "use")
+    with pytest.raises(lk.UnknownNameError):
+        lk.specialize_warps(plain, "nosuch")
+    with pytest.raises(lk.PreconditionError, match="blocks would gain nothing"):
+        lk.persistent(plain, 132)
+    with pytest.raises(lk.PreconditionError, match="'persistent' cannot be -1"):
+        lk.set_options(plain, persistent=-1)
 
 
 def test_names_of_extents_are_new() -> None:
