@@ -270,7 +270,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
     ``nests``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
-    :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
+    :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the machine
         of the target; :func:`loopkit.generate_code` checks its limits.
     :arg stop: the name of the last stage to run; ``None``: all stages.
     :raises PreconditionError: there is no such target, or no stage *stop*.
