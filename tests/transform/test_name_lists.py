@@ -122,6 +122,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("set_argument_order", "arg_names"): (plain, {}, ["zz", "yy", "xx"]),
     ("set_cache_policy", "var_names"): (nests, {"policy": "streaming"}, ["uu", "vv"]),
     ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
+    ("specialize_warps", "producers"): (plain, {}, ["xx", "yy"]),
     ("split_array_axis", "array_names"): (plain, {"axis_nr": 0, "count": 4}, ["xx", "yy"]),
     ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
     ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),
