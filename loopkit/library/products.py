@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
-from loopkit.library.warpgroups import Form, Tiles, product_by_warpgroups
+from loopkit.library.warpgroups import Form, Tiling, product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -85,7 +85,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if wgmma:
         _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks, mma=mma)
         form = Form(a_transposed, b_transposed, epilogue)
-        tiles = Tiles(shape, multiprocessors, tile and tile[:2], stages, group)
+        tiles = Tiling(shape, multiprocessors, tile and tile[:2], stages, group)
         return product_by_warpgroups(known, result, form, tiles, whole, store)
     _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue, store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
@@ -250,7 +250,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None
     known = known_dtype(dtype)
     if wgmma:
         _require_inapplicable("warpgroups", size=size, steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
-        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiles(None, None, tile, stages, None)
+        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiling(None, None, tile, stages, None)
         return product_by_warpgroups(known, None, form, tiles, None, None)
     _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
     size = require_positive(64 if size is None else size, "size")

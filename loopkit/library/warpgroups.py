@@ -63,7 +63,7 @@ c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiling:
     """The tiles of a product, as far as the user names them.
 
     :ivar shape: the lengths of the product; *multiprocessors*: those of the GPU.
@@ -122,7 +122,7 @@ class Tiles:
         return min(zip(found, known["strips"].values(), strict=True), key=lambda x: time(*x))[0]
 
 
-def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiles, whole: bool | None,
+def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiling, whole: bool | None,
                           store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
     if dtype.name not in UNITS:

@@ -50,7 +50,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
-        *_early_accesses(conflicts), *_between_roles(conflicts), *_between_tiles(conflicts),
+        *_early_accesses(conflicts), *_between_roles(conflicts), *_conflicts_of_tiles(conflicts),
         *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
@@ -153,7 +153,7 @@ def _between_roles(conflicts: Conflicts) -> Iterator[Finding]:
                     conflicts.kernel, h.array, h.kind, h.source, h.sink, pairs).witness()))
 
 
-def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
+def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
     """Accesses of a block at one place of the grid that may conflict with those at its next place."""
     launch, waits, knl = conflicts.launch, _waits(conflicts), conflicts.kernel
     if not launch.persistent or waits.places is None:
