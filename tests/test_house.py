@@ -191,7 +191,8 @@ INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
         "transform.pipelining",)),
     "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
-        "lowering.groups", "lowering.barriers", "lowering.hazards")),
+        "lowering.groups", "lowering.barriers", "lowering.waits", "verification.races",
+        "verification.validation_order")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
@@ -203,13 +204,14 @@ INSTRUCTIONS = {
         "runtime.precision", "instructions.wgmma", "instructions.shared_matrices", "instructions.products",
         "instructions.mma", "instructions.ldmatrix", "instructions.boxes", "transform.boxes", "transform.nest_loops",
         "show.warp_access")),
-    "phases": (r"StartPhases|WaitPhase|start_phases|wait_for_phase", (
-        "lowering.phases", "lowering.program", "verification.phases", "verification.races", "verification.validation",
-        "verification.validation_instances")),
+    "phases": (r"StartPhases|WaitPhase|ArrivePhase|start_phases|wait_for_phase", (
+        "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits", "verification.phases",
+        "verification.races", "verification.validation", "verification.validation_instances",
+        "verification.validation_order")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "lowering.phases")),
+        "transform.tensorize", "transform.warps", "lowering.phases")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize",)),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
@@ -275,11 +277,11 @@ def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
 
 #: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked,
 #: with the nests of loops in it, and the types of names.
-CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.nest_data", "loopkit.lowering.types"}
+CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "scheduled", "types")}
 
 #: The check of races asks for what must wait, and what a wait covers, too, as relations that barriers are placed by.
 #: The checks of a kernel lower it, and reach everything.
-ALSO_REACHED = {"loopkit.verification.races": {"loopkit.lowering.hazards"},
+ALSO_REACHED = {"loopkit.verification.races": {"loopkit.lowering.hazards", "loopkit.lowering.waits"},
                 "loopkit.verification.checks": {name for name in MODULES if name.startswith("loopkit.lowering.")}}
 
 

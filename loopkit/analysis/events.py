@@ -35,7 +35,7 @@ class Event:
 
         :arg before: is it first in one iteration of all common loops? ``None``: as the paths tell.
 
-        Of events in two roles, the iterations of the loops over the same inames count, and then the producer is first.
+        In two roles, the iterations of the loops over the same inames count, and then the producer is first.
         Each role runs its own events in this order, so no role waits for the other in a circle if each wait is for
         earlier events.
         """

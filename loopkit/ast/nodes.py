@@ -10,8 +10,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.assumed import Assumed
 from loopkit.ast.phases import Phase
-from loopkit.ast.tensor_maps import MappedArray, TensorMap
+from loopkit.ast.tensor_maps import TensorMap
 from loopkit.poly.sets import Map
 
 #: An element whose accesses by one operation may run in any order, and at once; ``None`` is the operation of a store.
@@ -221,38 +222,6 @@ class Assign:
 
 
 @dataclass(frozen=True)
-class AlignedArray:
-    """The assumption that an array argument and each of its rows begin at a multiple of *elements* elements.
-
-    That is: its last stride is 1 element, and its other strides are such multiples.
-
-    :ivar strides: the exact strides of all axes but the last, in elements; rows may then begin anywhere.
-    """
-
-    array: str
-    elements: int
-    strides: tuple[Expression, ...] = ()
-
-    def __str__(self) -> str:
-        rows = ", rows without gaps" if self.strides else ""
-        return f"{self.array} aligned to {self.elements} elements{rows}"
-
-
-@dataclass(frozen=True)
-class DivisibleSize:
-    """The assumption that an integer expression in the sizes is a multiple of *divisor*."""
-
-    size: Expression
-    divisor: int
-
-    def __str__(self) -> str:
-        return f"{self.size} divisible by {self.divisor}"
-
-
-Assumed = AlignedArray | DivisibleSize | MappedArray
-
-
-@dataclass(frozen=True)
 class For:
     """``for (iname = start; iname < stop; iname += step) body``; *unroll*: with an unroll directive."""
 
@@ -364,7 +333,7 @@ class OneStep(Block):
 
 @dataclass(frozen=True)
 class Tiles(Block):
-    """What a block of a persistent launch does at each of its places of the grid, one place after another.
+    """The nodes that a block of a persistent launch runs at each of its places of the grid, one place after another.
 
     Block *b* of *blocks* runs the places *b*, *b* + *blocks*, ..., counted along ``g.0`` first. The coordinates of the
     grid are those of the place.

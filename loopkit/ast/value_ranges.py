@@ -73,9 +73,21 @@ class ValueRanges:
         match condition:
             case p.LogicalAnd(children=children):
                 return reduce(ValueRanges.where, children, self)
-            case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
-                    | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
+            case p.Comparison(left=int() as least, operator="<=" | "<" as operator, right=expr) \
+                    | p.Comparison(left=expr, operator=">=" | ">" as operator, right=int() as least):
+                return self._from(expr, least + (operator in "<>"))
+            case _:
+                return self
+
+    def _from(self, expr: Expression, least: int) -> ValueRanges:
+        """The bounds where *expr* is *least* or more."""
+        match expr:
+            case p.Variable(name=name):
                 return replace(self, lower={**self.lower, name: max(least, self.lower.get(name, least))})
+            case p.FloorDiv(numerator=numerator, denominator=int() as divisor) if divisor > 0:
+                return self._from(numerator, least*divisor)
+            case p.Sum(children=(term, int() as constant)):
+                return self._from(term, least - constant)
             case _:
                 return self
 

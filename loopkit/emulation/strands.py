@@ -89,7 +89,7 @@ class Rendezvous:
 
     :ivar place: the node of the loop program; *title*: its name for a reader.
     :ivar ready: for threads that wait for an event, and not for each other: has it happened?
-    :ivar threads: of a block, the number of the first threads that wait for each other; 0: all.
+    :ivar threads: the number of the first threads of a block that wait for each other; 0: all.
     """
 
     scope: Scope

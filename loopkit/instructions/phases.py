@@ -18,7 +18,7 @@ from loopkit.ast.nodes import Completion, E, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.instructions.base import InstructionText, Printer, if_else
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, readable_comparison
 from loopkit.poly.sets import Map
 
 #: The dtype of a slot.
@@ -116,7 +116,7 @@ class ArrivePhase(Instruction):
 # CUDA
 
 CUDA_START = InstructionText({"start_phases": """
-// thread 0 prepares mbarriers; a phase of one ends after so many ARRIVALS
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -155,7 +155,7 @@ def _wait_lines(printer: Printer, wait: WaitPhase, bounds: ValueRanges) -> Itera
 
 
 CUDA_WAIT = InstructionText({"wait_for_phase": """
-// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -164,7 +164,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 """, "wait_for_next_phase": """
-// until the next phase of a slot has ended; bit s of PARITIES is the parity of the next phase of slot s for this thread
+// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
+// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
 template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
 {
@@ -175,11 +176,12 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
 
 
 def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: ValueRanges) -> Iterator[str]:
-    line = f"arrive_as_warp(&{slot_text(printer, arrival.of, bounds)});"
+    condition = readable_comparison(arrival.of.number, ">=", 0)
+    line = f"arrive_as_warp(&{slot_text(printer, arrival.of, bounds.where(condition))});"
     if bounds.nonnegative(arrival.of.number):
         yield line
     else:
-        yield from if_else(printer.condition(p.Comparison(arrival.of.number, ">=", 0), bounds), [line])
+        yield from if_else(printer.condition(condition, bounds), [line])
 
 
 CUDA_ARRIVE = InstructionText({"barrier_of_consumers": """
@@ -189,7 +191,7 @@ template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
     asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
 }
 """, "arrive_as_warp": """
-// the threads of the warp are done with this phase of the mbarrier
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);

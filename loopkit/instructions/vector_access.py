@@ -14,7 +14,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
+from loopkit.ast.assumed import Assumed
+from loopkit.ast.nodes import Assign, Block, For, If, Instruction
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text

@@ -24,10 +24,12 @@ class Machine:
 
     :ivar warp: threads of a warp; 1: the target has no instructions of warps.
     :ivar barriers_in_branches: code with barriers may have a version for full tiles; else only code between barriers.
+    :ivar roles: the threads of a block may have two roles; else all run all statements, in their order.
     """
 
     warp: int = WARP
     barriers_in_branches: bool = True
+    roles: bool = True
 
     def threads_of(self, scope: Scope) -> int:
         """The threads of a warp or a warpgroup."""

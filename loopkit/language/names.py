@@ -16,9 +16,9 @@ from loopkit.instructions.table import CUDA_HELPERS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-#: Axes of the grid and the block, loops, dynamic shared memory, the parts of bounds checks, and the old value of
-#: an atomic update, as the code that is generated calls them.
-_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+|shared_memory_|inside_|report_|violation_|old_")
+#: Axes of the grid and the block, loops, dynamic shared memory, the parts of bounds checks, the old value of an
+#: atomic update, and the parities of phases, as the code that is generated calls them.
+_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+|shared_memory_|inside_|report_|violation_|old_|\w+_parities_")
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long

@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.library.matrix_units import UNITS, product_by_matrix_units
-from loopkit.library.warpgroups import Form, Tiles, product_by_warpgroups
+from loopkit.library.warpgroups import Form, Tiling, product_by_warpgroups
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -50,7 +50,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arrays of a call. With a shape, vectors that divide the rows load the strips. For float32
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
         *tile* is the one with which the last multiprocessor is done first.
-    :arg multiprocessors: the number of multiprocessors of the GPU, for that choice.
+    :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
         *wgmma*: multiples of 64, at most 256; strips have 128 bytes of each row, whatever the third number.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
@@ -72,8 +72,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         arguments.
     :arg store: with *wgmma*, the way of *c* to memory: ``"tma"`` from a tile in shared memory, if rows begin at
         multiples of 16 bytes; ``"shared"``: neighbouring threads store neighbouring elements of such a tile;
-        ``"registers"``: threads store their sums. Default: the last for elements of 4 bytes, else the first, or the
-        second for *whole* copies, or by the rows of *c* if there is a *shape*.
+        ``"registers"``: threads store their sums. Default: the first, or the second for *whole* copies, or by the rows
+        of *c* if there is a *shape*.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, a tile is not a multiple
         of its parts, matrix instructions do not support the dtype, or an argument does not apply to them.
 
@@ -85,7 +85,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if wgmma:
         _require_inapplicable("warpgroups", warp=warp, depth=depth, min_blocks=min_blocks, mma=mma)
         form = Form(a_transposed, b_transposed, epilogue)
-        tiles = Tiles(shape, multiprocessors, tile and tile[:2], stages, group)
+        tiles = Tiling(shape, multiprocessors, tile and tile[:2], stages, group)
         return product_by_warpgroups(known, result, form, tiles, whole, store)
     _require_inapplicable("products without wgmma", a_transposed=a_transposed or None, epilogue=epilogue, store=store)
     if mma is not False and known != np.float64 and (mma or known != np.float32) and known.name in UNITS:
@@ -250,7 +250,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None
     known = known_dtype(dtype)
     if wgmma:
         _require_inapplicable("warpgroups", size=size, steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
-        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiles(None, None, tile, stages, None)
+        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiling(None, None, tile, stages, None)
         return product_by_warpgroups(known, None, form, tiles, None, None)
     _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
     size = require_positive(64 if size is None else size, "size")

@@ -39,8 +39,8 @@ class Form:
         n, m, steps = shape
         return n if self.a_transposed else steps, steps if self.b_transposed else m
 
-    def kernel(self) -> lk.LoopKernel:
-        """The kernel, where the statement ``insn`` has the sum."""
+    def kernel(self, dtype: np.dtype, result: np.dtype) -> lk.LoopKernel:
+        """The kernel for factors of *dtype*, where the statement ``insn`` has the sum."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
         e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
         knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
@@ -48,7 +48,8 @@ a_rows({e}row, column) := a[{e}row, column]
 b_rows({e}row, column) := b[{e}row, column]
 <> total = sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}
 c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
-""", name="batched_matmul" if self.batched else "matmul")
+""", [lk.GlobalArg("a", dtype), lk.GlobalArg("b", dtype), lk.GlobalArg("c", result), "..."],
+                             name="batched_matmul" if self.batched else "matmul")
         self._require_epilogue(knl)
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
 
@@ -62,7 +63,7 @@ c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiling:
     """The tiles of a product, as far as the user names them.
 
     :ivar shape: the lengths of the product; *multiprocessors*: those of the GPU.
@@ -121,7 +122,7 @@ class Tiles:
         return min(zip(found, known["strips"].values(), strict=True), key=lambda x: time(*x))[0]
 
 
-def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiles, whole: bool | None,
+def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: Form, tiles: Tiling, whole: bool | None,
                           store: str | None) -> lk.LoopKernel:
     """The product *form*, as :func:`~loopkit.library.matmul`."""
     if dtype.name not in UNITS:
@@ -141,7 +142,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                    subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
     rows, columns, stages, group, blocks = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
-    knl = lk.add_dtypes(form.kernel(), {"a,b": dtype, "c": stored})
+    knl = form.kernel(dtype, stored)
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     for x in copied:

@@ -83,7 +83,7 @@ def _between_tiles(launch: Launch, tree: Tree, arrays: Sequence[str]) -> Tree:
                          replace(children[-1], instructions=at_end, outside=True)]
     first = next((i for i, child in enumerate(children) if not using.isdisjoint(leaves(child))), None)
     if first is not None:
-        why = f"{', '.join(arrays)}: threads used it at the place of the grid before"
+        why = f"{', '.join(arrays)}: threads used it at the block's previous place of the grid"
         children.insert(first, Barrier((why,), Scope.BLOCK, at_end, threads=launch.consumers))
     return seq(*children)
 

@@ -115,7 +115,7 @@ def _place_of_producer(knl: LoopKernel, statements: Sequence[Statement], uses: M
                        mapping: HardwareMapping, machine: Machine) -> tuple[str, int] | None:
     """The axis and the place of the producer thread, behind the block's other threads; ``None``: there is none."""
     producers = [s.id for s in statements if s.options.producer]
-    if not producers:
+    if not producers or not machine.roles:
         return None
     own = {axis: n for axis, n in mapping.extents.items() if axis in BLOCK}
     axis = max((x for x, n in own.items() if n != 1), default="l.0")

@@ -34,9 +34,7 @@ from loopkit.kernel.tree import (
     leaves,
     loop_place,
     parts_of,
-    rewrite,
     seq,
-    without,
 )
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
@@ -140,7 +138,7 @@ class Coder:
         tree = seq(*(node for node in children if not (isinstance(node, Barrier) and node.outside)))
 
         def role(inside: Level, *, producer: bool, condition: Set) -> Block:
-            own = replace(self.launch, tree=_of_role(self.launch, tree, producer=producer), statements={
+            own = replace(self.launch, tree=self.launch.of_role(tree, producer=producer), statements={
                 s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
             return replace(self, launch=own).of_one_role(inside.knowing(condition, axis))
 
@@ -371,14 +369,6 @@ class Coder:
         points = InstanceSet((), here.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
         return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
-
-
-def _of_role(launch: Launch, tree: Tree, *, producer: bool) -> Tree:
-    """The part of *tree* that the producer thread runs, or that the others do."""
-    def own(node: Tree) -> Tree:
-        return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
-    gone = frozenset(s for s, b in launch.statements.items() if (b.producer is not None) is not producer)
-    return without(rewrite(tree, own), gone)
 
 
 def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]]],

@@ -17,7 +17,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle
+from loopkit.ast.assumed import DivisibleSize
+from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
 from loopkit.ast.text import block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
@@ -29,7 +30,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Barrier, Tree, leaves
+from loopkit.kernel.tree import Barrier, Seq, Tree, leaves, rewrite, without
 from loopkit.lowering.scheduled import Schedule, tree_lines
 from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.limits import bounded
@@ -290,6 +291,13 @@ class Launch(Shown):
     def in_two_roles(self, first: str, second: str) -> bool:
         """Does the producer run one of two statements, and other threads the other one?"""
         return (self.statements[first].producer is None) is not (self.statements[second].producer is None)
+
+    def of_role(self, tree: Tree, *, producer: bool) -> Tree:
+        """The part of *tree* that the producer thread runs, or that the others do."""
+        def own(node: Tree) -> Tree:
+            return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
+        gone = frozenset(s for s, b in self.statements.items() if (b.producer is not None) is not producer)
+        return without(rewrite(tree, own), gone)
 
     def beside(self, barrier: Barrier, body: Tree) -> list[str]:
         """The statements of *body* that the threads of *barrier* run: it runs if one of them does."""

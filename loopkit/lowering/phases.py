@@ -173,7 +173,7 @@ def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[
 def _ring_name(arrays: Sequence[str], state: str) -> str:
     """``tile_full`` of ``tile``; ``tiles_full`` of ``a_tile`` and ``b_tile``; ``a_and_b_full`` of ``a`` and ``b``.
 
-    :arg state: that of a tile for which threads wait: ``"full"``, as here, or ``"empty"``.
+    :arg state: the state of a tile for which threads wait: ``"full"``, as here, or ``"empty"``.
     """
     last = {x.rpartition("_")[2] for x in arrays}
     return f"{last.pop()}s_{state}" if len(arrays) > len(last) == 1 else f"{'_and_'.join(arrays)}_{state}"

@@ -270,7 +270,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
     ``nests``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
-    :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the warp size
+    :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the machine
         of the target; :func:`loopkit.generate_code` checks its limits.
     :arg stop: the name of the last stage to run; ``None``: all stages.
     :raises PreconditionError: there is no such target, or no stage *stop*.
@@ -297,6 +297,7 @@ _IN_ONE_VERSION = (Stage("loops", "program", partial(_loops, in_one_version=True
 def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].name, *, in_one_version: bool = False
                 ) -> Lowered:
     """:func:`lower` for *machine*, through all stages up to *stop*, or to the last one for a text in one version."""
+    machine = machine_for(knl, machine)
     try:
         with bounded(f"lowering kernel '{knl.name}'"):
             typed = run(Lowered(knl, machine), stages("types", "types"))
@@ -316,8 +317,14 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
         raise
 
 
+def machine_for(knl: LoopKernel, machine: Machine) -> Machine:
+    """*machine*, with roles if *knl* has none: targets with and without roles then share its loop program."""
+    return machine if any(s.options.producer for s in knl.statements) else replace(machine, roles=True)
+
+
 def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
     """*knl* through all stages, computed once: its checks and all of its texts share the result."""
+    machine = machine_for(knl, machine)
     return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
 
 
@@ -333,6 +340,7 @@ def lowered_in_one_version(knl: LoopKernel) -> Lowered:
 
 def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
     """*knl* with its types, up to the stage ``launches``."""
+    machine = machine_for(knl, machine)
     return kept(knl.memo, ("placed", machine), lambda: _lowered_as_typed(infer_types(knl), machine, "launches"))
 
 

@@ -17,7 +17,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
+from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
+from loopkit.ast.nodes import Assign, For
 from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import children, conjunction, conjuncts, subexpressions, substitute, variables
 from loopkit.instructions.base import WIDEST

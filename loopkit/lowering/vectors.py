@@ -16,7 +16,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
+from loopkit.ast.assumed import DivisibleSize
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, completion_of
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, conjunction, conjuncts, subexpressions, substitute, variables

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.ast.nodes import AlignedArray, Assumed
+from loopkit.ast.assumed import AlignedArray, Assumed
 from loopkit.ast.tensor_maps import MappedArray
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate

@@ -15,7 +15,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
+from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
+from loopkit.ast.nodes import Block, Function, own_instructions
 from loopkit.ast.tensor_maps import UNIT, MappedArray, TensorMap
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in

@@ -89,27 +89,40 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
-    # copies that stay in their iterations may be unrolled with the others
-    if ahead != 0 or not isinstance(kernel.tags.get(iname), UnrollTag):
-        require_untagged(kernel, iname, "pipelined")
+    _require_loop(kernel, iname, ahead)
     copies = _copies(kernel, iname, temporaries)
     asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
-    count, distance, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
+    way = count, _, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     kernel = _with_asynchronous_copies(kernel, copies.keys() - by_tma) if asynchronous else kernel
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
-    result = _in_stages(kernel, iname, names, count)
-    if distance:
-        result = _moved_ahead(result, iname, copies, distance, last=in_registers)
-    result = allowed.legal(result, step)
-    result = _with_prologue(result, iname, copies, distance) if distance else result
-    result = allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
+    result = _overlapped(kernel, iname, copies, way, allowed, step)
     if (effect := side_effect(before, result, step, allowed, names)) is not None:
         raise effect
     return result
+
+
+def _require_loop(kernel: LoopKernel, iname: str, ahead: int | None) -> None:
+    """:raises PreconditionError: *iname* has a tag; copies that stay in their iterations may be unrolled with them."""
+    if ahead != 0 or not isinstance(kernel.tags.get(iname), UnrollTag):
+        require_untagged(kernel, iname, "pipelined")
+
+
+def _overlapped(kernel: LoopKernel, iname: str, copies: _Copies, way: tuple[int, int, bool], allowed: Allowed, step: str
+                ) -> LoopKernel:
+    """*kernel* with its *copies* in stages and ahead of their readers.
+
+    :arg way: the result of :func:`_require_stages`.
+    """
+    count, distance, in_registers = way
+    result = _in_stages(kernel, iname, frozenset(copies.values()), count)
+    result = _moved_ahead(result, iname, copies, distance, last=in_registers) if distance else result
+    result = allowed.legal(result, step)
+    result = _with_prologue(result, iname, copies, distance) if distance else result
+    return allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
 
 
 def _with_asynchronous_copies(kernel: LoopKernel, copies: AbstractSet[str]) -> LoopKernel:

@@ -16,47 +16,131 @@ from loopkit.transform.step import known_list, require_positive, transform
 def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> LoopKernel:
     """Let a further warp of each block run the copies *producers*: its first thread is the *producer* thread.
 
-    The other threads of the block are its consumers. The two roles run at once: the producer waits until the consumers
-    have read a tile, and then copies another one to its place; the consumers wait until a tile has arrived.
-    Two rings of mbarriers, of full and of empty tiles, have a phase for each tile.
-    ``pipeline(knl, iname, stages, ahead=0)`` gives a tile several places. The producer is as many tiles ahead.
+    The other threads of the block are its *consumers*. The two roles run at once. Both wait at rings of mbarriers: the
+    consumers until a tile is full, and the producer until the warps of the consumers have read the tile that it
+    overwrites. :func:`loopkit.verify` proves for all sizes that no wait is missing and that none lasts forever.
 
-    :arg producers: the ids of copies by TMA, which one thread starts (:func:`tensorize`).
+    ``pipeline(knl, iname, stages, ahead=0)`` before this step gives a tile several cells. The producer then runs up to
+    *stages* tiles ahead of the consumers. Barriers of the block become barriers of the consumers.
+
+    :arg producers: the ids of copies by TMA (:func:`tensorize`). The other statements of the block have whole warps.
     :raises UnknownNameError: there is no such statement.
-    :raises PreconditionError: a statement is no copy by TMA, or many threads run it.
+    :raises PreconditionError: a statement is not a copy by TMA, or many threads run it.
 
-    >>> knl = lk.make_kernel("{[t, i]: 0<=t<n and 0<=i<32}", "<> tile[i] = x[t, i]  {id=copy}\\n y[t, i] = 2*tile[i]")
-    >>> knl = lk.add_dtypes(knl, {"x": np.float32})
+    >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
+    ...     for b, t
+    ...         for k
+    ...             <> tile[k] = x[b, t, k]  {id=copy}
+    ...         end
+    ...         for i
+    ...             y[b, t, i] = tile[31 - i]  {id=use}
+    ...         end
+    ...     end''', assumptions="n, m >= 1")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "b:g.0, i:l.0")
+    >>> knl = lk.pipeline(lk.tensorize(knl, "copy", "tma.load"), "t", 2, ahead=0)
+    >>> text = str(lk.generate_code(knl, target="cuda"))
+    >>> print(text[text.index("    for (int t"):].rstrip())
+        for (int t = 0; t < m; ++t) {
+            if ((int)threadIdx.x == 0) {
+                // copy
+                load_box_3d(&tile[t % 2][0], x_map_1x1x32, 128, &tile_full[t % 2], b, t, 0);
+            }
+            // tile: copy writes, use reads
+            wait_for_phase(&tile_full[t % 2], t / 2 % 2);
+            // use
+            y[32*b*m + 32*t + i] = tile[t % 2][-i + 31];
+            // tile: use reads, copy overwrites
+            __syncwarp();
+        }
+    }
+    >>> text = str(lk.generate_code(lk.specialize_warps(knl, "copy"), target="cuda"))
+    >>> print(text[text.index("    if ((int)threadIdx.x == 32)"):].rstrip())
+        if ((int)threadIdx.x == 32) {  // the producer
+            for (int t = 0; t < m; ++t) {
+                // tile: use reads, copy overwrites
+                wait_for_phase(&tile_empty[t % 2], (t + 2) / 2 % 2);
+                // copy
+                load_box_3d(&tile[t % 2][0], x_map_1x1x32, 128, &tile_full[t % 2], b, t, 0);
+            }
+        } else if ((int)threadIdx.x < 32) {
+            for (int t = 0; t < m; ++t) {
+                // tile: copy writes, use reads
+                wait_for_phase(&tile_full[t % 2], t / 2 % 2);
+                // use
+                y[32*b*m + 32*t + i] = tile[t % 2][-i + 31];
+                // tile: use reads, copy overwrites
+                arrive_as_warp(&tile_empty[t % 2]);
+            }
+        }
+    }
     """
     names = known_list("statement", producers, kernel.statement_by_id)
-    for s in map(kernel.statement_by_id.__getitem__, names):
-        if s.completion is not Completion.PHASE:
-            raise PreconditionError(f"'{s.id}' is no copy by TMA, and the producer thread starts nothing else.",
-                                    subject=s.id, hint=f"tensorize(knl, '{s.id}', 'tma.load')")
-        if many := [x for x in s.inames if isinstance(kernel.tags.get(x), LocalTag | AutoLocalTag)]:
-            raise PreconditionError(f"'{s.id}' runs on many threads, by '{many[0]}', and the producer is one thread.",
-                                    subject=many[0], hint=f"untag_inames(knl, '{many[0]}')")
+    _require_copies(kernel, names)
     return rewritten(kernel, statements=tuple(
         replace(s, options=replace(s.options, producer=True)) if s.id in names else s for s in kernel.statements))
 
 
+def _require_copies(kernel: LoopKernel, names: Iterable[str]) -> None:
+    """:raises PreconditionError: one thread cannot start one of these statements."""
+    for s in map(kernel.statement_by_id.__getitem__, names):
+        if s.completion is not Completion.PHASE:
+            raise PreconditionError(f"'{s.id}' is not a copy by TMA, and the producer thread starts nothing else.",
+                                    subject=s.id, hint=f"tensorize(knl, '{s.id}', 'tma.load')")
+        if many := [x for x in s.inames if isinstance(kernel.tags.get(x), LocalTag | AutoLocalTag)]:
+            raise PreconditionError(f"'{s.id}' runs on many threads, by '{many[0]}', and the producer is one thread.",
+                                    subject=many[0], hint=f"untag_inames(knl, '{many[0]}')")
+
+
 @transform
 def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
-    """Let *blocks* blocks run all places of the grid in launches with a producer thread, each several places in turn.
+    """Let *blocks* blocks run all places of the grid, each several places in turn, in launches with a producer thread.
 
-    The producer copies the first tiles of the next place while the other threads finish the one before
-    (:func:`specialize_warps`). Block *b* runs the places *b*, *b* + *blocks*, ..., in the order in which a GPU starts
-    blocks. The places remain independent of each other.
+    The producer copies the first tiles of the next place while the consumers finish the place before
+    (:func:`specialize_warps`). A block runs the places with the numbers ``blockIdx.x``, ``blockIdx.x + blocks``, ...,
+    counted along ``g.0`` first, then along ``g.1`` and ``g.2``. Rings go on from one place to the next: threads keep
+    the parity of each mbarrier. The consumers wait for each other before they use other shared memory again. The
+    places stay independent of each other. The step sets the option ``persistent`` (:class:`Options`).
 
     :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
     :raises PreconditionError: *blocks* is not positive, or no statement runs in the producer thread.
 
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
-    >>> lk.persistent(knl, 132)
-    Traceback (most recent call last):
-    ...
-    loopkit.errors.PreconditionError: No statement runs in a producer thread, so blocks would gain nothing.
-      hint: specialize_warps(knl, copies) first
+    >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
+    ...     for b, t
+    ...         for k
+    ...             <> tile[k] = x[b, t, k]  {id=copy}
+    ...         end
+    ...         for i
+    ...             y[b, t, i] = tile[31 - i]  {id=use}
+    ...         end
+    ...     end''', assumptions="n, m >= 1")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "b:g.0, i:l.0")
+    >>> knl = lk.pipeline(lk.tensorize(knl, "copy", "tma.load"), "t", 2, ahead=0)
+    >>> knl = lk.persistent(lk.specialize_warps(knl, "copy"), 132)
+    >>> text = str(lk.generate_code(knl, target="cuda"))
+    >>> print(text[text.index("    // a block runs"):].rstrip())
+        // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
+        for (long long tile_0 = blockIdx.x; tile_0 < n; tile_0 += 132) {
+            const int b = (int)tile_0;
+    <BLANKLINE>
+            if ((int)threadIdx.x == 32) {  // the producer
+                for (int t = 0; t < m; ++t) {
+                    // tile: use reads, copy overwrites
+                    wait_for_next_phase(tile_empty, t % 2, tile_empty_parities_);
+                    // copy
+                    load_box_3d(&tile[t % 2][0], x_map_1x1x32, 128, &tile_full[t % 2], b, t, 0);
+                }
+            } else if ((int)threadIdx.x < 32) {
+                for (int t = 0; t < m; ++t) {
+                    // tile: copy writes, use reads
+                    wait_for_next_phase(tile_full, t % 2, tile_full_parities_);
+                    // use
+                    y[32*b*m + 32*t + i] = tile[t % 2][-i + 31];
+                    // tile: use reads, copy overwrites
+                    arrive_as_warp(&tile_empty[t % 2]);
+                }
+            }
+        }
+    }
     """
     require_positive(blocks, "blocks")
     if not any(s.options.producer for s in kernel.statements):

@@ -39,7 +39,7 @@ class PhaseEvent:
     """An arrival of a phase, or a wait for it.
 
     :ivar statement: the id of the copy; ``""`` for a wait, and for warps.
-    :ivar arrivals: of one execution; 0: it is a wait.
+    :ivar arrivals: the number of arrivals of one execution; 0: it is a wait.
     """
 
     event: Event

@@ -50,8 +50,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
-        *_early_accesses(conflicts), *_between_roles(conflicts), *_between_tiles(conflicts), *_out_of_place(conflicts),
-        *_faults_of_phases(conflicts), *_running_at_end(conflicts))
+        *_early_accesses(conflicts), *_between_roles(conflicts), *_conflicts_of_tiles(conflicts),
+        *_out_of_place(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -154,7 +154,7 @@ def _between_roles(conflicts: Conflicts) -> Iterator[Finding]:
 
 
 def _out_of_place(conflicts: Conflicts) -> Iterator[Finding]:
-    """What a block executes once, but not before or after all the rest."""
+    """Synchronisations that a block executes once, but not before or after all the rest."""
     children = parts_of(conflicts.launch.tree)
     once = [isinstance(x, Barrier) and x.outside for x in children]
     if conflicts.launch.producer is not None and any(
@@ -164,7 +164,7 @@ def _out_of_place(conflicts: Conflicts) -> Iterator[Finding]:
                                         hint="this is a bug of loopkit: please report it with the kernel"))
 
 
-def _between_tiles(conflicts: Conflicts) -> Iterator[Finding]:
+def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
     """Accesses of a block at one place of the grid that may conflict with those at its next place."""
     launch, waits, knl = conflicts.launch, _waits(conflicts), conflicts.kernel
     if not launch.persistent or waits.places is None:
@@ -303,7 +303,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             needed = bool(lines) or for_tiles or _is_for_completion(conflicts, barrier)
             count += 1
             needless += not needed
-            why = "" if lines else ", for accesses at the place of the grid before" if for_tiles else \
+            why = "" if lines else ", for accesses at the previous place of the grid" if for_tiles else \
                 ", for asynchronous accesses of other threads" if needed else ", not needed"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):

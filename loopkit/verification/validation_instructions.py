@@ -17,7 +17,8 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, Instruction
+from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
+from loopkit.ast.nodes import Array, Assign, Instruction
 from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.base import WIDEST

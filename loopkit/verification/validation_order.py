@@ -37,7 +37,6 @@ from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
-from loopkit.lowering.hazards import tile_reads
 from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
@@ -133,12 +132,13 @@ class OrderCheck(LaunchCheck):
         """Reads of tiles after which no warp arrives: a copy for the next place of the grid may come before."""
         rings = {i.ring: i for e in self.places for i in e.sync.instructions if isinstance(i, StartPhases) and i.empty}
         arrivals = [(e, phase) for e, phase in self._arrivals if phase.ring in rings and isinstance(e.node, Sync)]
-        for h in tile_reads(self.launch):
-            for copy, read in product(self.executions.get(h.source, ()), self.executions.get(h.sink, ())):
-                x, y, left = self._run(copy, read, h.pairs, ())
+        copies = {e.assign.statement for e, _ in self._arrivals if isinstance(e.node, Assign)}
+        for d in (d for d in dependences(self.kernel) if d.of_value and d.kind == "flow" and d.source in copies):
+            for copy, read in product(self.executions.get(d.source, ()), self.executions.get(d.sink, ())):
+                x, y, left = self._run(copy, read, d.relation, ())
                 event = completion_of(_instructions_of(read))
                 for e, phase in arrivals:
-                    if h.array not in rings[phase.ring].tiles:
+                    if d.array not in rings[phase.ring].tiles:
                         continue
                     a = self._at(e)
                     same = equal_coordinates(x.names, [self._number_of_phase(copy)], a.names,
@@ -146,8 +146,8 @@ class OrderCheck(LaunchCheck):
                     for done in self._done_before(y, a, event):
                         left = left.subtract(same.apply_range(done.reverse()))
                 if not left.is_empty():
-                    yield from self.mismatch("tiles", h.sink, f"a copy for the next place may overwrite '{h.array}' "
-                                             f"before '{h.sink}' has read it")
+                    yield from self.mismatch("tiles", d.sink, f"a copy for the next place may overwrite '{d.array}' "
+                                             f"before '{d.sink}' has read it")
 
     def _done_before(self, x: _Coordinates, a: _Coordinates, event: Completion) -> Iterator[Map]:
         """The executions of *x*, performed at *event*, and those of *a* after that."""

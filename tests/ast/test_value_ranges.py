@@ -19,6 +19,14 @@ def test_a_condition_bounds_what_it_compares_with_a_number() -> None:
     assert ValueRanges().where(p.Comparison(n, "<", 16)).least(n) is None
 
 
+def test_a_condition_bounds_the_variable_of_a_quotient() -> None:
+    tiles = floor_div(add(n, 63), 64)
+    assert ValueRanges().where(p.Comparison(0, "<", tiles)).least(n) == 1
+    assert ValueRanges().where(p.Comparison(tiles, ">", 2)).least(n) == 129
+    assert ValueRanges().where(p.Comparison(3, "<=", tiles)).least(tiles) == 3
+    assert ValueRanges().where(p.Comparison(0, "<", floor_div(n, -2))).least(n) is None
+
+
 def test_a_new_value_is_another_name() -> None:
     assert ValueRanges().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None
 

@@ -18,22 +18,8 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
-from loopkit.ast.nodes import (
-    AlignedArray,
-    Array,
-    Assign,
-    Assumed,
-    Block,
-    Define,
-    DivisibleSize,
-    For,
-    Function,
-    If,
-    Node,
-    Region,
-    Scope,
-    Sync,
-)
+from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Scope, Sync
 from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, Combined, MakeTuple, Operation, TypeCast

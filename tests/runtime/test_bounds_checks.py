@@ -294,7 +294,7 @@ def test_bad_option(wrong: Any) -> None:
         lk.CTarget(check_bounds=wrong)
 
 
-@pytest.mark.parametrize("name", ["inside_", "report_", "violation_"])
+@pytest.mark.parametrize("name", ["inside_", "report_", "violation_", "tile_full_parities_"])
 def test_names_of_the_text_are_reserved(name: str) -> None:
     with pytest.raises(ParseError, match="is used in generated code"):
         lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {name}[i]")

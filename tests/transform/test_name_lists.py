@@ -79,6 +79,14 @@ def multiplied() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"aa,bb": "float64"})
 
 
+def copied() -> lk.LoopKernel:
+    text = "for bb\n ss[ii] = xx[bb,ii] {id=cc}\n tt[jj] = zz[bb,jj] {id=dd}\n yy[bb,kk] = ss[kk] + tt[kk]\nend"
+    knl = lk.make_kernel("{[bb,ii,jj,kk]: 0<=bb<4 and 0<=ii,jj,kk<32}", text, [
+        *(lk.TemporaryVariable(x, np.float32, (32,)) for x in ("ss", "tt")), "..."])
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"xx,zz": np.float32}), "bb:g.0, kk:l.0")
+    return lk.tensorize(lk.tensorize(knl, "cc", "tma.load"), "dd", "tma.load")
+
+
 def tagged() -> lk.LoopKernel:
     return lk.tag_inames(plain(), {"ii": "g.0", "jj": "l.0"})
 
@@ -122,6 +130,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("set_argument_order", "arg_names"): (plain, {}, ["zz", "yy", "xx"]),
     ("set_cache_policy", "var_names"): (nests, {"policy": "streaming"}, ["uu", "vv"]),
     ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
+    ("specialize_warps", "producers"): (copied, {}, ["cc", "dd"]),
     ("split_array_axis", "array_names"): (plain, {"axis_nr": 0, "count": 4}, ["xx", "yy"]),
     ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
     ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from loopkit.ast.nodes import AlignedArray
+from loopkit.ast.assumed import AlignedArray
 from loopkit.ast.tensor_maps import UNIT, MappedArray
 from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from loopkit.ast.nodes import AlignedArray
+from loopkit.ast.assumed import AlignedArray
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel

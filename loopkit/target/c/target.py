@@ -26,6 +26,7 @@ from loopkit.instructions.table import OPENMP_TEXTS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_simd
+from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
@@ -165,6 +166,11 @@ class CTarget(TextTarget):
         """:raises PreconditionError: a field has an illegal value."""
         is_command = self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip()))
         require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
+
+    @property
+    def machine(self) -> Machine:
+        # the loops over the threads of a block end at each barrier, so roles would run one after the other
+        return Machine(roles=False)
 
     def with_bounds_checks(self) -> CTarget:
         return replace(self, check_bounds=True)

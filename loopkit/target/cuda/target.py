@@ -9,6 +9,7 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Block, Scope, Sync, Tiles
@@ -273,7 +274,8 @@ class _CudaFunction(FunctionText):
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
         places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            places[x] = f"const {emitter.index} {x} = {emitter.text(value, bounds)};"
+            is_of_tile = function.tiles is not None and isinstance(value, p.Variable) and value.name in GRID
+            places[x] = f"const {emitter.index} {x} = {'(int)'*is_of_tile}{emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
         nodes, tiles = function.body.children, function.tiles
         start, inner, end = ([*emitter.lines(Block(own), bounds)] for own in ((), nodes, ()) if tiles is None) \
@@ -284,8 +286,8 @@ class _CudaFunction(FunctionText):
         lines = {x: line for x, line in places.items() if x in mentioned}
         of_blocks = [lines.pop(x) for x in launch.mapping.block_inames if x in lines] if tiles is not None else []
         body += lines.values()
-        inner = [*start, *(inner if tiles is None else _in_each_tile(tiles, number, launch, emitter, [
-            *of_blocks, *inner])), *end]
+        inner = inner if tiles is None else [*start, *([""] if start else []), *_in_each_tile(
+            tiles, number, launch, emitter, [*of_blocks, *([""] if of_blocks else []), *inner]), *end]
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -308,12 +310,17 @@ def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
 def _tile_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     """The coordinate along each axis of the place of the grid with this *number*, as text."""
     if not {"g.1", "g.2"} & launch.mapping.extents.keys():
-        return {"g.0": f"(int){number}"}
-    along, rest = f"{number}s_along_x", f"{number} / {number}s_along_x"
-    inner = f"(int)({number} % {along})"
-    if "g.2" not in launch.mapping.extents:
-        return {"g.0": inner, "g.1": f"(int)({rest})"}
-    return {"g.0": inner, "g.1": f"(int)({rest} % {number}s_along_y)", "g.2": f"(int)({rest} / {number}s_along_y)"}
+        return {"g.0": number}
+    along_x, along_y = _tiles_along(launch)
+    rest = f"{number} / {along_x}"
+    return {"g.0": f"({number} % {along_x})", **({"g.1": f"({rest})"} if "g.2" not in launch.mapping.extents else
+            {"g.1": f"({rest} % {along_y})", "g.2": f"({rest} / {along_y})"})}
+
+
+def _tiles_along(launch: Launch) -> tuple[str, str]:
+    """The names of the extents of the grid along its first two axes."""
+    along_x, along_y = (launch.kernel.fresh_name(f"tiles_along_{x}") for x in "xy")
+    return along_x, along_y
 
 
 def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, inner: Sequence[str]) -> Iterator[str]:
@@ -321,13 +328,15 @@ def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, i
     bounds = outer_bounds(launch)
     extents = {axis: emitter.text(launch.mapping.extents[axis], bounds) for axis in GRID
                if axis in launch.mapping.extents}
-    names = {"g.0": f"{number}s_along_x", "g.1": f"{number}s_along_y"} if len(extents) > 1 else {}
+    names = dict(zip(("g.0", "g.1"), _tiles_along(launch), strict=True)) if len(extents) > 1 else {}
     for axis, name in names.items():
         if axis in extents and (axis == "g.0" or "g.2" in extents):
             yield f"const long long {name} = {extents[axis]};"
             extents[axis] = name
     count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
-    yield f"// each of the {tiles.blocks} blocks runs tiles until none is left"
+    if emitter.kernel.options.annotate:
+        numbers = f"blockIdx.x, blockIdx.x + {tiles.blocks}, ..."
+        yield f"// a block runs the tiles {numbers}: places of the grid, along x first"
     yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
     yield from indented(inner)
     yield "}"

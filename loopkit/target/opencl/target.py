@@ -74,7 +74,7 @@ class OpenCLTarget(TextTarget):
     def machine(self) -> Machine:
         # compilers for processors run the threads of a block in loops between barriers, and PoCL 3.0 makes wrong code
         # of barriers in both branches of a condition
-        return Machine(warp=1, barriers_in_branches=False)
+        return Machine(warp=1, barriers_in_branches=False, roles=False)
 
     def function_name(self, launch: str) -> str:
         return f"{launch}_" if launch in RESERVED | FUNCTIONS else launch
