@@ -168,7 +168,7 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Emulat
     own = np.arange(threads)
     inside = dict(zip(BLOCK, (own % block[0], own // block[0] % block[1], own // (block[0]*block[1])), strict=True))
     places = prod(grid)
-    every = range(places if function.tiles is None else function.tiles.blocks)
+    every = range(places if function.tiles is None else min(function.tiles.blocks, places))
 
     def enter(s: Strand, place: int) -> None:
         """Give a strand the coordinates of a place of the grid."""

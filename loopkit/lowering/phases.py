@@ -160,7 +160,8 @@ def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[
     for array in dict.fromkeys(h.array for h in copies if h.array in launch.kernel.temporaries):
         own = _Copied.of(launch, array, ways)
         times = array if blocks is None else (
-            own.slots, own.waits(tree, ways, copies).keys(), own.copied(ways, blocks))
+            own.slots, own.waits(tree, ways, copies).keys(), own.copied(ways, blocks),
+            {launch.statements[s].producer for s in own.writers})
         group = next((group for others, group in groups if others == times), None)
         if group is None:
             groups.append((times, [own]))
@@ -204,6 +205,7 @@ class _Copied:
                 isinstance(i, TmaLoad) for i in knl.statement_by_id[s].instructions)):
             raise PreconditionError(f"'{others[0]}' writes to '{array}', which TMA copies to.", subject=others[0],
                                     hint="let TMA alone write to the temporary, or nothing by TMA")
+        _require_one_role(launch, array, writers)
         slots = {int(i.denominator) for a in accesses for i in a.subscripts[:1]
                  if isinstance(i, p.Remainder) and isinstance(i.denominator, int)}
         own = _Copied(launch, array, min(slots, default=1), accesses, writers, 1)
@@ -225,12 +227,18 @@ class _Copied:
 
     def waits(self, tree: Tree, ways: Mapping[str, Path], copies: Sequence[Hazard]
               ) -> dict[tuple[Path, Expression], dict[str, None]]:
-        """Why threads wait for tiles: by the node of *tree* before which threads wait, and the number of the tile."""
-        found: dict[tuple[Path, Expression], dict[str, None]] = {}
+        """Why threads wait for tiles: by the node of *tree* before which threads wait, and the number of the tile.
+
+        They wait for a tile once in a body, before the first node that needs it.
+        """
+        nodes: dict[tuple[Path, Expression], Path] = {}
+        reasons: dict[tuple[Path, Expression], dict[str, None]] = {}
         for h in (h for h in copies if h.array == self.array and h.sink not in self.writers):
             for number in self.numbers_at(h.sink):
-                found.setdefault((_node_before(tree, ways[h.sink], number), number), {})[h.reason] = None
-        return found
+                node, place = _node_before(tree, ways[h.sink], number), (_body_of(ways[h.sink], number), number)
+                nodes[place] = min(nodes.get(place, node), node, key=lambda way: [step.position for step in way])
+                reasons.setdefault(place, {})[h.reason] = None
+        return {(node, number): reasons[body, number] for (body, number), node in nodes.items()}
 
     def copied(self, ways: Mapping[str, Path], blocks: Iterable[str]) -> list[tuple[Path, Expression, InstanceSet]]:
         """The bodies that copy a tile, each with the number of the tile, and the iterations in which it copies one."""
@@ -274,6 +282,17 @@ class _Copied:
                                         hint=f"give '{x}' constant bounds: pad_domain, then split it")
             count *= high - low + 1
         return count
+
+
+def _require_one_role(launch: Launch, array: str, writers: Iterable[str]) -> None:
+    """:raises PreconditionError: two roles copy to *array*, or others than the producer do in a persistent launch."""
+    own = {s: launch.statements[s].producer is not None for s in sorted(writers)}
+    others = [s for s, producer in own.items() if not producer]
+    if others and (launch.persistent or len(others) < len(own)):
+        why = "in blocks that run several places of the grid, only the producer copies by TMA" if launch.persistent \
+            else f"the producer copies to '{array}' too"
+        raise PreconditionError(f"'{others[0]}' runs in other threads than the producer's, and {why}.",
+                                subject=others[0], hint=f"specialize_warps(knl, '{others[0]}')")
 
 
 def _body_of(way: Path, number: Expression) -> Path:

@@ -127,7 +127,9 @@ class Waits:
         """May accesses of the statement *source* run on when the block ends? No wait behind covers them, then."""
         event = self.launch.kernel.statement_by_id[source].completion
         last = parts_of(self.tree)[-1]
-        if isinstance(last, Barrier) and commits(last.instructions, event) and pending(last.instructions, event) == 0:
+        own = self.launch.statements[source].producer is not None
+        if isinstance(last, Barrier) and (last.outside or last.producer is own) \
+                and commits(last.instructions, event) and pending(last.instructions, event) == 0:
             return False
         if self.places is None:
             return True
@@ -137,6 +139,15 @@ class Waits:
             wait = wait_for(event, place.node.instructions)
             covered = None if wait is None else self._waited_for(source, i, wait)
             left = left if covered is None else left.subtract(covered.domain())
+        return not left.is_empty()
+
+    def uncommitted(self, source: str) -> bool:
+        """May a block go to its next place of the grid before all accesses of *source* are in a group?"""
+        event, names = self.launch.kernel.statement_by_id[source].completion, self.names(source, self._place_names)
+        left = as_points(self.launch.statements[source].domain.onto(names).set)
+        for i, place in enumerate(self.places or ()):
+            if commits(place.node.instructions, event) and not place.node.outside:
+                left = left.subtract(self._order(source, i).domain())
         return not left.is_empty()
 
     @cached_property

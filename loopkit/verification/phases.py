@@ -138,17 +138,28 @@ class Rings:
     # The properties
 
     def _started(self, ring: str, events: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
-        """The ring starts once, and before its first use."""
+        """The ring starts once, and before its first use; all count its phases, and what arrives, in one way."""
         starts = [(start, event) for start, event in self.starts if start.ring == ring]
+        several = self.copied is not None
+        places = "several places" if several else "one place"
         for e in events:
             left = e.event.points
+            if e.phase.in_tile is not several:
+                yield PhaseFault(f"{e.what} does not count the phases of '{ring}' as in blocks that run {places} of "
+                                 "the grid", e.statement, {}, {})
             for start, event in starts:
                 both = replace(event, producer=e.event.producer)        # all threads execute it
                 left = left.subtract(self.first(both, e.event).range())
                 if start.slots != e.phase.slots:
                     yield PhaseFault(f"'{ring}' has {start.slots} slots, and {e.what} uses {e.phase.slots}",
                                      e.statement, {}, {})
+                if e.arrivals and start.empty is bool(e.statement):
+                    yield PhaseFault(f"'{ring}' is one of {'read' if start.empty else 'copied'} tiles, and {e.what} "
+                                     "arrives", e.statement, {}, {})
             yield from self._fault(f"{e.what} uses '{ring}' before it starts", e, left)
+        for start, _ in starts:
+            if start.in_tiles is not several:
+                yield PhaseFault(f"'{ring}' does not start as in blocks that run {places} of the grid", "", {}, {})
         for (one, a), (other, b) in product(starts, repeat=2):
             if not self.first(a, b).is_empty():
                 yield PhaseFault(f"'{ring}' starts twice", "", {}, {})
@@ -321,7 +332,8 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
         awaited += [PhaseEvent(here, i.of) for i in node.instructions if isinstance(i, WaitPhase)]
         if is_of_block(node.scope, launch):                # other threads see a start behind a barrier only
             barriers.append(here)
-            starts += [(i, here) for i in own_start]
+            # a start at each place of the grid would start the ring again
+            starts += [(i, here) for i in own_start if node.outside or not launch.persistent]
     return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch))
 
 

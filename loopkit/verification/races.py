@@ -51,7 +51,7 @@ def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding
     """The conflicts that lack a barrier, and those that lack a wait."""
     return tuple(_missing_barriers(conflicts)), (
         *_early_accesses(conflicts), *_between_roles(conflicts), *_conflicts_of_tiles(conflicts),
-        *_faults_of_phases(conflicts), *_running_at_end(conflicts))
+        *_out_of_place(conflicts), *_faults_of_phases(conflicts), *_running_at_end(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -153,6 +153,17 @@ def _between_roles(conflicts: Conflicts) -> Iterator[Finding]:
                     conflicts.kernel, h.array, h.kind, h.source, h.sink, pairs).witness()))
 
 
+def _out_of_place(conflicts: Conflicts) -> Iterator[Finding]:
+    """Synchronisations that a block executes once, but not before or after all the rest."""
+    children = parts_of(conflicts.launch.tree)
+    once = [isinstance(x, Barrier) and x.outside for x in children]
+    if conflicts.launch.producer is not None and any(
+            own and i and not all(once[i:]) for i, own in enumerate(once)):
+        yield refuted(VerificationError(f"In '{conflicts.launch.name}' a synchronisation that a block executes once is "
+                                        "between parts of its work.", check="races",
+                                        hint="this is a bug of loopkit: please report it with the kernel"))
+
+
 def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
     """Accesses of a block at one place of the grid that may conflict with those at its next place."""
     launch, waits, knl = conflicts.launch, _waits(conflicts), conflicts.kernel
@@ -173,6 +184,10 @@ def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
             check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
     for s, b in launch.statements.items():
         event = b.statement.completion
+        if event in BEFORE_END and waits.uncommitted(s):
+            yield refuted(VerificationError(
+                f"A block may go to its next place of the grid before '{s}' is in a group.", check="races",
+                hint=f"commit its {event.value} at the end of each place"))
         if event.needs_wait and event not in (Completion.PHASE, *BEFORE_END) and waits.still_running(s):
             yield refuted(VerificationError(
                 f"A block may go to its next place of the grid before '{s}' is performed.", check="races",

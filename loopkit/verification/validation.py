@@ -15,6 +15,7 @@ from loopkit.analysis.events import Event
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import (
     Assign,
+    ByRole,
     Call,
     For,
     Function,
@@ -22,6 +23,7 @@ from loopkit.ast.nodes import (
     Sync,
 )
 from loopkit.ast.phases import Phase
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
@@ -125,13 +127,24 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
-    for fault in _rings(launch, grid, every).faults():
+    yield from _of_roles(launch, function)
+    for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from OrderCheck(*subject).findings()
 
 
-def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
+def _of_roles(launch: Launch, function: Function) -> Iterator[Mismatch]:
+    """Each role has its threads, and only barriers in it are without the other role."""
+    roles = [node for node in nodes_in(function.body) if isinstance(node, ByRole)]
+    if any(node.threads != launch.consumers for node in roles):
+        yield Mismatch("roles", launch.name, "", f"other threads than the first {launch.consumers} are the consumers")
+    inside = {id(x) for node in roles for x in nodes_in(node)}
+    if any(isinstance(x, Sync) and x.threads and id(x) not in inside for x in nodes_in(function.body)):
+        yield Mismatch("roles", launch.name, "", "a barrier of some threads is where others come too")
+
+
+def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execution]) -> Rings:
     """The phases of a function, and the barriers of its blocks."""
     blocks = frozenset(grid.along("g"))
 
@@ -146,13 +159,15 @@ def _rings(launch: Launch, grid: Grid, every: Sequence[Execution]) -> Rings:
     barriers = [e for e in syncs if is_of_block(e.sync.scope, launch)]
     copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
-    warps = launch.consumers // launch.machine.warp
+    tiles, warps = function.tiles, launch.consumers // launch.machine.warp
     arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
                  [placed(e, i.of) for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],
                  [event(e) for e in barriers],
-                 [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)],
+                 # a start at each place of the grid would start the ring again
+                 [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)
+                  and function.body.children[e.path[0].position] is not tiles],
                  copied_arrays(launch))
 
 

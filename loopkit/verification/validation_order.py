@@ -31,7 +31,7 @@ from loopkit.ast.nodes import (
 from loopkit.ast.phases import Phase
 from loopkit.errors import values_text
 from loopkit.expr.mappers import array_of, elements_of, substitute, variables
-from loopkit.instructions.groups import pending
+from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
@@ -178,6 +178,20 @@ class OrderCheck(LaunchCheck):
             if not left.is_empty():
                 yield from self.mismatch("tiles", s, f"'{s}' accesses shared memory that threads may still use at "
                                          "another place of the grid")
+            yield from self._uncommitted(s, x)
+
+    def _uncommitted(self, statement: str, x: _Coordinates) -> Iterator[Mismatch]:
+        """Executions behind which no commit is at one place of the grid: waits of the next place do not cover them."""
+        event, left = completion_of(_instructions_of(x.execution)), x.points
+        if event not in BEFORE_END:
+            return
+        for place in self.places:
+            if commits(place.sync.instructions, event) and self.is_in_tiles(place):
+                at = self._at(place)
+                left = left.subtract(self._first(x, at).intersect_range(at.points).domain())
+        if not left.is_empty():
+            yield from self.mismatch("tiles", statement, f"the block may go to its next place before '{statement}' is "
+                                     "in a group")
 
     @cached_property
     def _in_lanes(self) -> frozenset[str]:

@@ -240,6 +240,10 @@ class LaunchCheck:
         names = divergent_names(self.function, mentioned(body).difference(uniform, self.kernel.data))
         return [node for node, _ in divergent_nodes(body, names)]
 
+    def is_in_tiles(self, place: Execution) -> bool:
+        """Does a block execute *place* at each of its places of the grid?"""
+        return self.function.body.children[place.path[0].position] is self.function.tiles
+
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
                  ) -> Iterator[Mismatch]:
         """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists; none without any.

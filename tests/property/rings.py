@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 import loopkit as lk
+from loopkit.ast.nodes import Completion
 from loopkit.expr.kinds import named_dtype
 from tests import tma_kernels
 from tests.property.kernels import Draw
@@ -54,6 +55,8 @@ class Pipeline:
     :ivar blocks: the tag of ``io``; *around*: that of ``e``, ``None``: there is no such iname.
     :ivar loop: the tag of ``ko``; *thread*: the iname of the threads.
     :ivar store: the way of the results to memory; *full_tiles*: full tiles have a version of the code.
+    :ivar producer: a thread of its own starts the copies by TMA.
+    :ivar persistent: then so many blocks run all places of the grid; 0: a block for each.
     """
 
     factors: tuple[Factor, ...]
@@ -68,6 +71,8 @@ class Pipeline:
     thread: str
     store: str
     full_tiles: bool
+    producer: bool = False
+    persistent: int = 0
 
     # The kernel
 
@@ -81,7 +86,7 @@ class Pipeline:
         for f in self.factors:
             if f.engine != "unstaged":
                 knl = self._staged(knl, f)
-        return self._stored(self._in_rings(knl))
+        return self._in_roles(self._stored(self._in_rings(knl)))
 
     def _plain(self) -> lk.LoopKernel:
         r, s = self.rows, self.steps
@@ -156,6 +161,12 @@ class Pipeline:
                               default_tag=None if self.store.startswith("tma") else "l.auto")
         return lk.tensorize(knl, "store_y", self.store) if self.store.startswith("tma") else knl
 
+    def _in_roles(self, knl: lk.LoopKernel) -> lk.LoopKernel:
+        if not self.producer:
+            return knl
+        knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.completion is Completion.PHASE])
+        return lk.persistent(knl, self.persistent) if self.persistent else knl
+
     # What it computes
 
     def arrays(self, sizes: Mapping[str, int], seed: int) -> Arrays:
@@ -202,7 +213,10 @@ def ring_pipelines(draw: Draw) -> Pipeline:
     result, around = one("sum", "sum", "elements", "deviations"), one(None, None, None, None, "g.1", "g.1", "")
     dtype = one("float32", "float32", "float32", "float16", "int32", "float64", "int8")
     size = named_dtype(dtype).itemsize
-    rows, steps = one(8, 16, 32, 64, 64), one(16 // size, 32 // size, 32 // size, 128 // size, 4)
+    producer, persistent = one((False, 0), (False, 0), (False, 0), (True, 0), (True, 1), (True, 2))
+    # the consumers are whole warps
+    rows = one(*(32, 64, 64) if producer else (8, 16, 32, 64, 64))
+    steps = one(16 // size, 32 // size, 32 // size, 128 // size, 4)
     swizzled = ["swizzle128"]*(steps*size == 128)
     factors = list[Factor]()
     for name in ("ab" if result == "deviations" else one("a", "ab", "ab", "abc")):
@@ -213,14 +227,16 @@ def ring_pipelines(draw: Draw) -> Pipeline:
         # all blocks run all statements: phases of other copies are refused
         e = "e"*(around == "g.1" or (around == "" and one(True, False)))
         axes = e + one("ik", "ik", "ki", *["k"]*(len(factors) > 1))
-        factors.append(Factor(name, axes, engine, stages, one(None, None, 1, 2) if stages > 2 else None))
+        ahead = one(None, None, 1, 2) if stages > 2 else None
+        # the producer runs ahead by itself
+        factors.append(Factor(name, axes, engine, stages, 0 if producer and engine.startswith("tma") else ahead))
     tiles = one(*TILES)
     return Pipeline(
         tuple(factors), result, dtype, tiles, rows, steps, one(*["g.0"]*7, ""), around,
         one("", "unr") if tiles == "0<=ko<3" and all(f.stages == 1 for f in factors) else "",
         one("ii", "ii", "ki") if result == "elements" else "ii",
         one("plain", "plain", "buffered", "tma.store", "tma.store", *(f"tma.store.{x}" for x in swizzled)),
-        one(False, False, True))
+        one(False, False, True), producer and any(f.by_tma for f in factors), persistent)
 
 
 @st.composite
@@ -228,7 +244,7 @@ def ring_sizes(draw: Draw, pipeline: Pipeline) -> dict[str, int]:
     """Around the edges of tiles. TMA can read most rows."""
     rows, steps = pipeline.rows, pipeline.steps
     unit = 16 // named_dtype(pipeline.dtype).itemsize
-    n = draw(st.sampled_from((1, rows - 1, rows, rows + 3, 2*rows)))
+    n = draw(st.sampled_from((1, rows - 1, rows, rows + 3, 2*rows, *[5*rows]*(pipeline.persistent > 0))))
     length = max(steps*draw(st.integers(0, 4)) + draw(st.sampled_from((0, 0, 1, steps - 1))), 1)
     whole = draw(st.sampled_from((True, True, True, False)))
     n, length = (-(-x // unit)*unit if whole else x for x in (n, length))
@@ -240,6 +256,7 @@ class Product:
     """A matrix product by ``mma`` or ``wgmma``, whose tiles TMA copies.
 
     :ivar store: the way of the results to memory, and *epilogue* their formula; only for ``wgmma``.
+    :ivar persistent: two blocks run all tiles.
     """
 
     unit: str
@@ -249,6 +266,7 @@ class Product:
     b_transposed: bool
     store: str
     epilogue: str | None
+    persistent: bool = False
 
     by_tma = is_numbered = True
 
@@ -258,7 +276,8 @@ class Product:
             return tma_kernels.product(self.stages, b_transposed=self.b_transposed)
         return lk.library.matmul(self.dtype, wgmma=True, tile=(64, 64, 64), stages=self.stages, store=self.store,
                                  a_transposed=self.a_transposed, b_transposed=self.b_transposed, result="float32",
-                                 epilogue=self.epilogue)
+                                 epilogue=self.epilogue, **(
+                                     {"shape": (256, 256, 256), "multiprocessors": 2} if self.persistent else {}))
 
     def arrays(self, sizes: Mapping[str, int], seed: int) -> Arrays:
         """Whole numbers, whose sums are exact, and a result of -1."""
@@ -284,7 +303,8 @@ def ring_products(draw: Draw) -> Product:
     dtype = "bfloat16" if unit == "mma" else one("bfloat16", "float16", "int8", "float8_e4m3fn", "float32")
     b_transposed, two = one(True, False), dtype.endswith("16")
     return Product(unit, dtype, one(2, 2, 3, 4), two and unit == "wgmma" and one(True, False), b_transposed or not two,
-                   one("tma", "shared", "registers"), one(None, "max(total, i - 2)") if unit == "wgmma" else None)
+                   one("tma", "shared", "registers"), one(None, "max(total, i - 2)") if unit == "wgmma" else None,
+                   unit == "wgmma" and one(True, False))
 
 
 @st.composite

@@ -140,6 +140,15 @@ FOUND = {
     "stored integers": Pipeline((Factor("a", "ik", "unstaged", 1, None),), "sum", "int32", "0<=ko and {s}*ko<l",
                                 32, 32, "g.0", None, "", "ii", "tma.store", False)}
 
+#: One whose grid has no places for some sizes, in blocks that run several.
+WITHOUT_PLACES = Pipeline((Factor("a", "ik", "tma.load", 2, 0),), "elements", "int32", "0<=ko<t", 64, 8, "g.0", None,
+                          "", "ii", "buffered", False, True, 2)
+
+
+def test_no_tile_at_all() -> None:
+    for tiles in (0, 2):
+        _require_right(WITHOUT_PLACES, {"n": 64, "l": 16, "ne": 1, "t": tiles})
+
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_wrong(name: str) -> None:

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block, If, Instruction, Node, Program, Region, Scope, Sync
+from loopkit.ast.nodes import Block, ByRole, For, If, Instruction, Node, Program, Region, Scope, Sync, Tiles
 from loopkit.ast.walk import as_block, nodes_in, rewritten
 from loopkit.expr.mappers import map_children
 from loopkit.instructions.boxes import BoxIssue, TmaBox
 from loopkit.instructions.groups import WaitGroup
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.poly.affine import add, remainder
 from tests.verification.faults import Fault
@@ -61,9 +61,12 @@ def _of_node(node: Node) -> Wrong:
             yield "left out", Block(())
             yield from (("of fewer threads", replace(node, scope=scope))
                         for scope in (Scope.THREAD, Scope.WARP) if scope < node.scope)
+            if node.scope is Scope.BLOCK:
+                yield from (("of other threads", replace(node, threads=other))
+                            for other in {0, 32, 64, node.threads + 32} - {node.threads})
             for k, own in enumerate(node.instructions):
                 before, after = node.instructions[:k], node.instructions[k + 1:]
-                for kind, new in _of_instruction(own):
+                for kind, new in of_instruction(own):
                     yield f"{own.noun}: {kind}", replace(node, instructions=(*before, *new, *after))
         case Region(instruction=BoxIssue() as issue):
             yield "a box left out", Block(())
@@ -71,8 +74,21 @@ def _of_node(node: Node) -> Wrong:
                 yield kind, replace(node, instruction=other)
         case If(condition=p.Comparison(left=p.Variable(name="l.0"), right=0), then=then):
             yield "by all threads", then
+        case ByRole(then=then, otherwise=Block() as otherwise):
+            yield "roles exchanged", replace(node, then=otherwise, otherwise=then)
+            yield from (("a role of other threads", replace(node, threads=node.threads + by)) for by in (-32, 32))
+            for k, child in enumerate(then.children):
+                yield "in the other role", replace(node, then=_left_out(then, k),
+                                                   otherwise=Block((child, *otherwise.children)))
+            for k, child in enumerate(otherwise.children):
+                yield "in the other role", replace(node, then=Block((*then.children, child)),
+                                                   otherwise=_left_out(otherwise, k))
+        case Tiles():
+            yield from (("other blocks", replace(node, blocks=node.blocks + by)) for by in (-1, 1))
+            yield from (("moved", replace(node, children=block.children)) for _, block in _moved(node))
         case Block():
             yield from _moved(node)
+            yield from _moved_over_loops(node)
         case _:
             pass
 
@@ -85,19 +101,56 @@ def _moved(block: Block) -> Wrong:
             yield "moved", Block((*children[:k], b, a, *children[k + 2:]))
 
 
-def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+def _moved_over_loops(block: Block) -> Wrong:
+    """A wait or a barrier that goes into a loop beside it, or out of one; what runs once, at each place of the grid."""
+    children = block.children
+    for k, loop in enumerate(children):
+        others = children[:k], children[k + 1:]
+        match loop:
+            case For(body=body):
+                for at, child in ((0, body.children[0]), (-1, body.children[-1])):
+                    if isinstance(child, Sync):
+                        rest = replace(loop, body=_left_out(body, at % len(body.children)))
+                        both = (rest, child) if at else (child, rest)
+                        yield "out of the loop", Block((*others[0], *both, *others[1]))
+                if k and isinstance(wait := children[k - 1], Sync):
+                    inner = replace(loop, body=Block((wait, *body.children)))
+                    yield "into the loop", Block((*children[:k - 1], inner, *others[1]))
+                if k + 1 < len(children) and isinstance(wait := children[k + 1], Sync):
+                    inner = replace(loop, body=Block((*body.children, wait)))
+                    yield "into the loop", Block((*others[0], inner, *children[k + 2:]))
+            case Tiles():
+                if k:
+                    yield "at each place", Block((*children[:k - 1], replace(
+                        loop, children=(children[k - 1], *loop.children)), *others[1]))
+                if others[1]:
+                    yield "at each place", Block((*others[0], replace(
+                        loop, children=(*loop.children, others[1][0])), *others[1][1:]))
+            case _:
+                pass
+
+
+def _left_out(block: Block, number: int) -> Block:
+    return Block((*block.children[:number], *block.children[number + 1:]))
+
+
+def of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+    """Instructions in place of one of a synchronisation, each with what is wrong."""
     yield "left out", ()
     match instruction:
         case WaitGroup(pending=pending):
             yield from (("another depth", (replace(instruction, pending=n),)) for n in (pending + 1, pending - 1)
                         if n >= 0)
-        case WaitPhase(of=phase):
+        case WaitPhase(of=phase) | ArrivePhase(of=phase):
             for by in (-1, 1, phase.slots):
-                yield "another phase", (WaitPhase(replace(phase, number=add(phase.number, by))),)
+                yield "another phase", (replace(instruction, of=replace(phase, number=add(phase.number, by))),)
             for slots in (phase.slots - 1, phase.slots + 1):
                 if slots:
-                    yield "another ring", (WaitPhase(replace(phase, slots=slots)),)
+                    yield "another ring", (replace(instruction, of=replace(phase, slots=slots)),)
+            yield "counted otherwise", (replace(instruction, of=replace(phase, in_tile=not phase.in_tile)),)
         case StartPhases(slots=slots, arrivals=copies):
+            yield "another start", (replace(instruction, empty=not instruction.empty),)
+            yield "counted otherwise", (replace(instruction, in_tiles=not instruction.in_tiles),)
             for other in (slots - 1, slots + 1):
                 yield "other slots", (replace(instruction, slots=other),)
             for other in (copies - 1, copies + 1):

@@ -1,0 +1,165 @@
+"""Blocks with a producer thread: proofs for rings of each length, and a finding for each fault that does harm."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Program
+from loopkit.instructions.fences import ProxyFence
+from loopkit.instructions.groups import CommitGroup
+from loopkit.instructions.phases import StartPhases
+from loopkit.kernel.tree import Barrier, nodes_in, parts_of, rewrite, seq
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.verification.validation import validate
+from tests.deep import DEEP, shared
+from tests.role_kernels import rows, twice_read
+from tests.verification.changed import built, report, with_tree
+from tests.verification.ring_faults import of_instruction, ring_faults
+
+#: Ways of an emulation, and the two that differ most.
+WAYS = [*product(("last", "first"), ("backward", "forward"))]
+SOME_WAYS = WAYS if DEEP else WAYS[::3]
+
+#: Numbers of rows, and lengths of them: no strip, one, fewer than slots, and no multiple of the slots.
+SIZES = [(64, 0), (65, 4), (200, 64), (330, 100)] if DEEP else [(65, 0), (200, 100)]
+
+#: Factors, slots, slots of the last factor, blocks for all places of the grid, and the way of the sums to memory.
+KERNELS = [(factors, slots, last, blocks, store)
+           for factors, slots, last in (("a", 1, 0), ("a", 2, 0), ("a", 3, 0), ("ab", 2, 0), ("ab", 3, 2))
+           for blocks in (0, 2) for store in ("plain", "tma")]
+
+Kernel = tuple[str, int, int, int, str]
+
+
+@shared
+def _kernel(kernel: Kernel) -> lk.LoopKernel:
+    factors, slots, last, blocks, store = kernel
+    return rows(slots, factors, blocks, store=store, slots_of_last=last)
+
+
+@shared
+def _lowered(kernel: Kernel) -> Lowered:
+    low = lowered_in_one_version(_kernel(kernel))
+    assert validate(low) == ()
+    return low
+
+
+def _traces(kernel: Kernel, sizes: tuple[int, int], program: Program | None = None) -> Iterator[str]:
+    """The wrong results, or errors, of the ways of emulation."""
+    factors, rng = kernel[0], np.random.default_rng(0)
+    arrays: Mapping[str, np.ndarray] = {x: rng.integers(-3, 4, sizes).astype(np.float32) for x in factors}
+    expected = prod(arrays.values()).sum(axis=1)
+    for completion, order in SOME_WAYS if program is None else WAYS:
+        try:
+            found = lk.emulate(_kernel(kernel), {**arrays}, completion=completion, order=order, program=program).s
+        except lk.VerificationError as error:
+            yield error.message
+        else:
+            if not np.array_equal(found, expected):
+                yield f"a wrong result: {completion}, {order}"
+
+
+@pytest.mark.parametrize("kernel", [pytest.param(x, marks=pytest.mark.deep(every=5)) for x in KERNELS], ids=str)
+def test_two_roles_are_proven_and_right(kernel: Kernel) -> None:
+    found = lk.verify(_kernel(kernel), full=True)
+    assert found.proven, found
+    for sizes in SIZES:
+        assert not (wrong := [*_traces(kernel, sizes)]), f"{sizes}: {wrong}"
+
+
+#: Those whose faults are tried.
+OF_FAULTS: list[Kernel] = [
+    ("a", 2, 0, 2, "tma"), ("a", 2, 0, 0, "tma"), ("ab", 3, 2, 2, "plain"), ("a", 1, 0, 2, "plain")]
+
+
+@pytest.mark.parametrize("kernel", [pytest.param(x, marks=pytest.mark.deep) if k > 1 else x
+                                    for k, x in enumerate(OF_FAULTS)], ids=str)
+def test_faults_of_a_program_are_found(kernel: Kernel) -> None:
+    """Or they are harmless: a wait for more than it must, and a wait or a fence between the same accesses."""
+    low = _lowered(kernel)
+    every = [*ring_faults(low.program)]
+    assert len(every) > 50
+    for fault in every[::1 if DEEP else 9]:
+        if not validate(replace(low, program=fault.program)):
+            wrong = next((x for sizes in SIZES for x in _traces(kernel, sizes, fault.program)), None)
+            assert wrong is None, f"missed: {fault.kind} in {fault.text}: {wrong}"
+
+
+#: Faults in what a role or a block of several places of the grid does, and where.
+WHERE = ("at each place", "counted otherwise", "another start", "other blocks", "a role of other threads",
+         "of other threads", "roles exchanged", "in the other role")
+
+
+@pytest.mark.parametrize("kind", WHERE)
+def test_a_fault_of_roles_is_found(kind: str) -> None:
+    """All but one: the last wait for stores at each place, which waits earlier than it must."""
+    low = _lowered(OF_FAULTS[0])
+    faults = [f for f in ring_faults(low.program) if f.kind.endswith(kind)]
+    found = [bool(validate(replace(low, program=f.program))) for f in faults]
+    assert found.count(False) == (kind == "at each place")
+    assert True in found
+
+
+def _wrong_barriers(own: Barrier) -> Iterator[tuple[str, tuple[Barrier, ...]]]:
+    if own.instructions:
+        yield "left out", ()
+    if not own.outside:
+        yield "in the other role", (replace(own, producer=not own.producer),)
+    for kind, some in ((kind, some) for i in own.instructions for kind, some in of_instruction(i)):
+        others = tuple(x for x in own.instructions if type(x) not in {type(i) for i in some})
+        if some:
+            yield kind, (replace(own, instructions=(*others, *some)),)
+
+
+#: Those that are harmless: a wait for more, or an arrival for less.
+MORE = {"another phase", "in the other role"}
+
+
+@pytest.mark.parametrize("kernel", OF_FAULTS[:2], ids=str)
+def test_faults_of_a_tree_are_found(kernel: Kernel) -> None:
+    low = _lowered(kernel)
+    tree, missed = low.launches[0].tree, list[str]()
+    places = [x for x in nodes_in(tree) if isinstance(x, Barrier)]
+    faults = [(kind, place, new) for place in places for kind, new in _wrong_barriers(place)]
+    for kind, place, new in faults[::1 if DEEP else 3]:
+        wrong = rewrite(tree, lambda node, place=place, new=new: seq(*new) if node is place else node)
+        if report(_kernel(kernel), with_tree(low, 0, wrong)).proven and kind not in MORE:
+            missed.append(f"{kind} in {place.title}")
+    assert not missed
+
+
+@pytest.mark.parametrize("what", ["a fence", "a commit", "a start"])
+def test_what_runs_once_or_at_each_place(what: str) -> None:
+    low, kind = _lowered(OF_FAULTS[0]), {"a fence": ProxyFence, "a commit": CommitGroup, "a start": StartPhases}[what]
+    wrong = rewrite(low.launches[0].tree, lambda node: replace(node, outside=not node.outside) if isinstance(
+        node, Barrier) and any(isinstance(i, kind) for i in node.instructions) else node)
+    assert not report(_kernel(OF_FAULTS[0]), with_tree(low, 0, wrong)).proven
+    if what != "a start":                           # of which there is no program
+        assert validate(built(with_tree(low, 0, wrong)))
+
+
+def test_a_start_behind_a_statement() -> None:
+    low = _lowered(OF_FAULTS[0])
+    start, first, *others = parts_of(low.launches[0].tree)
+    wrong = with_tree(low, 0, seq(first, start, *others))
+    assert not report(_kernel(OF_FAULTS[0]), wrong).proven
+    assert validate(built(wrong))
+
+
+def test_two_loops_that_read_a_tile() -> None:
+    """Each thread waits for the tile once, before the first one."""
+    knl = twice_read(2, 2)
+    found = lk.verify(knl, full=True)
+    assert found.proven, found
+    a = np.random.default_rng(0).integers(-3, 4, (200, 100)).astype(np.float32)
+    sums = np.concatenate([a.sum(axis=1), np.zeros(56, np.float32)]).reshape(-1, 64)
+    expected = (sums + 2*np.roll(sums, -1, axis=1)).reshape(-1)[:200]
+    for completion, order in SOME_WAYS:
+        np.testing.assert_array_equal(lk.emulate(knl, a=a, completion=completion, order=order).s, expected)
