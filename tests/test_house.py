@@ -205,7 +205,8 @@ INSTRUCTIONS = {
         "instructions.mma", "instructions.ldmatrix", "instructions.boxes", "transform.boxes", "transform.nest_loops",
         "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|ArrivePhase|start_phases|wait_for_phase", (
-        "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits", "verification.phases",
+        "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
+        "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
         "verification.validation_order")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (

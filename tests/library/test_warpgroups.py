@@ -26,7 +26,16 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
     assert not compiled.spills
     assert "serialized" not in compiled.binary.log
     assert "wait_for_products<1>();" in code.source
-    assert "keep_below(acc_k);\n        register_fence();" in code.source
+    assert "keep_below(acc_k);\n            register_fence();" in code.source
+
+
+def test_golden_cuda_of_persistent_blocks(golden: GoldenFiles) -> None:
+    """The producer copies the first tiles of the next place while the others store parts of the result."""
+    code = lk.generate_code(lk.library.matmul("bfloat16", wgmma=True, shape=(4096, 4096, 4096)), target=HOPPER)
+    golden.check("library/matmul_by_persistent_blocks.cu", code)
+    compiled = compile_cuda(code.source, "sm_90a")
+    assert not compiled.spills
+    assert "serialized" not in compiled.binary.log
 
 
 @pytest.mark.parametrize("given", [{"group": 1}, {"b_transposed": True}, {"a_transposed": True, "store": "registers"},

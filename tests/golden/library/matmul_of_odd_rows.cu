@@ -1,4 +1,4 @@
-// proven: order (15 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+// proven: order (12 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 
 #include <cuda_bf16.h>
 #ifdef __CUDACC_RTC__
@@ -32,13 +32,13 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
-template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
         for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
@@ -54,13 +54,26 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
     for (unsigned int ended = 0; !ended;)
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
+}
+// the first threads of the block, all but the warp of the producer, wait for each other
+template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
+}
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
 }
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
 // 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
@@ -245,8 +258,8 @@ matmul_0(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ 
 
 // a_whole_map_128x64_swizzled: boxes of 128 x 64 elements of a_whole[128*((n + 127) / 128)][64*((l + 63) / 64)]
 // b_whole_map_64x64_swizzled: boxes of 64 x 64 elements of b_whole[64*((l + 63) / 64)][256*((m + 255) / 256)]
-// the launch gives 213016 bytes of dynamic shared memory
-extern "C" __global__ void __launch_bounds__(256)
+// the launch gives 229440 bytes of dynamic shared memory
+extern "C" __global__ void __launch_bounds__(288)
 matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_whole_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_whole_map_64x64_swizzled, const int l, const int m, const int n)
 {
@@ -260,126 +273,173 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     float acc_k[2][32][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&a_tile)[3][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[3][128][64]>(shared_memory_);
+    __nv_bfloat16 (&a_tile)[4][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[4][128][64]>(shared_memory_);
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&b_tile)[3][4][64][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[3][4][64][64]>(shared_memory_ + 49152);
+    __nv_bfloat16 (&b_tile)[4][4][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
+    float total[2][2][32];
     // column c of row r is at c ^ (8*(r % 8))
-    __nv_bfloat16 (&c_tile)[128][256] =
-            *reinterpret_cast<__nv_bfloat16 (*)[128][256]>(shared_memory_ + 147456);
+    __nv_bfloat16 (&c_tile)[2][128][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_ + 196608);
     // mbarriers for the copies to a_tile and b_tile
-    unsigned long long (&tiles_full)[3] =
-            *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 212992);
+    unsigned long long (&tiles_full)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
+    // mbarriers for the warps that have read a_tile and b_tile
+    unsigned long long (&tiles_empty)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
 
     if (1024*i_group + 128*i_block < n) {
         // all threads use the mbarriers after thread 0 prepared them
         start_phases<5>(tiles_full);
+        start_phases<8>(tiles_empty);
         __syncthreads();
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
-                #pragma unroll
-                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                    // insn.k.init
-                    acc_k[i_box_part][j_box_part][j_box_item] = 0.0f;
-                }
-            }
-        }
-        if (1 <= l) {
-            const int k_outer_first = 0;
-            if ((int)threadIdx.x == 0) {
-                // a_tile_rule_first
-                load_box_2d(&a_tile[k_outer_first][0][0], a_whole_map_128x64_swizzled, 16384,
-                        &tiles_full[k_outer_first], 128*i_block + 1024*i_group, 64*k_outer_first);
+        if ((int)threadIdx.x == 256) {  // the producer
+            for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+                // a_tile: insn.k.update reads, a_tile_rule overwrites
+                // b_tile: insn.k.update reads, b_tile_rule overwrites
+                wait_for_phase(&tiles_empty[k_outer % 4], (k_outer + 4) / 4 % 2);
+                // a_tile_rule
+                load_box_2d(&a_tile[k_outer % 4][0][0], a_whole_map_128x64_swizzled, 16384,
+                        &tiles_full[k_outer % 4], 128*i_block + 1024*i_group, 64*k_outer);
                 for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                    // b_tile_rule_first
-                    load_box_2d(&b_tile[k_outer_first][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
-                            &tiles_full[k_outer_first], 64*k_outer_first, 256*j_block + 64*b_j_part);
+                    // b_tile_rule
+                    load_box_2d(&b_tile[k_outer % 4][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
+                            &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
                 }
             }
-        }
-        // acc_k: insn.k.init writes, insn.k.update reads
-        keep_below(acc_k);
-        register_fence();
-        for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-            if (64*k_outer + 64 < l) {
-                if ((int)threadIdx.x == 0) {
-                    // a_tile_rule
-                    load_box_2d(&a_tile[(k_outer + 1) % 3][0][0], a_whole_map_128x64_swizzled, 16384,
-                            &tiles_full[(k_outer + 1) % 3], 128*i_block + 1024*i_group, 64*k_outer + 64);
-                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                        // b_tile_rule
-                        load_box_2d(&b_tile[(k_outer + 1) % 3][b_j_part][0][0], b_whole_map_64x64_swizzled,
-                                8192, &tiles_full[(k_outer + 1) % 3], 64*k_outer + 64,
-                                256*j_block + 64*b_j_part);
+        } else if ((int)threadIdx.x < 256) {
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                    #pragma unroll
+                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                        // insn.k.init
+                        acc_k[i_box_part][j_box_part][j_box_item] = 0.0f;
                     }
                 }
             }
-            // a_tile: a_tile_rule_first writes, insn.k.update reads
-            // a_tile: a_tile_rule writes, insn.k.update reads
-            // b_tile: b_tile_rule_first writes, insn.k.update reads
-            // b_tile: b_tile_rule writes, insn.k.update reads
-            wait_for_phase(&tiles_full[k_outer % 3], k_outer / 3 % 2);
-            #pragma unroll
-            for (int k_step = 0; k_step < 4; ++k_step) {
-                // insn.k.update
-                wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_k[0][0][0],
-                    matrix_at<16, 1024, 1>(&a_tile[k_outer % 3][64*i_warpgroup][16*k_step]),
-                    matrix_at<8192, 1024, 1>(&b_tile[k_outer % 3][0][16*k_step][0]));
-            }
-            // a_tile: insn.k.update reads, a_tile_rule overwrites
-            // b_tile: insn.k.update reads, b_tile_rule overwrites
-            end_product_group();
-            wait_for_products<1>();
-            __syncthreads();
-        }
-        // acc_k: insn.k.update writes, insn reads
-        wait_for_products<0>();
-        keep_below(acc_k);
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
-                alignas(4) __nv_bfloat16 c_tile_vec[2];
+            // acc_k: insn.k.init writes, insn.k.update reads
+            keep_below(acc_k);
+            register_fence();
+            for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+                // a_tile: a_tile_rule writes, insn.k.update reads
+                // b_tile: b_tile_rule writes, insn.k.update reads
+                wait_for_phase(&tiles_full[k_outer % 4], k_outer / 4 % 2);
+                register_fence();
                 #pragma unroll
-                for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
-                    // insn
-                    c_tile_vec[j_box_item] = (__nv_bfloat16)acc_k[i_box_part][j_box_part][j_box_item];
+                for (int k_step = 0; k_step < 4; ++k_step) {
+                    // insn.k.update
+                    wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_k[0][0][0],
+                        matrix_at<16, 1024, 1>(&a_tile[k_outer % 4][64*i_warpgroup][16*k_step]),
+                        matrix_at<8192, 1024, 1>(&b_tile[k_outer % 4][0][16*k_step][0]));
                 }
-                *reinterpret_cast<unsigned int *>(&c_tile[64*i_warpgroup + 16*i_box_warp + 8*i_box_part +
-                            i_box_lane][(8*j_box_part + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) =
-                        *reinterpret_cast<const unsigned int *>(c_tile_vec);
-            }
-        }
-        // c_tile: insn writes, store_c reads
-        __syncthreads();
-        for (int c_store_0_outer =
-                0; c_store_0_outer < min(8, -8*i_block - 64*i_group + (n - 1) / 16 + 1); ++c_store_0_outer) {
-            if (256*j_block + 256 <= m &&
-                    1024*i_group + 128*i_block + 16*c_store_0_outer + 16 <= n) {  // a full tile
-                #pragma unroll
-                for (int store_c_round = 0; store_c_round < 16; ++store_c_round) {
-                    const int c_store_0_inner = store_c_round;
-                    const int c_store_1 = threadIdx.x;
-                    // store_c
-                    c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m + 256*j_block +
-                                c_store_1] =
-                            c_tile[16*c_store_0_outer +
-                                c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                // a_tile: insn.k.update reads, a_tile_rule overwrites
+                // b_tile: insn.k.update reads, b_tile_rule overwrites
+                end_product_group();
+                wait_for_products<1>();
+                if (0 < k_outer) {
+                    arrive_as_warp(&tiles_empty[(k_outer + 3) % 4]);
                 }
-            } else {
+            }
+            // acc_k: insn.k.update writes, insn reads
+            wait_for_products<0>();
+            keep_below(acc_k);
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
-                for (int store_c_round = 0; store_c_round < 16; ++store_c_round) {
-                    const int c_store_0_inner = store_c_round;
-                    const int c_store_1 = threadIdx.x;
-                    if (256*j_block + c_store_1 < m &&
-                            1024*i_group + 128*i_block + 16*c_store_0_outer + c_store_0_inner < n) {
-                        // store_c
-                        c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m +
-                                    256*j_block + c_store_1] =
-                                c_tile[16*c_store_0_outer +
-                                    c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                for (int j_box_part = 0; j_box_part < 32; ++j_box_part) {
+                    #pragma unroll
+                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                        // insn
+                        total[i_box_part][j_box_item][j_box_part] = acc_k[i_box_part][j_box_part][j_box_item];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int c_part = 0; c_part < 4; ++c_part) {
+                if (256*j_block + 64*c_part < m) {
+                    if (1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp + i_box_lane < n &&
+                            256*j_block + 64*c_part + 2*j_box_lane < m) {
+                        if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
+                            #pragma unroll
+                            for (int c_box = 0; c_box < 8; ++c_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    alignas(4) __nv_bfloat16 c_tile_vec[2];
+                                    #pragma unroll
+                                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                                        // result
+                                        c_tile_vec[j_box_item] =
+                                                (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part +
+                                                    c_box];
+                                    }
+                                    *reinterpret_cast<unsigned int *>(&c_tile[c_part % 2][64*i_warpgroup +
+                                                16*i_box_warp + 8*i_box_part +
+                                                i_box_lane][(8*c_box +
+                                                2*j_box_lane) ^ (8*(i_box_lane % 8))]) =
+                                            *reinterpret_cast<const unsigned int *>(c_tile_vec);
+                                }
+                            }
+                        } else {
+                            #pragma unroll
+                            for (int c_box = 0; c_box < 8; ++c_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    #pragma unroll
+                                    for (int j_box_item = 0; j_box_item < 2; ++j_box_item) {
+                                        if (1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
+                                                8*i_box_part + i_box_lane < n &&
+                                                256*j_block + 64*c_part + 8*c_box + 2*j_box_lane +
+                                                j_box_item < m) {
+                                            // result
+                                            c_tile[c_part % 2][64*i_warpgroup + 16*i_box_warp +
+                                                        8*i_box_part +
+                                                        i_box_lane][(8*c_box + 2*j_box_lane +
+                                                        j_box_item) ^ (8*(i_box_lane % 8))] =
+                                                    (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part +
+                                                        c_box];
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    // c_tile: result writes, store_c reads
+                    barrier_of_consumers<256>();
+                    for (int c_store_0_outer =
+                            0; c_store_0_outer < min(8,
+                            -8*i_block - 64*i_group + (n - 1) / 16 + 1); ++c_store_0_outer) {
+                        if (256*j_block + 256 <= m &&
+                                1024*i_group + 128*i_block + 16*c_store_0_outer + 16 <= n) {  // a full tile
+                            #pragma unroll
+                            for (int store_c_round = 0; store_c_round < 4; ++store_c_round) {
+                                const int store_c_point = 256*store_c_round + threadIdx.x;
+                                const int c_store_0_inner = store_c_point / 64;
+                                const int c_store_1 = store_c_point % 64;
+                                // store_c
+                                c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m +
+                                            64*c_part + 256*j_block + c_store_1] =
+                                        c_tile[c_part % 2][16*c_store_0_outer +
+                                            c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                            }
+                        } else {
+                            #pragma unroll
+                            for (int store_c_round = 0; store_c_round < 4; ++store_c_round) {
+                                const int store_c_point = 256*store_c_round + threadIdx.x;
+                                const int c_store_0_inner = store_c_point / 64;
+                                const int c_store_1 = store_c_point % 64;
+                                if (256*j_block + 64*c_part + c_store_1 < m &&
+                                        1024*i_group + 128*i_block + 16*c_store_0_outer +
+                                        c_store_0_inner < n) {
+                                    // store_c
+                                    c[(128*i_block + 1024*i_group + 16*c_store_0_outer +
+                                                c_store_0_inner)*m + 64*c_part + 256*j_block + c_store_1] =
+                                            c_tile[c_part % 2][16*c_store_0_outer +
+                                                c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                                }
+                            }
+                        }
                     }
                 }
             }
