@@ -100,7 +100,8 @@ def _written_before() -> lk.LoopKernel:
 REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     "no copy": (
         lambda: lk.specialize_warps(rowsum(1), "insn"),
-        "'insn' is not a copy by TMA, and the producer thread starts nothing else", "tensorize(knl, 'insn', 'tma.load')"),
+        "'insn' is not a copy by TMA, and the producer thread starts nothing else",
+        "tensorize(knl, 'insn', 'tma.load')"),
     "many threads": (
         lambda: lk.specialize_warps(_on_many_threads(), "copy"),
         "'copy' runs on many threads, by 'i', and the producer is one thread", "untag_inames(knl, 'i')"),
