@@ -342,7 +342,7 @@ class Tiles(Block):
     blocks: int = 0
 
 
-Node = Assign | For | If | Define | Sync | Region | Call | Block | FunctionBody | OneStep | Tiles
+Node = Assign | For | If | ByRole | Define | Sync | Region | Call | Block | FunctionBody | OneStep | Tiles
 
 
 def own_instructions(node: Node) -> tuple[Instruction, ...]:

@@ -10,7 +10,21 @@ import pytest
 from pymbolic.typing import Expression
 
 from loopkit.ast import nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, FunctionBody, If, Node, OneStep, Region, Sync
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    ByRole,
+    Call,
+    Define,
+    For,
+    FunctionBody,
+    If,
+    Node,
+    OneStep,
+    Region,
+    Sync,
+    Tiles,
+)
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten, simplified
 from loopkit.instructions.mma import MMA, MmaIssue
 
@@ -21,7 +35,7 @@ F, G, H = (Block((Call(name),)) for name in "fgh")
 EXAMPLES: tuple[Node, ...] = (
     Assign(X, 1, None, "insn"), For("i", 0, 4, 1, F), If(X, F, G), Define("x", 1), Sync(()), Region(F), Call("f"),
     Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"),
-    OneStep((Call("f"), Call("g"))))
+    OneStep((Call("f"), Call("g"))), ByRole(X, F, G, threads=32), Tiles((Call("f"),), 4))
 
 each_example = pytest.mark.parametrize("node", EXAMPLES, ids=lambda node: type(node).__name__)
 

@@ -42,13 +42,13 @@ __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of one ends when COPIES copies have arrived
-template <int COPIES, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
         for (int i = 0; i < COUNT; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(COPIES) : "memory");
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 }
@@ -64,7 +64,7 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of the mbarrier has ended whose number, counted from 0, has this parity
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
