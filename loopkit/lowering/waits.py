@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.events import Event
 from loopkit.analysis.order import loops_of
-from loopkit.ast.nodes import Instruction, Scope, wait_for
+from loopkit.ast.nodes import Completion, Instruction, Scope, wait_for
 from loopkit.ast.phases import Phase
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
@@ -183,8 +183,12 @@ class Waits:
 
     def _waited_for(self, source: str, place: int, wait: Instruction) -> Map | None:
         """The pairs of the *source* and of *place* behind it, whose *wait* then waits for it."""
-        places: dict[str | int, tuple[Instruction, ...]] = {i: x.node.instructions
-                                                            for i, x in enumerate(self.places or ())}
+        role, every = self._event(source).producer, self.places or ()
+        # groups are of the threads that start them, also where the other role comes later
+        if wait.completes is not Completion.PHASE and every[place].producer is not role:
+            return None
+        places: dict[str | int, tuple[Instruction, ...]] = {
+            i: x.node.instructions for i, x in enumerate(every) if x.producer is role or i == place}
         return wait.waits_for(source, place, places, self._order, partial(self._in_phase, wait))
 
     @kept_by_kernel

@@ -207,7 +207,8 @@ def _before(launch: Launch, statements: Collection[str]) -> list[Barrier]:
     """The barriers before all of *statements* at each place of the grid; they are for the accesses at the last one."""
     children = parts_of(launch.tree)
     first = next((i for i, child in enumerate(children) if not {*statements}.isdisjoint(leaves(child))), 0)
-    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK and not b.outside]
+    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK
+            and b.threads == launch.consumers and not b.outside and not b.producer]
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:

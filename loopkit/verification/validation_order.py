@@ -372,8 +372,11 @@ class OrderCheck(LaunchCheck):
         z = self._at(place)
         if event is None or not event.needs_wait:
             return first(x, z)
-        wait = _covering(x, place, event)
+        wait, role = _covering(x, place, event), x.execution.producer
         assert wait is not None
+        # groups are of the threads that start them, also where the other role comes later
+        if wait.completes is not Completion.PHASE and place.producer is not role:
+            return Map.empty(self._first(x, z).get_space())
 
         def in_phase(a: _Coordinates, b: _Coordinates) -> Map | None:
             one, other = _phase_of(a.execution), wait.phase
@@ -381,7 +384,8 @@ class OrderCheck(LaunchCheck):
                 return None
             return equal_coordinates(a.names, [self._number_of_phase(a.execution)],
                                      b.names, [substitute(other.number, b.execution.names)])
-        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first, in_phase)
+        found = wait.waits_for(x, z, {
+            self._at(b): b.sync.instructions for b in self.places if b.producer is role or b is place}, first, in_phase)
         return Map.empty(self._first(x, z).get_space()) if found is None else found
 
 
