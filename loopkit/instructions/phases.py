@@ -24,6 +24,9 @@ from loopkit.poly.sets import Map
 #: The dtype of a slot.
 SLOT = np.dtype(np.uint64)
 
+#: The slots whose parities a thread can keep in one variable.
+MOST_COUNTED = 32
+
 
 @dataclass(frozen=True)
 class StartPhases(Instruction):

@@ -20,7 +20,7 @@ from loopkit.ast.nodes import Completion, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute, variables
-from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+from loopkit.instructions.phases import MOST_COUNTED, ArrivePhase, StartPhases, WaitPhase
 from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
@@ -45,6 +45,10 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):
         arrays = tuple(x.array for x in group)
+        if launch.persistent and group[0].slots > MOST_COUNTED:
+            raise PreconditionError(f"Threads count the phases of at most {MOST_COUNTED} cells at several places of the "
+                                    f"grid, and '{arrays[0]}' has {group[0].slots}.", subject=arrays[0],
+                                    hint=f"pipeline(knl, iname, {MOST_COUNTED}, ahead=0), or leave out persistent")
         ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays,
                                     in_tiles=launch.persistent > 0)

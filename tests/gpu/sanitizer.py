@@ -59,6 +59,7 @@ HOPPER = [
     Case("doubled_by_tma", lambda: doubled(3), lambda rng, n, m: {"x": rng.random((n, m), np.float32)},
          lambda given: {"y": 2*given["x"]}, [(61, 20), (8, 32)]),
     _product("matmul_by_warpgroups", [(72, 136, 200)]), _product("matmul_of_odd_rows", [(67, 71, 133)], whole=True),
+    _product("matmul_by_persistent_blocks", [(200, 200, 264)], shape=(200, 200, 264), multiprocessors=3),
     _product("matmul_from_registers", [(72, 136, 200)], store="registers"),
     Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
          lambda given: {"c": result_of_products(given)}, [()])]

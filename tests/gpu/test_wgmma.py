@@ -62,6 +62,24 @@ def require_equal(product_of_tiles: lk.LoopKernel, name: str, left: str, right: 
         np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+@pytest.mark.parametrize("shape", [(2048, 2048, 520), (1000, 3000, 64), (640, 640, 0), (8, 8, 4096)])
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("store", ["tma", "shared", "registers"])
+def test_blocks_that_run_several_tiles(shape: tuple[int, int, int], stages: int, store: str) -> None:
+    """More tiles than blocks, and blocks without a tile; the sums of small integers are exact."""
+    if find_gpu().capability != (9, 0):
+        pytest.skip("the GPU has no wgmma")
+    knl = lk.library.matmul("float16", wgmma=True, shape=(4096, 4096, 64), tile=(64, 128, 64), stages=stages,
+                            multiprocessors=7, result="float16", store=store)
+    assert knl.options.persistent == 7
+    (n, m, steps), rng = shape, np.random.default_rng(0)
+    a, b = (rng.integers(-1, 2, lengths).astype(np.float16) for lengths in ((n, steps), (steps, m)))
+    compiled = lk.compile(knl, target=lk.CudaTarget("sm_90a"))
+    for _ in range(3):
+        found = compiled(a=a, b=b, c=np.full((n, m), 77, np.float16)).c
+        np.testing.assert_array_equal(np.asarray(found), a.astype(np.float32) @ b.astype(np.float32))
+
+
 @pytest.mark.parametrize("shape", [(4093, 257, 131), (131, 1027, 4101), (65, 63, 9)])
 @pytest.mark.parametrize("form", [{}, {"a_transposed": True, "b_transposed": True, "store": "registers"}])
 def test_odd_rows(shape: tuple[int, int, int], form: dict[str, Any]) -> None:

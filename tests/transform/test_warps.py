@@ -122,6 +122,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: _lowered(rowsum(3), "tile_rule"),
         "'tile_rule_first' runs in other threads than the producer's, and the producer copies to 'tile' too",
         "specialize_warps(knl, 'tile_rule_first')"),
+    "many cells": (
+        lambda: lk.lower(lk.library.matmul("float16", wgmma=True, tile=(64, 64, 64), stages=33, shape=(256, 256, 64),
+                                           multiprocessors=2)),
+        "at most 32 cells at several places of the grid, and 'a_tile' has 33", "pipeline(knl, iname, 32, ahead=0)"),
     "several places": (
         lambda: lk.lower(lk.persistent(lk.specialize_warps(rowdot(2, 2), "a_tile_rule, a_tile_rule_first"), 2)),
         "only the producer copies by TMA", "specialize_warps(knl, 'b_tile_rule')")}
