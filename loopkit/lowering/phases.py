@@ -46,8 +46,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     for group in _sharing(launch, tree, copies):
         arrays = tuple(x.array for x in group)
         if launch.persistent and group[0].slots > MOST_COUNTED:
-            raise PreconditionError(f"Threads count the phases of at most {MOST_COUNTED} cells at several places of the "
-                                    f"grid, and '{arrays[0]}' has {group[0].slots}.", subject=arrays[0],
+            raise PreconditionError(f"Threads count the phases of at most {MOST_COUNTED} cells at several places of "
+                                    f"the grid, and '{arrays[0]}' has {group[0].slots}.", subject=arrays[0],
                                     hint=f"pipeline(knl, iname, {MOST_COUNTED}, ahead=0), or leave out persistent")
         ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays,

@@ -6,8 +6,9 @@ order of their numbers, each with as many arrivals as the slots expect. A wait f
 behind a barrier, or between the two roles behind a phase of another ring. Then the parity of a slot tells whether the
 phase has ended.
 
-In a block with a producer, one order of the events of both roles has each role's own order, and each arrival before the
-waits for it. So no role waits for the other in a circle.
+In a block with a producer, the order of the tree has each role's own order, and each arrival before the waits for it.
+So no role waits for the other in a circle. A program has a branch for each role: there, the check compares iterations
+of loops over the same inames, and puts the producer first in one iteration.
 """
 from __future__ import annotations
 
@@ -76,6 +77,7 @@ class Rings:
     :ivar copies: the arrivals, those of warps among them.
     :ivar starts: the barriers at which rings start.
     :ivar copied: the array of each copy, if blocks run several places of the grid; ``None``: each runs one.
+    :ivar in_one_tree: the paths of the two roles' events are in one tree; in a program they are in two branches.
     """
 
     blocks: frozenset[str]
@@ -84,6 +86,7 @@ class Rings:
     barriers: Sequence[Event]
     starts: Sequence[tuple[StartPhases, Event]]
     copied: Mapping[str, str] | None = None
+    in_one_tree: bool = False
 
     def faults(self) -> Iterator[PhaseFault]:
         """The faults of all rings."""
@@ -103,7 +106,8 @@ class Rings:
 
     def first(self, a: Event, b: Event) -> Map:
         """The pairs in one block in which *a* runs before *b*."""
-        return a.in_order(b, self.blocks)
+        # a tree has one order for both roles, with that of each
+        return a.in_order(replace(b, producer=a.producer) if self.in_one_tree else b, self.blocks)
 
     def _in_phases(self, a: PhaseEvent, b: PhaseEvent, later: int = 0) -> Map:
         """The pairs in which the phase of *b* is that of *a*, or *later* phases after it."""
@@ -334,7 +338,7 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
             barriers.append(here)
             # a start at each place of the grid would start the ring again
             starts += [(i, here) for i in own_start if node.outside or not launch.persistent]
-    return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch))
+    return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch), in_one_tree=True)
 
 
 def copied_arrays(launch: Launch) -> Mapping[str, str] | None:
