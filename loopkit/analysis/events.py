@@ -36,8 +36,6 @@ class Event:
         :arg before: is it first in one iteration of all common loops? ``None``: as the paths tell.
 
         In two roles, the iterations of the loops over the same inames count, and then the producer is first.
-        Each role runs its own events in this order, so no role waits for the other in a circle if each wait is for
-        earlier events.
         """
         pairs = in_one_iteration(Map.from_domain_and_range(self.points, other.points),
                                  shared_dims(self.names, other.names, sorted(blocks)))
