@@ -236,17 +236,22 @@ class Rings:
     def _waited(self, copies: Sequence[PhaseEvent], waits: Sequence[PhaseEvent]) -> Iterator[PhaseFault]:
         """Each wait comes after all arrivals of its phase, and after a wait for the phase before it in the slot."""
         for w in waits:
-            started, unknown = w.event.points, self._from_phase(w, w.phase.slots)
+            started = w.event.points
             for c in copies:
                 pairs, before = self._in_phases(c, w), self.first(c.event, w.event)
                 yield from self._fault(f"a wait may come before {c.what}, an arrival of its phase", w,
                                        pairs.subtract(before).range())
                 started = started.subtract(pairs.range())
             yield from self._fault("no arrival is of the phase of a wait", w, started)
-            for x in waits:
-                unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
-                    self.first(x.event, w.event)).range())
-            yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
+            yield from self._follows(w, waits, w.phase.slots)
+
+    def _follows(self, w: PhaseEvent, waits: Sequence[PhaseEvent], number: int) -> Iterator[PhaseFault]:
+        """In phases from *number* on, *w* comes after one of *waits* for the phase before it in its slot."""
+        unknown = self._from_phase(w, number)
+        for x in waits:
+            unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
+                self.first(x.event, w.event)).range())
+        yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
 
     # Several places of the grid, one after another: the phases of a slot go on
 
@@ -262,11 +267,7 @@ class Rings:
             yield PhaseFault(f"threads do not wait once for each phase of '{ring}' at each place of the grid", "", {},
                              {})
         for w in waits:
-            unknown = self._from_phase(w, w.phase.slots - lag)
-            for x in waits:
-                unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
-                    self.first(x.event, w.event)).range())
-            yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
+            yield from self._follows(w, waits, w.phase.slots - lag)
 
     def _overwriting(self, c: PhaseEvent, copies: Sequence[PhaseEvent], array: str) -> Iterator[PhaseFault]:
         """The copy *c* comes after a wait for the tile that was in its cell, maybe at another place of the grid."""
