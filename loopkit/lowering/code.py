@@ -169,9 +169,13 @@ class Coder:
 
     def _collective_leaf(self, tree: Tree) -> Leaf | None:
         """The statement of *tree* that an instruction executes, alone or with the nest of loops around it."""
-        while isinstance(tree, Loop) and (is_collective(tag := self.kernel.tags.get(tree.iname)) or is_at_once(tag)):
-            tree = tree.body
-        return tree if isinstance(tree, Leaf) and tree.instruction is not None else None
+        body = tree
+        while isinstance(body, Loop) and (is_collective(tag := self.kernel.tags.get(body.iname)) or is_at_once(tag)):
+            body = body.body
+        if not isinstance(body, Leaf) or body.instruction is None:
+            return None
+        # any other instruction executes one iteration at a time, inside of the loops
+        return body if body is tree or body.instruction.executes_loops else None
 
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""

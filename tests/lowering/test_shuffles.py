@@ -19,6 +19,7 @@ from loopkit.analysis.dependences import dependences, flow_of_values
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Dependence
+from loopkit.kernel.tags import TAGS, is_collective, is_parallel, of_host
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lower_fully
@@ -83,7 +84,7 @@ def test_rows_along_the_fastest_axis() -> None:
     """Lanes that are not neighbours are no lanes of one warp."""
     knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.0")
     knl = lk.split_iname(knl, "k", 8, inner_tag="l.1")
-    assert note(knl) == "combined as a tree: of threads that are no neighbours"
+    assert note(knl) == "combined as a tree: of threads that are not neighbours"
     assert_same(rows(), knl, n=7, m=21)
 
 
@@ -329,6 +330,29 @@ def test_in_unrolled_loops_there_are_registers_for_each_iteration() -> None:
         assert validate(lowered(knl)) == ()
         assert_same(plain, knl, n=2, m=70)
         compile_cuda(str(lk.generate_code(knl, target="cuda")))
+
+
+#: The loops that may be around the statements of a reduction, whichever tag there will be.
+LOOPS = sorted(x for x, tag in TAGS.items() if not (is_parallel(tag) or is_collective(tag)) and of_host(tag) is None)
+
+
+@pytest.mark.parametrize("tag", LOOPS)
+@pytest.mark.parametrize(("text", "lanes"), [
+    ("y[i] = sum(k, a[i,k])", 8), ("y[i] = max(k, a[i,k])", 40), ("y[i,k] = sum(l, a[i,l])", 8)])
+def test_each_iteration_of_any_loop_has_its_own_shuffles(tag: str, text: str, lanes: int) -> None:
+    """A shuffle is one assignment: loops are around it, and conditions on their iterations too."""
+    scan = "i,k" in text.partition("=")[0]
+    plain = make([f"{{[i,k]: 0<=i<n and 0<=k<{lanes}}}", *(["[k] -> {[l]: 0<=l<=k}"]*scan)], text, a=np.int64)
+    knl = lk.tag_inames(lk.split_iname(plain, "i", 2, outer_tag="g.0", inner_tag=tag), "k:l.0")
+    knl = lk.realize_scan(knl, "l") if scan else knl
+    low = lowered(knl)
+    assert "shuffle: lane" in str(low)
+    assert validate(low) == ()
+    for n in (3, 4):
+        a = np.random.default_rng(n).integers(-9, 9, (n, lanes))
+        wanted = lk.compile(plain, "c")(a=a).y
+        got = execute(low, {"a": a, "y": np.zeros_like(wanted)}, {"n": n}, random.Random(n))["y"]
+        np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.deep
