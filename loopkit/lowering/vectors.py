@@ -132,12 +132,17 @@ def _partial_vectors(finder: _VectorFinder, bound: BoundStatement, iname: str, s
     assert isinstance(target, p.Variable | p.Subscript)
     assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
     loop = For(iname, cut.low, cut.high + 1, 1, Block((assign,)))
-    every, whole = ([v for v in finder.vectors(loop, assign, partial) if partial is None or v.serves is None]
-                    for partial in (None, cut))
+    every, found = finder.vectors(loop, assign), finder.vectors(loop, assign, cut)
+    whole = [v for v in found if v.serves is None]
     assumed = [a for v in whole for a in v.assumed]
     given = [a for a in assumed if isinstance(a, DivisibleSize)]
     loaded = any(map(anywhere, assumed)) or any(v.loaded for v in whole)
-    return cut if loaded and len(whole) == len(every) and cut.are_partial(given) else None
+
+    def is_kept(v: Vector) -> bool:
+        """Do partial vectors have *v*, or a longer one with elements of it?"""
+        return any(w.element == v.element or (w.loaded and v.length < w.length
+                                              and distance(loop, w, v.element) is not None) for w in found)
+    return cut if loaded and all(map(is_kept, every)) and cut.are_partial(given) else None
 
 
 def _hardware_ranges(launch: Launch) -> Set:

@@ -76,36 +76,104 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
         for (int i_inner = 0; i_inner < 4; ++i_inner) {
             #pragma unroll
             for (int j_inner = 0; j_inner < 2; ++j_inner) {
-                #pragma unroll
-                for (int k_item = 0; k_item < 4; ++k_item) {
-                    if (128*k_vec_outer + 4*k_vec_inner + k_item + 2 <= 2*j_inner + 2*i_inner + l &&
-                            2*j_inner + 2*i_inner < 128*k_vec_outer + 4*k_vec_inner + k_item &&
-                            1 <= 16*j_outer_outer + 2*j_outer_inner + j_inner &&
-                            4*i_outer + i_inner + 2 <= n && 1 <= 4*i_outer + i_inner) {
+                if (j_inner + i_inner <= 64*k_vec_outer + 2*k_vec_inner + 1 &&
+                        128*k_vec_outer + 4*k_vec_inner + 2 <= 2*j_inner + 2*i_inner + l &&
+                        1 <= 16*j_outer_outer + 2*j_outer_inner + j_inner && 4*i_outer + i_inner + 2 <= n &&
+                        1 <= 4*i_outer + i_inner) {
+                    alignas(16) float a_vec[4];
+                    alignas(16) float out_vec[4];
+                    alignas(16) float a_vec_0[4];
+                    alignas(16) float a_vec_1[4];
+                    alignas(16) float a_vec_2[4];
+                    alignas(16) float a_vec_3[4];
+                    alignas(16) float a_vec_4[4];
+                    alignas(16) float a_vec_5[4];
+                    alignas(16) float a_vec_6[4];
+                    alignas(16) float a_vec_7[4];
+                    *reinterpret_cast<float4 *>(a_vec) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner]);
+                    *reinterpret_cast<float4 *>(a_vec_0) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner - 1)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner - 2]);
+                    *reinterpret_cast<float4 *>(a_vec_1) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner - 1)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner + 2]);
+                    *reinterpret_cast<float4 *>(a_vec_2) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner + 1)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner - 2]);
+                    *reinterpret_cast<float4 *>(a_vec_3) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner + 1)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner + 2]);
+                    *reinterpret_cast<float4 *>(a_vec_4) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner - 1)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner - 2]);
+                    *reinterpret_cast<float4 *>(a_vec_5) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner - 1)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner + 2]);
+                    *reinterpret_cast<float4 *>(a_vec_6) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner + 1)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner - 2]);
+                    *reinterpret_cast<float4 *>(a_vec_7) =
+                            *reinterpret_cast<const float4 *>(&a[((4*i_outer + i_inner)*m +
+                                16*j_outer_outer + 2*j_outer_inner + j_inner + 1)*l + 128*k_vec_outer +
+                                4*k_vec_inner - 2*i_inner - 2*j_inner + 2]);
+                    #pragma unroll
+                    for (int k_item = 0; k_item < 4; ++k_item) {
                         // insn
-                        out[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner + j_inner)*l +
-                                    128*k_vec_outer + 4*k_vec_inner + k_item - 2*i_inner - 2*j_inner] =
+                        out_vec[k_item] =
+                                (k_item >= 2 ? a_vec_1[k_item - 2] : k_item < 2 ? a_vec_0[k_item + 2] :
                                 a[((4*i_outer + i_inner - 1)*m + 16*j_outer_outer + 2*j_outer_inner +
                                     j_inner)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner] +
+                                    k_item - 2*i_inner - 2*j_inner]) +
+                                (k_item >= 2 ? a_vec_3[k_item - 2] : k_item < 2 ? a_vec_2[k_item + 2] :
                                 a[((4*i_outer + i_inner + 1)*m + 16*j_outer_outer + 2*j_outer_inner +
                                     j_inner)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner] +
+                                    k_item - 2*i_inner - 2*j_inner]) +
+                                (k_item >= 2 ? a_vec_5[k_item - 2] : k_item < 2 ? a_vec_4[k_item + 2] :
                                 a[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner +
                                     j_inner - 1)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner] +
+                                    k_item - 2*i_inner - 2*j_inner]) +
+                                (k_item >= 2 ? a_vec_7[k_item - 2] : k_item < 2 ? a_vec_6[k_item + 2] :
                                 a[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner + j_inner +
                                     1)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner] +
+                                    k_item - 2*i_inner - 2*j_inner]) +
+                                (k_item >= 1 ? a_vec[k_item - 1] :
                                 a[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner +
                                     j_inner)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner - 1] +
+                                    k_item - 2*i_inner - 2*j_inner - 1]) +
+                                (k_item < 3 ? a_vec[k_item + 1] :
                                 a[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner +
                                     j_inner)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner + 1] -
-                                6.0f*a[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner +
-                                    j_inner)*l + 128*k_vec_outer + 4*k_vec_inner +
-                                    k_item - 2*i_inner - 2*j_inner];
+                                    k_item - 2*i_inner - 2*j_inner + 1]) - 6.0f*a_vec[k_item];
+                    }
+                    if (128*k_vec_outer + 4*k_vec_inner + 4 < 2*j_inner + 2*i_inner + l &&
+                            2*j_inner + 2*i_inner < 128*k_vec_outer + 4*k_vec_inner) {
+                        *reinterpret_cast<float4 *>(&out[((4*i_outer + i_inner)*m + 16*j_outer_outer +
+                                    2*j_outer_inner + j_inner)*l + 128*k_vec_outer +
+                                    4*k_vec_inner - 2*i_inner - 2*j_inner]) =
+                                *reinterpret_cast<const float4 *>(out_vec);
+                    }
+                    // otherwise one element at a time, each under its guard: a branch would hold up what follows
+                    #pragma unroll
+                    for (int k_item = 0; k_item < 4; ++k_item) {
+                        if (!(128*k_vec_outer + 4*k_vec_inner + 4 < 2*j_inner + 2*i_inner + l &&
+                                2*j_inner + 2*i_inner < 128*k_vec_outer + 4*k_vec_inner) &&
+                                128*k_vec_outer + 4*k_vec_inner + k_item + 2 <= 2*j_inner + 2*i_inner + l &&
+                                2*j_inner + 2*i_inner < 128*k_vec_outer + 4*k_vec_inner + k_item) {
+                            // insn
+                            out[((4*i_outer + i_inner)*m + 16*j_outer_outer + 2*j_outer_inner + j_inner)*l +
+                                        128*k_vec_outer + 4*k_vec_inner + k_item - 2*i_inner - 2*j_inner] =
+                                    out_vec[k_item];
+                        }
                     }
                 }
             }
