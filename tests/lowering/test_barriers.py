@@ -4,9 +4,10 @@ from __future__ import annotations
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import variables
+from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from tests.cases import CASES, Case
 from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, chain, exchange, make, own_element, rows, time_loop
@@ -352,12 +353,16 @@ def test_barriers_are_met_by_all_threads(case: Case) -> None:
 def assert_uniform(knl: lk.LoopKernel) -> None:
     result = lowered(knl)
     for launch, function in zip(result.launches, result.program.functions, strict=True):
-        threads = {*launch.mapping.ranges, "l.0", "l.1", "l.2"}
-        _uniform(function.body, threads)
+        inames = {x for x, tag in launch.kernel.tags.items() if isinstance(tag, LocalTag | AutoLocalTag)}
+        _require_uniform(function.body, {*inames, "l.0", "l.1", "l.2"})
 
 
-def _uniform(body: Block, threads: set[str]) -> None:
-    for node in nodes_in(body):
+def _require_uniform(body: Block, threads: set[str]) -> None:
+    """:raises AssertionError: a barrier in *body* is where a name of *threads*, or one defined by them, leads."""
+    nodes, known = [*nodes_in(body)], 0
+    while known != (known := len(threads)):
+        threads |= {node.name for node in nodes if isinstance(node, Define) and threads & _names(node.value)}
+    for node in nodes:
         match node:
             case For() if _syncs(node):
                 assert not threads & _names(node.start, node.stop)

@@ -252,19 +252,20 @@ def test_a_smaller_one_is_refused(tags: str, space: str, needed: str) -> None:
     assert caught.value.hint == f"set_temporary_address_space(knl, 't', '{needed}')"
 
 
-@pytest.mark.deep
-def test_a_box_that_no_axis_is_left_for_may_be_private() -> None:
-    """By default it is shared; the thread that wrote it reads it."""
+@pytest.mark.parametrize(("array", "shared"), [("x", "x_fetch[32][16] expanded over i_inner"), ("w", "w_fetch[16]")])
+def test_a_box_in_registers_is_one_for_each_thread(array: str, shared: str) -> None:
+    """By default it is shared; in registers, the thread that reads it also wrote it, whichever rows others read."""
     plain = make("{[i,k]: 0<=i<n and 0<=k<16}", "y[i] = sum(k, x[i,k]*w[k])", x=F32, w=F32)
     knl = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    assert storages(lk.add_prefetch(knl, "x", "k"))["x_fetch"] == "shared float32 x_fetch[32][16] expanded over i_inner"
-    private = lk.add_prefetch(knl, "x", "k", temporary_address_space="private")
-    assert storages(private)["x_fetch"] == "private float32 x_fetch[16]"
+    copied = lk.add_prefetch(knl, array, "k")
+    assert storages(copied)[f"{array}_fetch"] == f"shared float32 {shared}"
+    private = lk.add_prefetch(knl, array, "k", temporary_address_space="private")
+    assert storages(private)[f"{array}_fetch"] == f"private float32 {array}_fetch[16]"
     assert lk.verify(private, full=True).ok
     assert_same(plain, private, n=70)
-    shared = lk.add_prefetch(knl, "w", "k", temporary_address_space="private")
-    with pytest.raises(lk.StorageError, match="another thread"):
-        lk.lower(shared)
+    if array == "w":                            # the threads share the copy of what all of them read
+        with pytest.raises(lk.StorageError, match="another thread"):
+            lk.lower(lk.set_temporary_address_space(copied, "w_fetch", "private"))
 
 
 @pytest.mark.deep(every=2)

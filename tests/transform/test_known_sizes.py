@@ -19,7 +19,7 @@ COPY = "b[g, h] = 2*a[g, h]"
 SUM = "b[g, 0] = sum(h, a[g, h]*w[h])"
 RULE = "f(x) := w[x] + 1\n b[g, h] = f(h)"
 VALUE = "<> t = a[g, h]\n <> s = t*w[h]\n b[g, h] = t + s"
-DECLARED = "u[h] = a[g, h]\n b[g, h] = u[h] + u[{p} - 1]"
+DECLARED = "for g\n for h\n u[h] = a[g, h]\n end\n for h\n b[g, h] = u[h] + u[{p} - 1]\n end\n end"
 STRIDED = "b[g, h] = v[{p}*g + h]"
 
 #: What needs a constant range of *h*: the statements, and the step.
@@ -45,7 +45,7 @@ NEEDS: Mapping[str, tuple[str, Step]] = {
     "declared in shared memory": (DECLARED, lambda k: lk.set_temporary_address_space(
         lk.tag_inames(k, "g: g.0, h: l.0"), "u", "local")),
     "declared in registers": (DECLARED, lambda k: lk.set_temporary_address_space(
-        lk.tag_inames(k, "g: g.0, h: unr"), "u", "private")),
+        lk.tag_inames(k, "g: g.0"), "u", "private")),
     "privatize": (VALUE, lambda k: lk.privatize(k, "h", "t")),
     "expand": (VALUE, lambda k: lk.tag_inames(lk.expand(k, "t", "h", trailing=True), "h: unr"))}
 
@@ -53,6 +53,13 @@ BEFORE: Mapping[str, Step] = {
     "nothing": lambda k: k, "peel g": lambda k: lk.peel(k, "g", first=1), "peel h": lambda k: lk.peel(k, "h", last=1),
     "split g": lambda k: lk.rename_iname(lk.split_iname(k, "g", 2), "g_outer", "g"),
     "reverse h": lambda k: lk.reverse(k, "h"), "shift h": lambda k: lk.shift(k, "h", 3)}
+
+
+#: The needs that sizes of a call meet too: extents of axes, and an array in global memory.
+OF_SIZES = ("threads", "blocks and threads", "one axis", "values of threads", "privatize")
+
+#: What bounds the size, and sizes within.
+BOUNDED = {"1 <= p <= 8": (1, 4, 8), "p = 4 or p = 8": (4, 8), "p = 4*q and q <= 2": (4, 8)}
 
 
 def made(text: str, p: str, assumptions: str) -> lk.LoopKernel:
@@ -64,10 +71,10 @@ def made(text: str, p: str, assumptions: str) -> lk.LoopKernel:
                           assumptions=assumptions)
 
 
-def result(knl: lk.LoopKernel) -> np.ndarray:
+def result(knl: lk.LoopKernel, p: int = 4) -> np.ndarray:
     data = {"a": np.arange(8.*N).reshape(N, 8), "b": np.zeros((N, 8)), "w": np.arange(8.)**2, "v": np.arange(8.*N)}
     given: dict[str, Any] = {x: v for x, v in data.items() if x in knl.argument_by_name}
-    given |= {x: v for x, v in (("p", 4), ("q", 1)) if x in knl.argument_by_name}
+    given |= {x: v for x, v in (("p", p), ("q", p//4)) if x in knl.argument_by_name}
     return np.array(knl(**given, n=N).b)
 
 
@@ -88,6 +95,7 @@ def outcome(knl: lk.LoopKernel, step: Step) -> lk.LoopKernel | str:
 def test_a_fixed_size_is_a_number(need: str, before: str) -> None:
     text, step = NEEDS[need]
     number = outcome(BEFORE[before](made(text, "4", "n>=5")), step)
+    assert before != "nothing" or not isinstance(number, str)
     for known in FIXED if before == "nothing" else FIXED[:1]:
         early = BEFORE[before](made(text, "p", f"n>=5 and {known}"))
         late = lk.assume(BEFORE[before](made(text, "p", "n>=5 and p>=2")), known)
@@ -101,14 +109,17 @@ def test_a_fixed_size_is_a_number(need: str, before: str) -> None:
 @pytest.mark.deep(every=21)
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_bounded_size_is_none(need: str) -> None:
-    """An iname below a size of 1 to 8 has not 8 values."""
+    """An iname below a size of 1 to 8 has not 8 values: a step refuses it, or the code is right for each size."""
     text, step = NEEDS[need]
-    for given in ("1 <= p <= 8", "p = 4 or p = 8", "p = 4*q"):
+    for given, sizes in BOUNDED.items():
         knl = made(text, "p", f"n>=5 and p>=1 and {given}")
-        if need == "one axis":
-            step(knl)                               # the extent of an axis of the grid is a form of sizes
-        else:
-            assert outcome(knl, step) in ("PreconditionError", "StorageError")
+        found = outcome(knl, step)
+        if need not in OF_SIZES:
+            assert found == ("StorageError" if need.startswith("declared") else "PreconditionError")
+            continue
+        assert isinstance(found, lk.LoopKernel), found
+        for p in sizes:
+            np.testing.assert_array_equal(result(found, p), result(knl, p))
 
 
 def test_an_unused_iname_of_one_value() -> None:
