@@ -51,7 +51,7 @@ from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requ
 from loopkit.lowering.storage import allocate_storage, each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
-from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
+from loopkit.poly.limits import affordable, apart, bounded, kept, kept_by_kernel
 from loopkit.shown import ENTRY_POINTS
 from loopkit.transform.tags import require_constant_extents
 
@@ -376,7 +376,7 @@ def cost_of(knl: LoopKernel) -> Cost:
 
     def unknown(reason: str) -> Cost:
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, reason), reason=reason)
-    with bounded(f"looking at the storage of kernel '{knl.name}'"):
+    with apart(f"looking at the storage of kernel '{knl.name}'"):
         found = _attempt(lambda: _with_types(knl))
         if isinstance(found, str):
             return unknown(found)

@@ -10,6 +10,7 @@ result only makes code simpler or faster, has a small separate budget and a fall
 
 An optional computation may be cut short because others in its step used up the budget. A result that depends on such a
 computation is not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
+A question that one step may ask of many kernels is a step of its own each time (:func:`apart`).
 """
 from __future__ import annotations
 
@@ -290,14 +291,44 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
     except (isl.Error, TypeError) as err:
         if not _at_the_end(err):
             raise
-        failed = isinstance(err, isl.Error) and not gave_up(err)
-        reason = f"isl failed: {err}" if failed else f"isl stopped after {most:_} operations"
-        raise UndecidedError(
-            f"{what} has a question that cannot be decided.", reason,
-            hint="fix some parameters (fix_parameters), or split the kernel") from err
+        raise _gave_no_answer(what, err, most) from err
     finally:
         _running.step = None
         _running.cut_short, _running.passing = before       # a whole step is the same whatever ran before it
         limit = _limits.pop()
         if not _limits:
             context.set_max_operations(limit)
+
+
+def _gave_no_answer(what: str, error: isl.Error | TypeError, most: int) -> UndecidedError:
+    """The error of the step *what*, in which isl failed, or stopped after *most* operations."""
+    failed = isinstance(error, isl.Error) and not gave_up(error)
+    reason = f"isl failed: {error}" if failed else f"isl stopped after {most:_} operations"
+    return UndecidedError(f"{what} has a question that cannot be decided.", reason,
+                          hint="fix some parameters (fix_parameters), or split the kernel")
+
+
+@contextmanager
+def apart(what: str) -> Iterator[None]:
+    """:func:`bounded`, with budgets of its own also inside another step: what that one computes makes no difference.
+
+    :raises UndecidedError: isl gave up.
+    """
+    if _running.step is None:
+        with bounded(what):
+            yield
+        return
+    context = isl.DEFAULT_CONTEXT
+    limit, start = context.get_max_operations(), _used()
+    before = _running.optional, _running.cut_short, _running.passing
+    _running.optional, _running.cut_short, _running.passing = ALL_OPTIONAL, False, {}
+    context.set_max_operations(start + BUDGET)
+    try:
+        yield
+    except (isl.Error, TypeError) as err:
+        if not _at_the_end(err):
+            raise
+        raise _gave_no_answer(what, err, BUDGET) from err
+    finally:
+        context.set_max_operations(limit + _used() - start)
+        _running.optional, _running.cut_short, _running.passing = before

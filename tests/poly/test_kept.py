@@ -80,7 +80,8 @@ def test_answers_are_poorer_without_a_budget() -> None:
     with used_up():
         poor = {name: ask(tiled()) for name, ask in ANSWERS.items()}
     assert {name for name, ask in ANSWERS.items() if poor[name] != ask(tiled())} >= {
-        "cost", "outputs that are filled", "loops", "text"}
+        "outputs that are filled", "loops", "text"}
+    assert poor["cost"] == cost_of(tiled())                 # it has a budget of its own
 
 
 @pytest.mark.deep
@@ -92,6 +93,18 @@ def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) 
         cost_of(knl)
         assert (placed_once(knl).storages, array_shapes(knl)) == (placed_once(tiled()).storages, array_shapes(tiled()))
         assert str(lk.generate_code(knl, target="c")) == expected
+
+
+def test_the_cost_of_each_kernel_has_a_budget_of_its_own() -> None:
+    """A page on a kernel asks for the costs after all of its steps, and they were unknown after many of them."""
+    expected, knl = cost_of(tiled()), tiled()
+    with limits.bounded("asking"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits._running, "optional", 0)
+        before = isl.DEFAULT_CONTEXT.get_max_operations() - limits._used()
+        assert cost_of(knl) == expected
+        after = isl.DEFAULT_CONTEXT.get_max_operations() - limits._used()
+        assert not answered()                               # the step got no operations, and lost none
+        assert abs(after - before) < 5_000
 
 
 # One memo
