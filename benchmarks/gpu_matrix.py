@@ -183,7 +183,7 @@ def batched() -> Row:
     return Row(
         "batched_bf16", [(64, 512)], (63, 504), lambda r: (r.randint(16, 128), 64*r.randint(4, 16)), [(3, 32)],
         lambda s: {x: values((*s, s[1]), kind.operands) for x in "ab"}, lambda s: {"c": (*s, s[1])},
-        lambda xp, p: p.a @ p.b, lambda s: 3*2*count(*s, s[1]), lambda s: 2*count(*s, s[1], s[1]),
+        lambda xp, p: reference.product(xp, p, "nn"), lambda s: 3*2*count(*s, s[1]), lambda s: 2*count(*s, s[1], s[1]),
         {"cuBLAS": peers.batched}, goals(1.00, 1.15),
         {"loopkit": library("batched_matmul", kind.operands, **HOPPER),
          "mma.sync": library("batched_matmul", kind.operands, size=lambda s: s[1], **AMPERE)},
