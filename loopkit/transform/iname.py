@@ -13,6 +13,7 @@ from loopkit.analysis.match import Within, matching_names
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
+from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import name_list
@@ -21,13 +22,13 @@ from loopkit.poly.affine import (
     TruncatedRemainder,
     add,
     arithmetic,
-    floor_div,
+    digit_of,
     multiply,
-    remainder,
     subtract,
 )
 from loopkit.poly.domains import affine_ends
-from loopkit.poly.sets import InstanceSet, bounded_by
+from loopkit.poly.extents import has_greatest
+from loopkit.poly.sets import Condition, InstanceSet, bounded_by
 from loopkit.transform.reindex import Reindexing, mentioned, not_nested, reindex, reindex_loops, with_own_loops
 from loopkit.transform.step import (
     known_list,
@@ -210,6 +211,8 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Join perfectly nested *inames* (outermost first) into one iname that runs through all their points.
 
+    If a quotient of sizes bounds the first iname, an upper bound of the new one keeps its loop free of a condition.
+
     :arg new_iname: default: the names joined by ``_``.
     :arg tag: its tag; default: ``l.auto`` if all of *inames* have this tag, else none.
     :raises UnknownNameError: there is no such iname.
@@ -238,18 +241,31 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
             if loops.index(inner) != loops.index(x) + 1:
                 raise not_nested(inames, inner)
     values: dict[str, Expression] = {}
-    rest: Expression = p.Variable(new)
+    number, count = p.Variable(new), 1
     for x in reversed(inames[1:]):
         low, extent = iname_range(kernel, x)
         if not extent:
             raise PreconditionError(f"'{x}' has no constant range.", subject=x,
                                     hint="only the first joined iname may have a parametric extent; fix the "
                                          "parameter or split the iname first")
-        values[x] = add(remainder(rest, extent), low)
-        rest = floor_div(rest, extent)
-    values[inames[0]] = rest
-    result = reindex_loops(kernel, Reindexing((new,), values), chosen, assume=assume, unsafe=unsafe)
+        values[x] = add(digit_of(number, count, extent), low)
+        count *= extent
+    values[inames[0]] = digit_of(number, count, 0)
+    step = Reindexing((new,), values, _end_of_joined(kernel, inames[0], new, count))
+    result = reindex_loops(kernel, step, chosen, assume=assume, unsafe=unsafe)
     return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
+
+
+def _end_of_joined(kernel: LoopKernel, first: str, new: str, count: int) -> tuple[Condition, ...]:
+    """An upper bound of *new*, with *count* values for each value of *first*, that isl would only find as a condition.
+
+    isl makes exact loops of ``0 <= i < n``, but not of ``64*i < n`` once ``new // count`` is in the place of *i*.
+    """
+    span = iname_span(kernel, first)
+    ends = affine_ends(span, kernel.assumptions) if has_greatest(span) else None
+    if ends is None or not any(isinstance(e, p.FloorDiv) for e in subexpressions(ends[1])):
+        return ()
+    return (bounded_by(new, 0, multiply(count, add(ends[1], 1)))[1],)
 
 
 @transform

@@ -207,6 +207,17 @@ def test_join_of_a_triangle_keeps_its_points() -> None:
     assert_same(plain, lk.join_inames(plain, ["i", "j"]))
 
 
+def test_a_loop_over_joined_tiles_has_no_condition() -> None:
+    plain = lk.make_kernel("{[i, j]: 4 <= 4*i < n and 0<=j<3}", "y[i, j] = 2*x[i, j]")
+    plain = lk.add_dtypes(plain, {"x": F32})
+    knl = step(plain, lk.join_inames, ["i", "j"], "t")
+    source = lk.generate_code(knl, target="c").source
+    assert "t = 3; t < " in source
+    assert "if (" not in source.partition("t = 3; t < ")[2]
+    for n in (1, 4, 5, 9, 12):
+        assert_same(plain, knl, n=n)
+
+
 def test_join_takes_a_tag() -> None:
     plain = lk.fix_parameters(scaled_matrix(), n=5, m=7)
     knl = step(plain, lk.join_inames, ["i", "j"], "t", tag="l.0")
