@@ -1,7 +1,7 @@
 """Shapes of arrays: the declared shapes, or the smallest that contain all accesses."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, reduce
 
@@ -17,7 +17,7 @@ from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import affine_difference, if_affine
-from loopkit.poly.elements import axis_extent, missed, outside, reached_within, subscript_range
+from loopkit.poly.elements import axis_extent, extended_within, missed, outside, reached_within, subscript_range
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
 from loopkit.poly.sets import InstanceSet, Set, range_condition
@@ -134,6 +134,16 @@ def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
     name = accesses[0].array
     shape = array_shapes(knl)[name] if knl.data[name].shape is None else (None,)
     return reached_within([a.relation for a in accesses], shape, knl.assumptions)
+
+
+def existing_elements(knl: LoopKernel, accesses: Sequence[Access], axes: Collection[int]) -> Set:
+    """The elements of an array that *accesses* reach, and others that its declared shape has, along *axes*."""
+    reached, shape = reached_elements(knl, accesses), knl.data[accesses[0].array].shape
+    if shape is None or not axes:
+        return reached
+    found = if_affine(lambda: affordable(lambda: extended_within(reached, axes, shape, knl.assumptions),
+                                         otherwise=reached))
+    return reached if found is None else found
 
 
 def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:

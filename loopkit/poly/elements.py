@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, combinations
 
 import islpy as isl
@@ -113,6 +114,17 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
         with suppress(NotAffineError):
             return affordable(all_or_none, otherwise=reached)
     return reached
+
+
+def extended_within(elements: isl.Set, axes: Collection[int], shape: Sequence[Expression | None], assumptions: isl.Set
+                    ) -> isl.Set:
+    """The elements of *shape* that equal one of *elements* along all axes but *axes*, also at sizes without any.
+
+    :raises NotAffineError: an extent is not affine.
+    """
+    lines = reduce(lambda points, axis: points.eliminate(DIM.set, axis, 1), axes, elements)
+    lines = lines.gist_params(lines.params())
+    return coalesced(lines.intersect(_all_elements(elements.get_space(), shape)).intersect_params(assumptions))
 
 
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],

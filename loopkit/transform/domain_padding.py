@@ -36,7 +36,7 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.legality import proven
 from loopkit.analysis.match import Within
-from loopkit.analysis.shapes import reached_elements
+from loopkit.analysis.shapes import existing_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
@@ -69,8 +69,10 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     cells of temporaries that no statement reads. Reduction steps beyond the end are proven to combine the neutral
     element.
 
-    Array reads beyond the edge yield *value*, through a substitution rule ``a_padded`` for ``a``. :func:`precompute`
-    makes a full tile of this rule. Pad the domain before splitting inames by these lengths, or by divisors of them.
+    Array reads beyond the edge yield *value*, through a substitution rule ``a_padded`` for ``a``. The edge is that of
+    the elements with readers; with a declared shape, it is that of the array along axes without padded reduction
+    inames. :func:`precompute` makes a full tile of this rule. Pad the domain before splitting inames by these lengths,
+    or by divisors of them.
 
     :arg lengths: the length of a tile along each iname; tiles count from 0.
     :arg value: the padding value. It must be neutral for the reductions over these inames: 0 for a sum of products.
@@ -116,7 +118,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     grown = with_dependences(kernel, partial(_in_new_order, names),
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
     fill = value.item() if isinstance(value, np.generic) else value
-    result = _with_padded_reads(kernel, grown, moved, fill)
+    result = _with_padded_reads(kernel, grown, moved, sizes, fill)
     require_extended(ordered, result, step, sizes)
     return proven(result)
 
@@ -163,11 +165,14 @@ def _padded_domain(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet
     return domain if found.is_equal(domain) else found
 
 
-def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[str], fill: complex) -> LoopKernel:
+def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[str], padded_inames: Collection[str],
+                       fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
+    summed = {x for node in kernel.reductions.values() for x in node.inames} & {*padded_inames}
     rules: dict[str, SubstitutionRule] = {}
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
-        if array in kernel.array_args and (rule := _rule(kernel, grown, array, moved, fill)) is not None:
+        if array in kernel.array_args and (
+                rule := _rule(kernel, grown, array, moved, summed, fill)) is not None:
             rules[array] = rule
 
     def padded(expr: Expression) -> Expression:
@@ -182,12 +187,17 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[
         replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements))
 
 
-def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex
-          ) -> SubstitutionRule | None:
-    """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
+def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], summed: Collection[str],
+          fill: complex) -> SubstitutionRule | None:
+    """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers.
+
+    Elements that exist by the declared shape need no reader, except along axes of the padded reduction inames *summed*.
+    """
     accesses = accesses_by_array(kernel)[array]
+    free = [k for k in range(len(accesses[0].subscripts))
+            if not any(variables(a.subscripts[k]) & {*summed} for a in accesses)]
     axes = tuple(kernel.fresh_name(f"{array}_axis_{d}") for d in range(len(accesses[0].subscripts)))
-    now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses), axes))
+    now = InstanceSet(axes, with_dim_names(existing_elements(kernel, accesses, free), axes))
     then = reduce(InstanceSet.union, (InstanceSet(axes, with_dim_names(a.relation.range(), axes))
                                       for a in accesses_by_array(grown)[array] if a.statement in moved))
     if then.is_subset(now):
@@ -304,7 +314,7 @@ def _without_values(step: _Padding, a: Access, beyond: InstanceSet, flow: Flow) 
                          beyond.intersect(a.domain).set)
     else:
         reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
-        missing = read_beyond(a.relation, reached_elements(before, reads))
+        missing = read_beyond(a.relation, existing_elements(before, reads, range(len(a.subscripts))))
     yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 

@@ -86,6 +86,21 @@ def test_a_tile_of_filled_values() -> None:
         assert_same(knl, tiled, **sizes)
 
 
+def test_elements_of_a_declared_shape_need_no_reader() -> None:
+    """Rows between those that are read exist, and steps beyond the end have zeros nevertheless."""
+    knl = lk.make_kernel("{[i, k]: 0<=3*i<n and 0<=k<l}", "y[i] = sum(k, a[3*i, k]*x[k])",
+                         [lk.GlobalArg("a", np.float32, "n, l + 2"), lk.GlobalArg("x", np.float32), "..."])
+    filled = step(knl, lk.pad_domain, {"i": 4, "k": 4})
+    assert to_text(filled.substitutions["a_padded"].expr) == \
+        "if(a_axis_0 < n and a_axis_1 < l, a[a_axis_0, a_axis_1], 0)"
+    for sizes in ({"n": 1, "l": 1}, {"n": 13, "l": 7}, {"n": 16, "l": 8}):
+        assert_same(knl, filled, **sizes)
+    # rows that exist for all sizes need no condition
+    inside = lk.make_kernel("{[i, k]: 0<=i<6 and 0<=k<5}", "y[i] = sum(k, a[i, k])",
+                            [lk.GlobalArg("a", np.float32, (8, 5)), "..."])
+    assert not lk.pad_domain(inside, {"i": 4}).substitutions
+
+
 # What is refused
 
 @pytest.mark.parametrize(("statements", "lengths", "value"), [
