@@ -11,7 +11,7 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.extents import extent_from, first_value, has_greatest, has_least
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds
+from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds, without_covered
 
 
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:
@@ -81,7 +81,8 @@ def _unbounded(iname: str) -> PreconditionError:
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
     found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
-    every = reduce(InstanceSet.union, found or [InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))])
+    every = reduce(InstanceSet.union, without_covered(found) or [
+        InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))])
     return every.named(in_plain_bounds(every.set, knl.assumptions))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import product
 from math import prod
 from typing import Any, TypeVar
@@ -368,6 +368,13 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
         return points
     around = plain_hull(points.intersect_params(context))
     return around if all(around.dim_is_bounded(DIM.set, i) for i in range(around.dim(DIM.set))) else points
+
+
+def without_covered(parts: Sequence[InstanceSet]) -> list[InstanceSet]:
+    """*parts* without those whose existentially quantified integers add no points to the parts without any."""
+    plain = [part for part in parts if not has_unknowns(part.set)]
+    return plain + [part for part in parts if has_unknowns(part.set) and not any(
+        affordable(partial(part.is_subset, other), otherwise=False) for other in plain)]
 
 
 def has_unknowns(points: isl.Set) -> bool:
