@@ -43,6 +43,23 @@ def rowdot(a_stages: int, b_stages: int) -> lk.LoopKernel:
     return lk.pipeline(knl, "k_outer", b_stages, temporaries=["b_tile"])
 
 
+def window(stride: int, before: int) -> lk.LoopKernel:
+    """A copy of every *stride*-th row of a matrix through a box of 8 rows, from *before* the first row on."""
+    row = f"{stride}*i - {before}"
+    knl = lk.make_kernel("{[i, k, j, m]: 0<=i,j<8 and 0<=k,m<32}", f"""
+        <> t[i, k] = x[{row}, k] if 0 <= {row} and {row} < n else 0  {{id=copy}}
+        y[j, m] = 2*t[j, m]  {{id=use, dep=copy}}
+        """, [lk.GlobalArg("x", np.float32, "n, 32"), "..."], name="window")
+    return lk.tensorize(lk.tag_inames(knl, "m:l.0"), "copy", "tma.load", "i, k")
+
+
+def rows_of_window(x: np.ndarray, stride: int, before: int) -> np.ndarray:
+    """Twice these rows, and zeros outside of the matrix."""
+    rows = stride*np.arange(8) - before
+    inside = (rows >= 0) & (rows < len(x))
+    return 2*np.where(inside[:, None], x[np.clip(rows, 0, len(x) - 1)], 0)
+
+
 def box(extents: Sequence[int]) -> lk.LoopKernel:
     """A copy of the first elements of an array through a box in shared memory."""
     names = [f"i{k}" for k in range(len(extents))]

@@ -19,6 +19,9 @@ UNIT = 16
 #: The least stride in bytes that is too large, the largest extent, the most axes, and the largest extent of a box.
 _STRIDES, _EXTENT, _AXES, _BOX = 2**40, 2**31, 5, 256
 
+#: The largest step from one element of a box to the next.
+_STEP = 8
+
 #: Bytes of a line of shared memory; a swizzle permutes units by the number of their line.
 LINE = 128
 
@@ -32,16 +35,29 @@ class TensorMap:
     :ivar box: the extents of a copy along the axes of the array, which are its extents in shared memory.
     :ivar swizzle: the bytes of a row of the box whose units of 16 bytes are permuted in shared memory; 0: it is in C
         order.
+    :ivar steps: the distances in the array between neighbours of the box, in elements, along each axis; ``()``: all 1.
     """
 
     name: str
     array: str
     box: tuple[int, ...]
     swizzle: int = 0
+    steps: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         swizzle = f", swizzle {self.swizzle} bytes" if self.swizzle else ""
-        return f"tensor map {self.name}: {self.array}, box {' x '.join(map(str, self.box))}{swizzle}"
+        steps = f", steps {' x '.join(map(str, self.steps))}" if self.steps else ""
+        return f"tensor map {self.name}: {self.array}, box {' x '.join(map(str, self.box))}{steps}{swizzle}"
+
+    @property
+    def all_steps(self) -> tuple[int, ...]:
+        """The step along each axis."""
+        return self.steps or (1,)*len(self.box)
+
+    @property
+    def traversed(self) -> tuple[int, ...]:
+        """The elements of the array along each axis that the box goes over: those that it copies and those between."""
+        return tuple(n*step for n, step in zip(self.box, self.all_steps, strict=True))
 
     @property
     def alignment(self) -> int:
@@ -120,10 +136,18 @@ def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str
     if size not in _ELEMENTS:
         yield (f"TMA copies elements of 1, 2, 4 or 8 bytes, and those of '{m.array}' ({dtype_text(dtype)}) have {size}",
                f"store the parts of the elements of '{m.array}' in an array with one more axis")
-    for axis, extent in enumerate(m.box):
-        if not 1 <= extent <= _BOX:
-            yield (f"The box of '{m.name}' has {extent} elements along axis {axis}, and TMA copies 1 to {_BOX}",
-                   f"copy several boxes of at most {_BOX} elements along this axis")
+    if len(m.all_steps) != len(m.box):
+        yield (f"The box of '{m.name}' has {len(m.box)} axes, and steps along {len(m.steps)}",
+               "give it a step for each axis, 1 for neighbours in the array")
+    for axis, (extent, step) in enumerate(zip(m.box, m.all_steps, strict=True)):
+        if not 1 <= step <= (_STEP if axis < rank - 1 else 1):
+            most = f"steps of 1 to {_STEP}" if axis < rank - 1 else "neighbours along the last axis"
+            yield (f"Elements of the box of '{m.name}' are {step} apart along axis {axis}, and TMA copies {most}",
+                   "let threads copy such elements")
+        if not 1 <= extent*step <= _BOX:
+            apart = f", {step} apart," if step > 1 else ""
+            yield (f"The box of '{m.name}' has {extent} elements{apart} along axis {axis}, and TMA copies 1 to {_BOX}",
+                   f"copy several boxes of at most {_BOX // step} elements along this axis")
     if m.swizzle not in _SWIZZLES:
         yield (f"TMA has no swizzle of {m.swizzle} bytes, which '{m.name}' has",
                f"swizzles have {', '.join(map(str, _SWIZZLES[1:-1]))} or {_SWIZZLES[-1]} bytes, or 0 for none")

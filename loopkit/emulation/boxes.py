@@ -49,12 +49,14 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
             if place*size % made.alignment or place + len(elements) > len(cells.data):
                 raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple "
                                         f"of {made.alignment}, or ends outside.", check="emulation")
-            inside = [(max(b, 0), max(min(b + n, m), max(b, 0)))
-                      for b, n, m in zip(box, made.box, array.extents, strict=True)]
+            ends = list(zip(box, made.box, made.all_steps, array.extents, strict=True))
+            part = [(min(max(-(first // step), 0), n), min(max(-((first - m) // step), 0), n))
+                    for first, n, step, m in ends]
             yield lane, _BoxInMemory(
                 cells, place + elements.reshape(made.box), array.data.reshape(array.extents),
-                tuple(slice(low, high) for low, high in inside),
-                tuple(slice(low - b, high - b) for (low, high), b in zip(inside, box, strict=True)))
+                tuple(slice(first + low*step, first + high*step, step) if low < high else slice(0)
+                      for (low, high), (first, _, step, _) in zip(part, ends, strict=True)),
+                tuple(slice(low, max(low, high)) for low, high in part))
     return found
 
 

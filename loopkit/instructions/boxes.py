@@ -1,7 +1,7 @@
 """Boxes of an array that TMA copies to or from shared memory: the nest of loops around a copy defines the box."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
@@ -30,7 +30,7 @@ from loopkit.instructions.nests import (
 )
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import NotAffineError, add, affine_difference, subtract
+from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply
 from loopkit.poly.piecewise import params_where
 
 #: The swizzle of the matrix units: rows of 128 bytes, whose pieces of 16 bytes are permuted over 8 rows.
@@ -85,12 +85,14 @@ class TmaBox:
                                f"give '{tile.aggregate}' the dtype of the array, and convert in another statement")
         loops = {x.iname: range_of(x) for x in nest.loops}
         axes = axes_of_box(source, loops, f"'{source.aggregate}'")
+        steps = steps_of_box(source, axes, f"'{source.aggregate}'")
         require_whole_rows(tile, memory, loops, [x for x in axes if x is not None])
         start = {x: r.start for x, r in loops.items()}
         extents = tuple(1 if x is None else len(loops[x]) for x in axes)
         swizzle = swizzle_of(memory, array_of(tile))
-        name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{'_swizzled' if swizzle else ''}"
-        tensor_map = TensorMap(name, array_of(source), extents, swizzle)
+        apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
+        name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
+        tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps)
         requirements(tensor_map, memory.dtype, len(axes))
         return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
 
@@ -104,8 +106,8 @@ class TmaBox:
 
     def element(self) -> p.Subscript:
         """The element of the array at a place of the box."""
-        index = tuple(add(i, p.Variable(x)) if (x := f"box_{k}") in self.extents else i
-                      for k, i in enumerate(self.start))
+        index = tuple(add(i, multiply(step, p.Variable(x))) if (x := f"box_{k}") in self.extents else i
+                      for k, (i, step) in enumerate(zip(self.start, self.tensor_map.all_steps, strict=True)))
         return p.Subscript(p.Variable(self.tensor_map.array), index)
 
     def place(self, shape: tuple[Expression, ...]) -> p.Subscript:
@@ -187,22 +189,40 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
     except NotAffineError:
         raise NoMatchError(f"whether {to_text(condition)} holds for all elements of '{element.aggregate}' is not known",
                            "pad_domain gives partial tiles conditions that are known") from None
-    return not lost.is_empty()
+    return not lost.is_disjoint(nest.assumptions)
 
 
 def axes_of_box(element: p.Subscript, loops: Mapping[str, range], what: str) -> tuple[str | None, ...]:
-    """For each axis the loop that moves along it, one element an iteration; ``None``: none does."""
+    """For each axis the loop that moves along it; ``None``: none does."""
     found = list[str | None]()
     for i in element.index_tuple:
         own = [x for x in loops if x in variables(i)]
-        if len(own) > 1 or any(x in variables(subtract(i, p.Variable(x))) for x in own):
-            raise NoMatchError(f"the subscript {to_text(i)} of {what} is not an iname of the box and a start",
-                               "copy elements that follow each other along each axis")
+        if len(own) > 1:
+            raise _moves_otherwise(i, what)
         found.append(own[0] if own else None)
     if wrong := [x for x in loops if found.count(x) != 1]:
         raise NoMatchError(f"'{wrong[0]}' is not in one subscript of {what}",
                            f"leave the loop over '{wrong[0]}' around the box: name the inames of the box")
     return tuple(found)
+
+
+def steps_of_box(element: p.Subscript, axes: Sequence[str | None], what: str) -> tuple[int, ...]:
+    """The elements of each axis from one iteration of its loop to the next; ``()``: all are neighbours.
+
+    :raises NoMatchError: the distance is not a positive constant.
+    """
+    steps = list[int]()
+    for i, x in zip(element.index_tuple, axes, strict=True):
+        step = 1 if x is None else affine_difference(substitute(i, {x: add(p.Variable(x), 1)}), i)
+        if step is None or step < 1:
+            raise _moves_otherwise(i, what)
+        steps.append(step)
+    return tuple(steps) if max(steps) > 1 else ()
+
+
+def _moves_otherwise(i: Expression, what: str) -> NoMatchError:
+    return NoMatchError(f"the subscript {to_text(i)} of {what} is not an iname of the box, or a multiple, and a start",
+                        "copy elements at equal distances along each axis")
 
 
 def require_whole_rows(target: p.Subscript, memory: ElementMemory, loops: Mapping[str, range], order: list[str]

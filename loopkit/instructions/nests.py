@@ -23,6 +23,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.instructions.fragments import Digits, combined
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, affine_difference, digit_of, integer_factor, multiply, subtract
+from loopkit.poly.sets import Set
 
 
 class NoMatchError(Exception):
@@ -66,7 +67,7 @@ class Nest:
     :ivar reduced: the loops along which the assignment adds up values.
     :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent if it runs from 0;
         lanes of a warp differ in the last ones.
-    :ivar memory: the memory of an array.
+    :ivar memory: the memory of an array; *assumptions*: those about the sizes.
     :ivar condition: it assigns only where this holds, a condition inside of the loops.
     """
 
@@ -76,6 +77,7 @@ class Nest:
     reduced: frozenset[str]
     lanes: tuple[tuple[str, int | None], ...]
     memory: Callable[[str], ElementMemory]
+    assumptions: Set
     condition: Expression | None = None
 
     def memory_of(self, element: p.Subscript) -> ElementMemory:

@@ -39,7 +39,11 @@ class TmaStore(BoxCopy):
     def issue(self, nest: Nest) -> TmaStoreIssue:
         _require_all_inside(nest)
         target, source, _ = copied_ends(nest)
-        return TmaStoreIssue(self, TmaBox.of(nest, source, target))
+        box = TmaBox.of(nest, source, target)
+        if box.tensor_map.steps:
+            raise NoMatchError(f"it leaves out elements of '{target.aggregate}' between those that it stores, and TMA "
+                               "stores neighbours", "store such elements without TMA")
+        return TmaStoreIssue(self, box)
 
 
 @dataclass(frozen=True)

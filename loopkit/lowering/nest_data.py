@@ -46,7 +46,7 @@ def nest_of(launch: Launch, storages: Mapping[str, Storage], region: Region, nam
              for low, extent in [iname_range(launch.kernel, x)] if extent == 1}
     return Nest(loops, assign, {**fixed, **names}, frozenset(() if node is None else node.inames),
                 _lane_inames(launch.kernel, assign.statement), partial(_element_memory, launch.kernel, storages),
-                condition)
+                launch.kernel.assumptions, condition)
 
 
 def _lane_inames(kernel: LoopKernel, statement: str) -> tuple[tuple[str, int | None], ...]:

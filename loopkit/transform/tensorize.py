@@ -58,14 +58,14 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     by ``"ldmatrix.x4"`` or plain loads, or another product of the same lanes, tensorized before.
 
     **Boxes.** ``"tma.load"`` (sm_90) copies a box from an array in global memory to a temporary in shared memory, with
-    zeros outside of the array. The copy is asynchronous: threads wait for the phase of an mbarrier before they read the
-    tile. The rows of the array begin at multiples of 16 bytes. The box fills the last axes of the temporary, in the
-    order of the array's axes; one of several boxes there has a multiple of 128 bytes. ``"tma.store"`` copies a box
-    back, as far as it lies inside of the array: :func:`buffer_array` with ``default_tag=None`` makes such copies. No
-    other statement of the launch writes the array, and none reads the stored elements later.
-    ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the temporary the layout that ``wgmma`` reads: rows of
-    128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`). Wider rows become several boxes, one below
-    another.
+    zeros outside of the array. Along all axes but the last, its elements may be 1 to 8 apart in the array. The copy is
+    asynchronous: threads wait for the phase of an mbarrier before they read the tile. The rows of the array begin at
+    multiples of 16 bytes. The box fills the last axes of the temporary, in the order of the array's axes; one of
+    several boxes there has a multiple of 128 bytes. ``"tma.store"`` copies a box back, as far as it lies inside of the
+    array: :func:`buffer_array` with ``default_tag=None`` makes such copies. No other statement of the launch writes the
+    array, and none reads the stored elements later. ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the
+    temporary the layout that ``wgmma`` reads: rows of 128 bytes whose pieces of 16 bytes are permuted
+    (:func:`swizzle`). Wider rows become several boxes, one below another.
 
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs

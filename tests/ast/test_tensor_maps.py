@@ -37,6 +37,26 @@ def test_what_tma_cannot_do(box: tuple[int, ...], swizzle: int, dtype: Any, rank
     assert caught.value.subject == "a_map"
 
 
+@pytest.mark.parametrize(("box", "steps", "why", "way_out"), [
+    ((8, 8), (2, 2), "'a_map' are 2 apart along axis 1, and TMA copies neighbours along the last axis", "let threads"),
+    ((8, 8), (9, 1), "'a_map' are 9 apart along axis 0, and TMA copies steps of 1 to 8", "let threads"),
+    ((8, 8), (0, 1), "'a_map' are 0 apart along axis 0, and TMA copies steps of 1 to 8", "let threads"),
+    ((100, 8), (3, 1), "has 100 elements, 3 apart, along axis 0, and TMA copies 1 to 256", "at most 85"),
+    ((8, 8), (2,), "has 2 axes, and steps along 1", "a step for each axis")])
+def test_steps_that_tma_cannot_make(box: tuple[int, ...], steps: tuple[int, ...], why: str, way_out: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=why) as caught:
+        requirements(TensorMap("a_map", "a", box, steps=steps), F32, 2)
+    assert way_out in caught.value.hints[0]
+
+
+def test_steps() -> None:
+    """The driver takes the elements that a box goes over; a copy has the others only."""
+    made = TensorMap("a_map", "a", (32, 4, 8), steps=(8, 1, 1))
+    assert requirements(made, F32, 3) == MappedArray("a")
+    assert (made.traversed, made.bytes_of_box(4)) == ((256, 4, 8), 4096)
+    assert str(made) == "tensor map a_map: a, box 32 x 4 x 8, steps 8 x 1 x 1"
+
+
 @pytest.mark.parametrize(("box", "swizzle", "dtype"), [
     ((256, 64), 128, F16), ((16,), 64, F32), ((1, 2, 3, 4, 4), 32, F64), ((256, 256), 0, F64),
     ((8, 32), 32, np.dtype(np.int8)), ((2, 2), 0, np.dtype(np.complex64))])

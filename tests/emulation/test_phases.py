@@ -11,7 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.expr.kinds import named_dtype
-from tests.tma_kernels import box, product, rowdot, rowsum
+from tests.tma_kernels import box, product, rowdot, rows_of_window, rowsum, window
 from tests.verification.test_phases import FAULTS, FAULTS_OF_ONE, Change
 
 ROWS = np.random.default_rng(0).integers(-9, 9, (65, 260)).astype(np.float32)
@@ -29,6 +29,15 @@ def test_rows(stages: int) -> None:
 def test_boxes() -> None:
     x = np.random.default_rng(0).integers(-9, 9, (6, 7, 12)).astype(np.float32)
     np.testing.assert_array_equal(lk.emulate(box((2, 3, 8)), x=x).y, 2*x[:2, :3, :8])
+
+
+@pytest.mark.parametrize(("stride", "before"), [(1, 3), (2, 0), (2, 3), (3, 5), (8, 30), (5, 90)])
+def test_windows(stride: int, before: int) -> None:
+    """Rows at a distance, from before the first one on; those of the last box are all outside."""
+    x = np.random.default_rng(0).integers(1, 9, (11, 32)).astype(np.float32)
+    knl = window(stride, before)
+    assert lk.verify(knl, full=True).proven
+    np.testing.assert_array_equal(lk.emulate(knl, x=x).y, rows_of_window(x, stride, before))
 
 
 def test_a_product_with_swizzled_tiles() -> None:

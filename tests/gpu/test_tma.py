@@ -7,7 +7,7 @@ import pytest
 import loopkit as lk
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.cuda.devices import find_gpu
-from tests.tma_kernels import box, product, rowsum
+from tests.tma_kernels import box, product, rows_of_window, rowsum, window
 
 BF16 = named_dtype("bfloat16")
 
@@ -33,6 +33,13 @@ def test_boxes(extents: tuple[int, ...]) -> None:
     knl = lk.compile(box(extents), target="cuda")
     x = np.random.default_rng(0).integers(-100, 100, [n + 4 for n in extents]).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(knl(x=x).y), 2*x[tuple(slice(n) for n in extents)])
+
+
+@pytest.mark.parametrize(("stride", "before"), [(1, 3), (2, 0), (2, 3), (3, 5), (8, 30), (5, 90)])
+def test_windows(stride: int, before: int) -> None:
+    x = np.random.default_rng(0).integers(1, 9, (11, 32)).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(lk.compile(window(stride, before), target="cuda")(x=x).y),
+                                  rows_of_window(x, stride, before))
 
 
 @pytest.mark.parametrize("swizzled", [False, True])

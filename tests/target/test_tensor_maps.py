@@ -40,6 +40,13 @@ rows(const float *__restrict__ x, float *__restrict__ y, const __grid_constant__
     compile_cuda(code.source, "sm_90")
 
 
+def test_elements_at_a_distance() -> None:
+    code = text(mapped(rows(), TensorMap("x_map", "x", (16, 32), 128, (2, 1))))
+    assert "// x_map: boxes of 16 x 32 elements, 2 x 1 apart, of x[n][m]" in code.source
+    assert "const cuuint32_t x_map_box[] = {32, 32};" in code.host
+    assert "const cuuint32_t x_map_steps[] = {1, 2};" in code.host
+
+
 def test_loads_of_boxes_compile() -> None:
     """The text of the tests on a GPU."""
     assert len(compile_cuda(LOADS, "sm_90").kernels) == 5

@@ -70,9 +70,9 @@ def _encoded(encode: Encode, place: int, tensor_map: TensorMap, array: ArrayView
     return encode(
         ctypes.c_void_p(place), ctypes.c_int(DATA_TYPES.index(data_type(array.dtype))), ctypes.c_uint32(rank),
         ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*reversed(array.shape)),
-        (ctypes.c_uint64 * max(rank - 1, 1))(*strides), (ctypes.c_uint32 * rank)(*reversed(tensor_map.box)),
-        (ctypes.c_uint32 * rank)(*[1]*rank), ctypes.c_int(0), ctypes.c_int(SWIZZLES.index(tensor_map.swizzle)),
-        ctypes.c_int(PROMOTION), ctypes.c_int(0))
+        (ctypes.c_uint64 * max(rank - 1, 1))(*strides), (ctypes.c_uint32 * rank)(*reversed(tensor_map.traversed)),
+        (ctypes.c_uint32 * rank)(*reversed(tensor_map.all_steps)), ctypes.c_int(0),
+        ctypes.c_int(SWIZZLES.index(tensor_map.swizzle)), ctypes.c_int(PROMOTION), ctypes.c_int(0))
 
 
 def _legal_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> list[int]:

@@ -250,7 +250,8 @@ class _CudaFunction(FunctionText):
         for m in self.tensor_maps:
             # extents are not negative: the floor division is that of C
             shape = "".join(f"[{to_text(e)}]" for e in self.lowered.shapes[m.array] if e is not None).replace("//", "/")
-            yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements of {m.array}{shape}"
+            apart = f", {' x '.join(map(str, m.steps))} apart," if m.steps else ""
+            yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements{apart} of {m.array}{shape}"
         if self.shared.dynamic_bytes:
             yield f"// the launch gives {self.shared.dynamic_bytes} bytes of dynamic shared memory"
 

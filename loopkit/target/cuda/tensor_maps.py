@@ -45,8 +45,8 @@ def encoding_lines(parameter: MapParameter, memory: Flat, names: Sequence[str], 
     yield f"const cuuint64_t {extents}[] = {{{', '.join(f'cuuint64_t({text(e)})' for e in reversed(shape))}}};"
     # a vector has no stride that the driver reads, and C++ has no empty arrays
     yield f"const cuuint64_t {strides}[] = {{{', '.join(pitches) or '0'}}};{'  // bytes' if pitches else ''}"
-    yield f"const cuuint32_t {box}[] = {{{', '.join(map(str, reversed(m.box)))}}};"
-    yield f"const cuuint32_t {steps}[] = {{{', '.join('1' for _ in m.box)}}};"
+    yield f"const cuuint32_t {box}[] = {{{', '.join(map(str, reversed(m.traversed)))}}};"
+    yield f"const cuuint32_t {steps}[] = {{{', '.join(map(str, reversed(m.all_steps)))}}};"
     yield (f"if (cuTensorMapEncodeTiled(&{name}, CU_TENSOR_MAP_DATA_TYPE_{data_type(parameter.dtype).upper()}, "
            f"{len(shape)}, const_cast<{element} *>({m.array}), {extents}, {strides}, {box}, {steps}, "
            f"CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_{kind}, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, "

@@ -55,6 +55,13 @@ def test_extents_and_strides(shape: tuple[int, ...], strides: tuple[int, ...], e
         "steps": [1]*len(shape), "interleave": 0, "swizzle": 1, "promotion": 3, "fill": 0}]
 
 
+def test_elements_at_a_distance() -> None:
+    encoder = Encoder()
+    made = TensorMap("m", "x", (2, 3, 8), steps=(1, 4, 1))
+    assert EncodedMap(encoder, made, ArrayView.packed((9, 20, 8), np.dtype(F))).describe(0x1230) == 0
+    assert (encoder.calls[0]["box"], encoder.calls[0]["steps"]) == ([8, 12, 2], [1, 4, 1])
+
+
 def test_maps_are_kept_by_address() -> None:
     encoder = Encoder()
     made = EncodedMap(encoder, X_MAP, ArrayView.packed((8, 64), np.dtype(F)))
