@@ -328,7 +328,8 @@ def convolution() -> Row:
         lambda s: {"y": outputs(s)}, reference.convolution,
         lambda s: 2*(count(*s[:4]) + 9*count(s[3], s[4]) + count(*outputs(s))),
         lambda s: 2*9*count(*outputs(s), s[3]), {"cuDNN": peers.convolution}, goals(0.90, 1.00),
-        {"loopkit": library("conv2d", kind.operands, stride=lambda s: s[5], dilation=lambda s: s[6], **HOPPER)},
+        {"loopkit": library("conv2d", kind.operands, shape=lambda s: s[:5], stride=lambda s: s[5],
+                            padding=lambda s: s[6], dilation=lambda s: s[6])},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
 

@@ -1,6 +1,7 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,16 +51,33 @@ b_rows({e}row, column) := b[{e}row, column]
 c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
 """, [lk.GlobalArg("a", dtype), lk.GlobalArg("b", dtype), lk.GlobalArg("c", result), "..."],
                              name="batched_matmul" if self.batched else "matmul")
-        self._require_epilogue(knl)
+        require_epilogue(knl, "c", self.epilogue, {"a", "b", "k"})
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
 
-    def _require_epilogue(self, knl: lk.LoopKernel) -> None:
-        """:raises PreconditionError: the formula uses names that it cannot have."""
-        last = next(s for s in knl.statements if s.written == "c")
-        if self.epilogue is not None and (wrong := sorted({"a", "b", "k"} & variables(last.expression))):
-            raise lk.PreconditionError(
-                f"The epilogue '{self.epilogue}' cannot have '{wrong[0]}', which belongs to the sum.",
-                subject="epilogue", hint="it has total, i, j and further arrays, such as bias[j]")
+
+def require_epilogue(knl: lk.LoopKernel, array: str, epilogue: str | None, own: AbstractSet[str]) -> None:
+    """:raises PreconditionError: the formula of the elements of *array* uses names that are the sum's *own*."""
+    last = next(s for s in knl.statements if s.written == array)
+    if epilogue is not None and (wrong := sorted(own & variables(last.expression))):
+        of = [str(i) for i in last.subscripts]
+        raise lk.PreconditionError(
+            f"The epilogue '{epilogue}' cannot have '{wrong[0]}', which belongs to the sum.", subject="epilogue",
+            hint=f"it has total, {', '.join(of)} and further arrays, such as bias[{of[-1]}]")
+
+
+def stages_of_strips(rows: int, columns: int, stored: int, stages: int | None) -> int:
+    """The strips of each factor in shared memory: *stages*, or as many as fit.
+
+    :arg stored: the bytes of an element of the result in shared memory, of which two parts of a tile are there at
+        once; 0: none is.
+    """
+    parts = min(2*ROW, columns*stored)*rows if stored else 0
+    most = (DEVICE["warpgroups"]["shared_bytes"] - parts) // ((rows + columns)*ROW)
+    found = max(min(most, DEVICE["warpgroups"]["most_stages"]), 2) if stages is None else stages
+    if found < 2:
+        raise lk.PreconditionError(f"Warpgroups need two strips of each factor or more, and not {found}.",
+                                   subject="stages", hint="stages=2")
+    return found
 
 
 @dataclass(frozen=True)
@@ -79,19 +97,12 @@ class Tiling:
         """Rows and columns of a block's tile, strips of each factor, rows of tiles that run column by column, and the
         number of blocks if each runs several tiles, else 0.
 
-        :arg stored: the bytes of an element of the result in shared memory, of which two parts of a tile are there at
-            once; 0: none is.
+        :arg stored: the bytes of an element of the result in shared memory; 0: none is there.
         """
         tile, group = measured("warpgroups", tile=self.tile or self._fastest(dtype), group=self.group)
         rows, columns = tile
-        _require_tile(rows, columns)
-        parts = min(2*ROW, columns*stored)*rows if stored else 0
-        most = (DEVICE["warpgroups"]["shared_bytes"] - parts) // ((rows + columns)*ROW)
-        stages = max(min(most, DEVICE["warpgroups"]["most_stages"]), 2) if self.stages is None else self.stages
-        if stages < 2:
-            raise lk.PreconditionError(f"Warpgroups need two strips of each factor or more, and not {stages}.",
-                                       subject="stages", hint="stages=2")
-        return rows, columns, stages, *self._order(rows, columns, group)
+        require_tile(rows, columns)
+        return rows, columns, stages_of_strips(rows, columns, stored, self.stages), *self._order(rows, columns, group)
 
     def _order(self, rows: int, columns: int, group: int) -> tuple[int, int]:
         """Rows of tiles that run column by column, about *group* of them, and the number of blocks; see :meth:`sizes`.
@@ -135,7 +146,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
     rows_of = None if tiles.shape is None else dict(zip("ab", form.rows(tiles.shape), strict=True))
-    copied = [x for x in "ab" if whole or (whole is None and rows_of and not _for_tma(rows_of[x], dtype))]
+    copied = [x for x in "ab" if whole or (whole is None and rows_of and not for_tma(rows_of[x], dtype))]
     store = store or _way_of_result(tiles.shape, stored, whole=bool(copied))
     if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
@@ -156,13 +167,14 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = lk.prioritize_loops(knl, ("e, " if form.batched else "")
                               + "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
-    knl = _strip(knl, "a", ["i_warpgroup", "i_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
-    knl = _strip(knl, "b", ["j_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"],
+                ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
+    knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
     if store != "registers":
-        knl = _parts_of_result(knl, stored, store)
+        knl = parts_of_result(knl, "c", "j_box", stored, store)
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
@@ -185,9 +197,9 @@ def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.
                            default_tag="vec")
 
 
-def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
+def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
     """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
-    tile, copy, sweep = f"{x}_tile", f"{x}_whole", [*sweep, "k_step", "k_box"]
+    tile, copy = f"{x}_tile", f"{x}_whole"
     if copy in knl.temporaries:
         knl = lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, default_tag=None)
     else:
@@ -196,39 +208,39 @@ def _strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> l
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def _parts_of_result(knl: lk.LoopKernel, dtype: np.dtype, store: str) -> lk.LoopKernel:
+def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str) -> lk.LoopKernel:
     """Parts of a tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads
-    do: one part is stored while threads compute the next one.
+    do: one part is stored while threads compute the next one. *columns*: the iname over all of them.
     """
     # the sums of a thread are values of their own, which later loops read part by part
-    knl = lk.privatize(knl, "j_box_part", only_var_names="total")
-    knl = lk.duplicate_inames(knl, "j_box_part", within="id:result", new_inames="c_column")
-    knl = lk.split_iname(knl, "c_column", ROW // dtype.itemsize // 8, outer_iname="c_part", inner_iname="c_box",
-                         outer_tag="unr", inner_tag="unr")
-    knl = lk.prioritize_loops(knl, "c_part, i_box_part, c_box")
-    knl = lk.buffer_array(knl, "c", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, c_box, j_box_lane, j_box_item",
-                          temporary_name="c_tile", default_tag=None)
+    knl = lk.privatize(knl, f"{columns}_part", only_var_names="total")
+    knl = lk.duplicate_inames(knl, f"{columns}_part", within="id:result", new_inames=f"{c}_column")
+    knl = lk.split_iname(knl, f"{c}_column", ROW // dtype.itemsize // 8, outer_iname=f"{c}_part",
+                         inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
+    knl = lk.prioritize_loops(knl, f"{c}_part, i_box_part, {c}_box")
+    knl = lk.buffer_array(knl, c, "i_warpgroup, i_box_warp, i_box_part, i_box_lane, "
+                          f"{c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile", default_tag=None)
     if store == "tma":
-        knl = lk.tensorize(knl, "store_c", "tma.store.swizzle128")
+        knl = lk.tensorize(knl, f"store_{c}", "tma.store.swizzle128")
     else:
         # the elements of several rows at a time, so that a thread does not wait for each of them
-        knl = lk.split_iname(knl, "c_store_0", 16, inner_tag="l.auto")
-        knl = lk.tag_inames(knl, {"c_store_1": "l.auto"})
-        knl = lk.swizzle(knl, "c_tile", chunk=items_a_thread(np.dtype(knl.data["c"].dtype)))
-    return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)
+        knl = lk.split_iname(knl, f"{c}_store_0", 16, inner_tag="l.auto")
+        knl = lk.tag_inames(knl, {f"{c}_store_1": "l.auto"})
+        knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
+    return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 
 
 def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole: bool) -> str:
     """The way of a result to memory; *whole*: the factors have rows that TMA cannot read."""
-    return "tma" if (not whole if shape is None else _for_tma(shape[1], dtype)) else "shared"
+    return "tma" if (not whole if shape is None else for_tma(shape[1], dtype)) else "shared"
 
 
-def _for_tma(row: int, dtype: np.dtype) -> bool:
+def for_tma(row: int, dtype: np.dtype) -> bool:
     """Does each of several rows of so many elements begin where TMA can read it?"""
     return row*dtype.itemsize % UNIT == 0
 
 
-def _require_tile(rows: int, columns: int) -> None:
+def require_tile(rows: int, columns: int) -> None:
     """:raises PreconditionError: warpgroups cannot compute a tile of these extents."""
     for what, length, part, most in (("rows", rows, ROWS, 256), ("columns", columns, 64, COLUMNS)):
         if require_positive(length, what) % part or length > most:

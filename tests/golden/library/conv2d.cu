@@ -1,0 +1,376 @@
+// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 4, each needed
+// tensor maps: x, w, y at multiples of 16 bytes, row by row; other calls are refused
+
+#include <cuda_bf16.h>
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+// the stores by TMA that the thread began since the last group are one
+__device__ __forceinline__ void end_store_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
+}
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+// what the thread stored to shared memory is there for the matrix units and for TMA
+__device__ __forceinline__ void proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// the registers of the warpgroup are ready for the matrix units
+__device__ __forceinline__ void register_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        for (int i = 0; i < COUNT; ++i)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+}
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+__device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, unsigned int bytes,
+    unsigned long long *mbarrier, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+        :: "r"(box), "l"(&map), "r"(address), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    for (unsigned int ended = 0; !ended;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
+}
+// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
+// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
+    unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
+{
+    wait_for_phase(&mbarriers[slot], parities >> slot & 1);
+    parities ^= 1u << slot;
+}
+// the first threads of the block, all but the warp of the producer, wait for each other
+template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
+}
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
+__device__ __forceinline__ void store_box_4d(const void *from, const CUtensorMap &map, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(from);
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+        :: "l"(&map), "r"(box), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+template <int LEADING, int STRIDE, int SWIZZLE>
+__device__ __forceinline__ unsigned long long matrix_at(const void *first)
+{
+    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
+    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
+    float *sums, unsigned long long left, unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n256k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
+        "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
+        "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
+        "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
+        "%123, %124, %125, %126, %127}, %128, %129, p, 1, 1, %130, %131; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM]), "+f"(sums[16*BOX]), "+f"(sums[16*BOX + ITEM]),
+          "+f"(sums[16*BOX + PART]), "+f"(sums[16*BOX + PART + ITEM]), "+f"(sums[17*BOX]),
+          "+f"(sums[17*BOX + ITEM]), "+f"(sums[17*BOX + PART]), "+f"(sums[17*BOX + PART + ITEM]),
+          "+f"(sums[18*BOX]), "+f"(sums[18*BOX + ITEM]), "+f"(sums[18*BOX + PART]),
+          "+f"(sums[18*BOX + PART + ITEM]), "+f"(sums[19*BOX]), "+f"(sums[19*BOX + ITEM]),
+          "+f"(sums[19*BOX + PART]), "+f"(sums[19*BOX + PART + ITEM]), "+f"(sums[20*BOX]),
+          "+f"(sums[20*BOX + ITEM]), "+f"(sums[20*BOX + PART]), "+f"(sums[20*BOX + PART + ITEM]),
+          "+f"(sums[21*BOX]), "+f"(sums[21*BOX + ITEM]), "+f"(sums[21*BOX + PART]),
+          "+f"(sums[21*BOX + PART + ITEM]), "+f"(sums[22*BOX]), "+f"(sums[22*BOX + ITEM]),
+          "+f"(sums[22*BOX + PART]), "+f"(sums[22*BOX + PART + ITEM]), "+f"(sums[23*BOX]),
+          "+f"(sums[23*BOX + ITEM]), "+f"(sums[23*BOX + PART]), "+f"(sums[23*BOX + PART + ITEM]),
+          "+f"(sums[24*BOX]), "+f"(sums[24*BOX + ITEM]), "+f"(sums[24*BOX + PART]),
+          "+f"(sums[24*BOX + PART + ITEM]), "+f"(sums[25*BOX]), "+f"(sums[25*BOX + ITEM]),
+          "+f"(sums[25*BOX + PART]), "+f"(sums[25*BOX + PART + ITEM]), "+f"(sums[26*BOX]),
+          "+f"(sums[26*BOX + ITEM]), "+f"(sums[26*BOX + PART]), "+f"(sums[26*BOX + PART + ITEM]),
+          "+f"(sums[27*BOX]), "+f"(sums[27*BOX + ITEM]), "+f"(sums[27*BOX + PART]),
+          "+f"(sums[27*BOX + PART + ITEM]), "+f"(sums[28*BOX]), "+f"(sums[28*BOX + ITEM]),
+          "+f"(sums[28*BOX + PART]), "+f"(sums[28*BOX + PART + ITEM]), "+f"(sums[29*BOX]),
+          "+f"(sums[29*BOX + ITEM]), "+f"(sums[29*BOX + PART]), "+f"(sums[29*BOX + PART + ITEM]),
+          "+f"(sums[30*BOX]), "+f"(sums[30*BOX + ITEM]), "+f"(sums[30*BOX + PART]),
+          "+f"(sums[30*BOX + PART + ITEM]), "+f"(sums[31*BOX]), "+f"(sums[31*BOX + ITEM]),
+          "+f"(sums[31*BOX + PART]), "+f"(sums[31*BOX + PART + ITEM])
+        : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
+}
+__device__ __forceinline__ int floor_div_i32(int a, int b)
+{
+    const int q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+__device__ __forceinline__ int floor_mod_i32(int a, int b)
+{
+    const int r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// x_map_2x8x8x64_swizzled: boxes of 2 x 8 x 8 x 64 elements of x[images][rows][columns][channels]
+// w_map_256x1x1x64_swizzled: boxes of 256 x 1 x 1 x 64 elements of w[filters][3][3][channels]
+// y_map_2x8x8x64_swizzled: boxes of 2 x 8 x 8 x 64 elements of y[images][rows][columns][filters]
+// the launch gives 229440 bytes of dynamic shared memory
+extern "C" __global__ void __launch_bounds__(288)
+conv2d(const __grid_constant__ CUtensorMap x_map_2x8x8x64_swizzled,
+    const __grid_constant__ CUtensorMap w_map_256x1x1x64_swizzled,
+    const __grid_constant__ CUtensorMap y_map_2x8x8x64_swizzled, const int channels, const int columns,
+    const int filters, const int images, const int rows)
+{
+    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_box_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int f_box_lane = (int)threadIdx.x % 4;
+    float acc_r_s_c[2][32][2];
+    extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*r), also for TMA and matrix descriptors
+    __nv_bfloat16 (&x_tile)[4][2][8][8][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][2][8][8][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&w_tile)[4][256][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][256][64]>(shared_memory_ + 65536);
+    float total[2][2][32];
+    // column c of row r is at c ^ (8*r), also for TMA and matrix descriptors
+    __nv_bfloat16 (&y_tile)[2][2][8][8][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][2][8][8][64]>(shared_memory_ + 196608);
+    // mbarriers for the copies to x_tile and w_tile
+    unsigned long long (&tiles_full)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
+    // mbarriers for the warps that have read x_tile and w_tile
+    unsigned long long (&tiles_empty)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
+
+    // all threads use the mbarriers after thread 0 prepared them
+    unsigned int tiles_full_parities_ = 0u;
+    start_phases<2>(tiles_full);
+    unsigned int tiles_empty_parities_ = ~0u;
+    start_phases<8>(tiles_empty);
+    __syncthreads();
+
+    // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
+    for (long long tile =
+            blockIdx.x; tile < (1 <= rows && 1 <= images && 1 <= filters &&
+            1 <= columns ? ((images + 1) / 2)*((rows + 7) / 8)*((columns + 7) / 8)*((filters + 255) / 256) :
+            0); tile += 132) {
+        const int n_block =
+                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1, (rows + 7) / 8));
+        const int h_block =
+                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)) % max(1,
+                (rows + 7) / 8);
+        const int q_block = (int)tile / max(1, (filters + 255) / 256) % max(1, (columns + 7) / 8);
+        const int f_block = (int)tile % max(1, (filters + 255) / 256);
+
+        if ((int)threadIdx.x == 256) {  // the producer
+            for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
+                // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+                // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+                wait_for_next_phase(tiles_empty, k % 4, tiles_empty_parities_);
+                // x_tile_rule
+                load_box_4d(&x_tile[k % 4][0][0][0][0], x_map_2x8x8x64_swizzled, 16384, &tiles_full[k % 4],
+                        2*n_block, 8*h_block + k / 3 % 3 - 1, 8*q_block + k % 3 - 1, 64*(k / 9));
+                // w_tile_rule
+                load_box_4d(&w_tile[k % 4][0][0], w_map_256x1x1x64_swizzled, 32768, &tiles_full[k % 4],
+                        256*f_block, k / 3 % 3, k % 3, 64*(k / 9));
+            }
+        } else if ((int)threadIdx.x < 256) {
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int f_box_part = 0; f_box_part < 32; ++f_box_part) {
+                    #pragma unroll
+                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                        // insn.r_s_c.init
+                        acc_r_s_c[i_box_part][f_box_part][f_box_item] = 0.0f;
+                    }
+                }
+            }
+            // acc_r_s_c: insn.r_s_c.init writes, insn.r_s_c.update reads
+            keep_below(acc_r_s_c);
+            register_fence();
+            for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
+                // x_tile: x_tile_rule writes, insn.r_s_c.update reads
+                // w_tile: w_tile_rule writes, insn.r_s_c.update reads
+                wait_for_next_phase(tiles_full, k % 4, tiles_full_parities_);
+                register_fence();
+                #pragma unroll
+                for (int c_step = 0; c_step < 4; ++c_step) {
+                    // insn.r_s_c.update
+                    wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 0>(&acc_r_s_c[0][0][0],
+                        matrix_at<16, 1024, 1>(&x_tile[k % 4][i_warpgroup][0][0][16*c_step]),
+                        matrix_at<16, 1024, 1>(&w_tile[k % 4][0][16*c_step]));
+                }
+                // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+                // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+                end_product_group();
+                wait_for_products<1>();
+                if (0 < k) {
+                    arrive_as_warp(&tiles_empty[(k + 3) % 4]);
+                }
+            }
+            // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+            // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+            wait_for_products<0>();
+            keep_below(acc_r_s_c);
+            if (0 < 9*((channels + 63) / 64)) {
+                arrive_as_warp(&tiles_empty[floor_mod_i32(9*((channels + 63) / 64) + 3, 4)]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int f_box_part = 0; f_box_part < 32; ++f_box_part) {
+                    #pragma unroll
+                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                        // insn
+                        total[i_box_part][f_box_item][f_box_part] =
+                                acc_r_s_c[i_box_part][f_box_part][f_box_item];
+                    }
+                }
+            }
+            // y_tile: threads used it at the block's previous place of the grid
+            wait_for_stores<0>();
+            barrier_of_consumers<256>();
+            #pragma unroll
+            for (int y_part = 0; y_part < 4; ++y_part) {
+                if (256*f_block + 64*y_part < filters) {
+                    if (8*q_block + i_box_lane < columns && 8*h_block + 2*i_box_warp < rows &&
+                            2*n_block + i_warpgroup < images &&
+                            256*f_block + 64*y_part + 2*f_box_lane < filters) {
+                        if (256*f_block + 256 <= filters && 8*q_block + 8 <= columns &&
+                                8*h_block + 8 <= rows && 2*n_block + 2 <= images) {  // a full tile
+                            #pragma unroll
+                            for (int y_box = 0; y_box < 8; ++y_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    alignas(4) __nv_bfloat16 y_tile_vec[2];
+                                    #pragma unroll
+                                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                                        // result
+                                        y_tile_vec[f_box_item] =
+                                                (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
+                                                    y_box];
+                                    }
+                                    *reinterpret_cast<unsigned int *>(&y_tile[y_part % 2][i_warpgroup][2*i_box_warp + i_box_part][i_box_lane][(8*y_box + 2*f_box_lane) ^ (8*i_box_lane)]) = *reinterpret_cast<const unsigned int *>(y_tile_vec);
+                                }
+                            }
+                        } else {
+                            #pragma unroll
+                            for (int y_box = 0; y_box < 8; ++y_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    #pragma unroll
+                                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                                        if (8*h_block + 2*i_box_warp + i_box_part < rows &&
+                                                256*f_block + 64*y_part + 8*y_box + 2*f_box_lane +
+                                                f_box_item < filters) {
+                                            // result
+                                            y_tile[y_part % 2][i_warpgroup][2*i_box_warp +
+                                                        i_box_part][i_box_lane][(8*y_box + 2*f_box_lane +
+                                                        f_box_item) ^ (8*i_box_lane)] =
+                                                    (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
+                                                        y_box];
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    // y_tile: result writes, store_y reads
+                    proxy_fence();
+                    barrier_of_consumers<256>();
+                }
+                if ((int)threadIdx.x == 0 && 256*f_block + 64*y_part < filters) {
+                    // store_y
+                    store_box_4d(&y_tile[y_part % 2][0][0][0][0], y_map_2x8x8x64_swizzled, 2*n_block,
+                            8*h_block, 8*q_block, 64*y_part + 256*f_block);
+                }
+                if (256*f_block + 64*y_part < filters) {
+                    // y_tile: store_y reads, result overwrites
+                    end_store_group();
+                    wait_for_stores<1>();
+                    barrier_of_consumers<256>();
+                }
+            }
+        }
+    }
+    // TMA has read shared memory before the block ends
+    wait_for_stores<0>();
+}

@@ -1,0 +1,362 @@
+// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+// tensor maps: x, w, y at multiples of 16 bytes, row by row; other calls are refused
+
+#include <cuda_bf16.h>
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+// the stores by TMA that the thread began since the last group are one
+__device__ __forceinline__ void end_store_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
+}
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+// what the thread stored to shared memory is there for the matrix units and for TMA
+__device__ __forceinline__ void proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// the registers of the warpgroup are ready for the matrix units
+__device__ __forceinline__ void register_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        for (int i = 0; i < COUNT; ++i)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+}
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+__device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, unsigned int bytes,
+    unsigned long long *mbarrier, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+        :: "r"(box), "l"(&map), "r"(address), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    for (unsigned int ended = 0; !ended;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
+}
+// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
+// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
+    unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
+{
+    wait_for_phase(&mbarriers[slot], parities >> slot & 1);
+    parities ^= 1u << slot;
+}
+// the first threads of the block, all but the warp of the producer, wait for each other
+template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
+}
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
+__device__ __forceinline__ void store_box_4d(const void *from, const CUtensorMap &map, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(from);
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+        :: "l"(&map), "r"(box), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+template <int LEADING, int STRIDE, int SWIZZLE>
+__device__ __forceinline__ unsigned long long matrix_at(const void *first)
+{
+    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
+    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(
+    float *sums, unsigned long long left, unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, %66, %67; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM])
+        : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
+}
+__device__ __forceinline__ int floor_div_i32(int a, int b)
+{
+    const int q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+__device__ __forceinline__ int floor_mod_i32(int a, int b)
+{
+    const int r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// x_map_1x6x32x64_by_1x2x2x1_swizzled: boxes of 1 x 6 x 32 x 64 elements, 1 x 2 x 2 x 1 apart, of x[images][rows][columns][channels]
+// w_map_1x1x64x64_swizzled: boxes of 1 x 1 x 64 x 64 elements of w[3][3][channels][filters]
+// y_map_1x6x32x64_swizzled: boxes of 1 x 6 x 32 x 64 elements of y[images][(rows + 1) / 2][(columns + 1) / 2][filters]
+// the launch gives 213056 bytes of dynamic shared memory
+extern "C" __global__ void __launch_bounds__(416)
+conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
+    const __grid_constant__ CUtensorMap w_map_1x1x64x64_swizzled,
+    const __grid_constant__ CUtensorMap y_map_1x6x32x64_swizzled, const int channels, const int columns,
+    const int filters, const int images, const int rows)
+{
+    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_box_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int f_box_lane = (int)threadIdx.x % 4;
+    float acc_r_s_c[2][16][2];
+    extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&x_tile)[4][6][32][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][6][32][64]>(shared_memory_);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&w_tile)[4][2][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][2][64][64]>(shared_memory_ + 98304);
+    float total[2][2][16];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&y_tile)[2][6][32][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][6][32][64]>(shared_memory_ + 163840);
+    // mbarriers for the copies to x_tile and w_tile
+    unsigned long long (&tiles_full)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 212992);
+    // mbarriers for the warps that have read x_tile and w_tile
+    unsigned long long (&tiles_empty)[4] =
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 213024);
+
+    // all threads use the mbarriers after thread 0 prepared them
+    unsigned int tiles_full_parities_ = 0u;
+    start_phases<3>(tiles_full);
+    unsigned int tiles_empty_parities_ = ~0u;
+    start_phases<12>(tiles_empty);
+    __syncthreads();
+
+    // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
+    for (long long tile =
+            blockIdx.x; tile < (1 <= rows && 1 <= images && 1 <= filters &&
+            1 <= columns ? images*((rows + 11) / 12)*((columns + 63) / 64)*((filters + 127) / 128) :
+            0); tile += 132) {
+        const int n_block =
+                (int)tile / (max(1, (filters + 127) / 128)*max(1, (columns + 63) / 64)*max(1,
+                (rows + 11) / 12));
+        const int h_block =
+                (int)tile / (max(1, (filters + 127) / 128)*max(1, (columns + 63) / 64)) % max(1,
+                (rows + 11) / 12);
+        const int q_block = (int)tile / max(1, (filters + 127) / 128) % max(1, (columns + 63) / 64);
+        const int f_block = (int)tile % max(1, (filters + 127) / 128);
+
+        if ((int)threadIdx.x == 384) {  // the producer
+            for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
+                // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+                // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+                wait_for_next_phase(tiles_empty, k % 4, tiles_empty_parities_);
+                // x_tile_rule
+                load_box_4d(&x_tile[k % 4][0][0][0], x_map_1x6x32x64_by_1x2x2x1_swizzled, 24576,
+                        &tiles_full[k % 4], n_block, 12*h_block + k / 3 % 3 - 1, 64*q_block + k % 3 - 1,
+                        64*(k / 9));
+                for (int w_f_part = 0; w_f_part < 2; ++w_f_part) {
+                    // w_tile_rule
+                    load_box_4d(&w_tile[k % 4][w_f_part][0][0], w_map_1x1x64x64_swizzled, 8192,
+                            &tiles_full[k % 4], k / 3 % 3, k % 3, 64*(k / 9), 128*f_block + 64*w_f_part);
+                }
+            }
+        } else if ((int)threadIdx.x < 384) {
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int f_box_part = 0; f_box_part < 16; ++f_box_part) {
+                    #pragma unroll
+                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                        // insn.r_s_c.init
+                        acc_r_s_c[i_box_part][f_box_part][f_box_item] = 0.0f;
+                    }
+                }
+            }
+            // acc_r_s_c: insn.r_s_c.init writes, insn.r_s_c.update reads
+            keep_below(acc_r_s_c);
+            register_fence();
+            for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
+                // x_tile: x_tile_rule writes, insn.r_s_c.update reads
+                // w_tile: w_tile_rule writes, insn.r_s_c.update reads
+                wait_for_next_phase(tiles_full, k % 4, tiles_full_parities_);
+                register_fence();
+                #pragma unroll
+                for (int c_step = 0; c_step < 4; ++c_step) {
+                    // insn.r_s_c.update
+                    wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 1>(&acc_r_s_c[0][0][0],
+                        matrix_at<16, 1024, 1>(&x_tile[k % 4][2*i_warpgroup][0][16*c_step]),
+                        matrix_at<8192, 1024, 1>(&w_tile[k % 4][0][16*c_step][0]));
+                }
+                // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+                // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+                end_product_group();
+                wait_for_products<1>();
+                if (0 < k) {
+                    arrive_as_warp(&tiles_empty[(k + 3) % 4]);
+                }
+            }
+            // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+            // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+            wait_for_products<0>();
+            keep_below(acc_r_s_c);
+            if (0 < 9*((channels + 63) / 64)) {
+                arrive_as_warp(&tiles_empty[floor_mod_i32(9*((channels + 63) / 64) + 3, 4)]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int f_box_part = 0; f_box_part < 16; ++f_box_part) {
+                    #pragma unroll
+                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                        // insn
+                        total[i_box_part][f_box_item][f_box_part] =
+                                acc_r_s_c[i_box_part][f_box_part][f_box_item];
+                    }
+                }
+            }
+            // y_tile: threads used it at the block's previous place of the grid
+            wait_for_stores<0>();
+            barrier_of_consumers<384>();
+            #pragma unroll
+            for (int y_part = 0; y_part < 2; ++y_part) {
+                if (128*f_block + 64*y_part < filters) {
+                    if (128*f_block + 64*y_part + 2*f_box_lane < filters &&
+                            12*h_block + 4*i_warpgroup + i_box_warp < i_box_warp % 2 + rows &&
+                            64*q_block + 32*(i_box_warp % 2) + 2*i_box_lane < columns) {
+                        if (128*f_block + 128 <= filters) {  // a full tile
+                            #pragma unroll
+                            for (int y_box = 0; y_box < 8; ++y_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    if (64*q_block + 32*(i_box_warp % 2) + 16*i_box_part +
+                                            2*i_box_lane < columns) {
+                                        alignas(4) __nv_bfloat16 y_tile_vec[2];
+                                        #pragma unroll
+                                        for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                                            // result
+                                            y_tile_vec[f_box_item] =
+                                                    (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
+                                                        y_box];
+                                        }
+                                        *reinterpret_cast<unsigned int *>(&y_tile[y_part][2*i_warpgroup +
+                                                    i_box_warp / 2][(64*i_warpgroup + 16*i_box_warp +
+                                                    8*i_box_part + i_box_lane) % 32][(8*y_box +
+                                                    2*f_box_lane) ^ (8*((64*i_warpgroup + 16*i_box_warp +
+                                                    8*i_box_part + i_box_lane) % 8))]) =
+                                                *reinterpret_cast<const unsigned int *>(y_tile_vec);
+                                    }
+                                }
+                            }
+                        } else {
+                            #pragma unroll
+                            for (int y_box = 0; y_box < 8; ++y_box) {
+                                #pragma unroll
+                                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                                    #pragma unroll
+                                    for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
+                                        if (128*f_block + 64*y_part + 8*y_box + 2*f_box_lane +
+                                                f_box_item < filters &&
+                                                64*q_block + 32*(i_box_warp % 2) + 16*i_box_part +
+                                                2*i_box_lane < columns) {
+                                            // result
+                                            y_tile[y_part][2*i_warpgroup +
+                                                        i_box_warp / 2][(64*i_warpgroup + 16*i_box_warp +
+                                                        8*i_box_part + i_box_lane) % 32][(8*y_box +
+                                                        2*f_box_lane +
+                                                        f_box_item) ^ (8*((64*i_warpgroup + 16*i_box_warp +
+                                                        8*i_box_part + i_box_lane) % 8))] =
+                                                    (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
+                                                        y_box];
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    // y_tile: result writes, store_y reads
+                    proxy_fence();
+                    barrier_of_consumers<384>();
+                }
+                if ((int)threadIdx.x == 0 && 128*f_block + 64*y_part < filters) {
+                    // store_y
+                    store_box_4d(&y_tile[y_part][0][0][0], y_map_1x6x32x64_swizzled, n_block, 6*h_block,
+                            32*q_block, 64*y_part + 128*f_block);
+                }
+            }
+            // TMA has read shared memory before the block ends
+            end_store_group();
+        }
+    }
+    // TMA has read shared memory before the block ends
+    wait_for_stores<0>();
+}
