@@ -1,7 +1,7 @@
 """The loop program after scheduling: its nodes, and the hardware instructions that they carry."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, TypeVar
@@ -20,6 +20,7 @@ Commuting = tuple[p.Variable | p.Subscript, str | None]
 
 #: An access or a place of a launch.
 E = TypeVar("E", bound=Hashable)
+V = TypeVar("V")
 
 
 class Scope(IntEnum):
@@ -359,15 +360,22 @@ class Swizzle:
     The column is the fastest axis. Both numbers are powers of two.
 
     :ivar axis: the number of the row axis, among all axes of the array.
+    :ivar row_axes: the number of axes that count the rows together: *axis*, and those before it in memory.
     """
 
     axis: int
     chunk: int
     period: int
+    row_axes: int = 1
 
     def __str__(self) -> str:
         times = f"{self.chunk}*" if self.chunk > 1 else ""
-        return f"columns ^ {times}(axis {self.axis} mod {self.period})"
+        rows = f"axis {self.axis}" if self.row_axes == 1 else f"row of the {self.row_axes} axes up to {self.axis}"
+        return f"columns ^ {times}({rows} mod {self.period})"
+
+    def counted(self, of_axes: Sequence[V]) -> Sequence[V]:
+        """The values *of_axes*, in the order of memory, of those that count the rows."""
+        return of_axes[self.axis - self.row_axes + 1:self.axis + 1]
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,8 @@ class SharedArray(FlatArray):
     def address(self, index: Sequence[Lanes]) -> Lanes:
         own = list(index)
         if (swizzle := self.array.swizzle) is not None:
-            own[-1] = own[-1] ^ swizzle.chunk*(own[swizzle.axis] % swizzle.period)
+            row = _offset(swizzle.counted(own), swizzle.counted(self.extents))
+            own[-1] = own[-1] ^ swizzle.chunk*(row % swizzle.period)
         return _offset(own, self.extents)
 
 

@@ -257,18 +257,11 @@ def swizzle_of(memory: ElementMemory, name: str) -> int:
     if own is None:
         return 0
     *_, row = memory.shape
-    right = own.chunk*size == UNIT and own.period == _ROWS and own.axis == len(memory.shape) - 2
-    if not right or not isinstance(row, int) or row*size != _ROW or not _are_whole(memory):
+    if not memory.has_rows_swizzled(_ROW, UNIT, _ROWS):
         raise NoMatchError(f"TMA cannot store '{name}' with the swizzle '{own}' of rows of {to_text(row)} elements",
                            f"its swizzle permutes the pieces of 16 bytes of rows of {_ROW} bytes over {_ROWS} rows: "
                            f"swizzle(knl, '{name}', chunk={UNIT // size}) for rows of {_ROW // size} elements")
     return _ROW
-
-
-def _are_whole(memory: ElementMemory) -> bool:
-    """Does each box of rows begin at a multiple of the swizzle's rows?"""
-    rows = memory.shape[-2]
-    return isinstance(rows, int) and (rows % _ROWS == 0 or len(memory.shape) == 2)
 
 
 # CUDA

@@ -57,6 +57,18 @@ class ElementMemory:
         """The extents of the registers of a thread."""
         return self.shape[:len(self.shape) - self.thread_axes]
 
+    def has_rows_swizzled(self, row: int, piece: int, rows: int) -> bool:
+        """Are pieces of rows permuted by the number of the row in memory, which counts from a multiple of *rows*?
+
+        :arg row: the bytes of a row; *piece*: those of a piece; *rows*: the number of rows with different permutations.
+        """
+        own, size, columns = self.swizzle, self.dtype.itemsize, self.shape[-1]
+        if own is None or own.axis != len(self.shape) - 2 or not isinstance(columns, int):
+            return False
+        counted = [e for e in own.counted(self.shape) if isinstance(e, int)]
+        whole = len(counted) == own.row_axes and (prod(counted) % rows == 0 or own.row_axes == len(self.shape) - 1)
+        return whole and (own.chunk*size, own.period, columns*size) == (piece, rows, row)
+
 
 @dataclass(frozen=True)
 class Nest:

@@ -157,15 +157,12 @@ def _may_be_transposed(of: Product) -> bool:
 
 def _require_rows(memory: ElementMemory, name: str) -> None:
     """:raises NoMatchError: the swizzle of an array is not that of the matrix units."""
-    own, size = memory.swizzle, memory.dtype.itemsize
+    own = memory.swizzle
     if own is None:
         return
-    *_, rows, row = memory.shape
-    right = own.chunk*size == _PIECE and own.period == _ROWS and own.axis == len(memory.shape) - 2
-    whole = isinstance(rows, int) and (rows % _ROWS == 0 or len(memory.shape) == 2)
-    if not right or not whole or not isinstance(row, int) or row*size != _ROW:
-        raise NoMatchError(f"the matrix units cannot read '{name}' with the swizzle '{own}' of rows of {to_text(row)} "
-                           "elements", _as_rows(name, memory))
+    if not memory.has_rows_swizzled(_ROW, _PIECE, _ROWS):
+        raise NoMatchError(f"the matrix units cannot read '{name}' with the swizzle '{own}' of rows of "
+                           f"{to_text(memory.shape[-1])} elements", _as_rows(name, memory))
 
 
 def _as_rows(name: str, memory: ElementMemory) -> str:

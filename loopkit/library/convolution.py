@@ -32,9 +32,6 @@ Pair = tuple[int, int]
 #: Images, rows, columns and channels of *x*, and filters.
 Shape = tuple[int, int, int, int, int]
 
-#: The rows after which the swizzle of a tile repeats: a box has a multiple of so many columns.
-REPEAT = 8
-
 #: The largest number of elements of an array from one position to the next for TMA, and of a box along an axis.
 MOST_STRIDE, MOST_OF_BOX = 8, 256
 
@@ -127,8 +124,8 @@ def conv2d(dtype: npt.DTypeLike = "bfloat16", *, filter_shape: int | Pair = 3, s
     :arg shape: images, rows, columns and channels of *x*, and filters; default: any, taken from the arrays of a call.
         With a shape, *tile* is the one with which the last multiprocessor is done first.
     :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
-    :arg tile: images, rows and columns of a box of the result, and filters: a multiple of 64 positions, at most 256, a
-        multiple of 8 columns, and a multiple of 64 filters, at most 256.
+    :arg tile: images, rows and columns of a box of the result, and filters: a multiple of 64 positions and one of
+        64 filters, each at most 256.
     :arg stages: the boxes of *x* and the strips of *w* in shared memory; two or more; default: as many as fit.
     :arg result: the dtype of *y*; default: that of factors of 16 bits, int32 for integers, else float32.
     :arg epilogue: the formula of an element of *y* in terms of the sum ``total``, of ``n``, ``h``, ``q`` and ``f``, and
@@ -241,22 +238,22 @@ def _chosen_boxes(window: Window, shape: Shape | None, multiprocessors: int | No
     *extents, filters = measured("conv2d", tile=tile)[0]
     for value in (*extents, filters):
         require_positive(value, "the length of a tile")
-    found = Boxes((extents[0], extents[1], extents[2]), filters)
-    require_tile(found.positions, filters)
-    if found.extents[2] % REPEAT:
-        raise lk.PreconditionError(f"A box has a multiple of {REPEAT} columns, and not {found.extents[2]}.",
-                                   subject="tile", hint=f"use a multiple of {REPEAT}: the swizzle of rows repeats then")
-    return found
+    require_tile(prod(extents), filters)
+    return Boxes((extents[0], extents[1], extents[2]), filters)
 
 
 def _known_tiles(window: Window) -> Iterator[tuple[Boxes, int]]:
     """The tiles whose time is known, with that of a strip; their positions in each box that TMA can copy."""
     for name, strip_time in DEVICE["warpgroups"]["strips"].items():
         positions, filters = map(int, name.split("x"))
-        for columns in (n for n in range(REPEAT, positions + 1, REPEAT) if positions % n == 0):
-            for rows in (n for n in range(1, positions // columns + 1) if positions // columns % n == 0):
+        for columns in _divisors(positions):
+            for rows in _divisors(positions // columns):
                 if max(rows*window.stride[0], columns*window.stride[1]) <= MOST_OF_BOX:
                     yield Boxes((positions // columns // rows, rows, columns), filters), strip_time
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _lengths_of_product(window: Window, shape: Shape, dtype: np.dtype) -> tuple[tuple[int, int, int], int, int]:

@@ -27,7 +27,7 @@ def require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addre
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
     columns = t.layout.in_memory(own)[-1]
     whole = swizzle.chunk*swizzle.period
-    if swizzle.axis >= len(own) or t.layout.place_of(swizzle.axis) == len(own) - 1 \
+    if swizzle.axis >= len(own) or not swizzle.row_axes <= t.layout.place_of(swizzle.axis) + 1 < len(own) \
             or not isinstance(columns, int) or columns % whole:
         raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {swizzle} does not "
                            f"fit [{', '.join(map(str, own))}].", subject=t.name,

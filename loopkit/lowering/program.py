@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, takewhile
+from math import prod
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
@@ -175,13 +176,13 @@ def _note(storage: Storage, by_engines: bool) -> str:
     """:arg by_engines: TMA or the matrix units access it by themselves."""
     if storage.swizzle is None:
         return storage.temporary.note
-    rows = storage.in_memory[storage.swizzle.axis]
-    assert isinstance(rows, int)
+    rows = prod(e for e in storage.swizzle.counted(storage.in_memory) if isinstance(e, int))
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
     row = "r" if rows <= period else f"(r % {period})"
     mask = row if chunk == 1 else f"({chunk}*{row})"
     also = ", also for TMA and matrix descriptors" if by_engines else ""
-    return "; ".join(filter(None, (storage.temporary.note, f"column c of row r is at c ^ {mask}{also}")))
+    of_row = "row r" if storage.swizzle.row_axes == 1 else f"row r of {storage.swizzle.row_axes} axes"
+    return "; ".join(filter(None, (storage.temporary.note, f"column c of {of_row} is at c ^ {mask}{also}")))
 
 
 def _alive_across_regions(launch: Launch) -> frozenset[str]:

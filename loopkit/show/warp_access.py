@@ -46,7 +46,10 @@ class Memory:
             return 0
         *others, column = element
         if self.swizzle is not None:
-            column ^= self.swizzle.chunk*(element[self.swizzle.axis] % self.swizzle.period)
+            row = 0
+            for place, extent in zip(*map(self.swizzle.counted, (element, self.extents)), strict=True):
+                row = extent*row + place
+            column ^= self.swizzle.chunk*(row % self.swizzle.period)
         strides = [prod(self.extents[i + 1:]) for i in range(len(self.extents))]
         return self.itemsize*sum(x*stride for x, stride in zip((*others, column), strides, strict=True))
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from math import prod
 from textwrap import wrap
 
 import numpy as np
@@ -126,8 +127,10 @@ class Addresses:
 
 def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, expr: Print) -> str:
     """The column of the element with *indices*, as text."""
-    row, column = _modulo(add(indices[swizzle.axis]), swizzle.period), add(indices[-1])
-    if not isinstance(row, int) and array.shape[swizzle.axis] > swizzle.period and not (
+    extents, number = swizzle.counted(array.shape), swizzle.counted(indices)
+    row = reduce(lambda row, own: add(multiply(own[0], row), own[1]), zip(extents, number, strict=True), add(0))
+    row, column = _modulo(row, swizzle.period), add(indices[-1])
+    if not isinstance(row, int) and prod(extents) > swizzle.period and not (
             isinstance(row, p.Remainder) and row.denominator == swizzle.period):
         row = p.Remainder(arithmetic(row), swizzle.period)
     mask = multiply(swizzle.chunk, row)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
 import pymbolic.primitives as p
 
@@ -91,4 +92,13 @@ def _in_rows(kernel: LoopKernel, copy: Statement, tile: str, names: list[str], i
         rank = len(subscripts) + 1
         order = [*range(axes[0]), last, *(k for k in range(axes[0], rank) if k != last)]
         kernel = tag_array_axes(kernel, tile, ",".join(f"N{rank - 1 - order.index(k)}" for k in range(rank)))
-    return swizzle(kernel, tile, chunk=UNIT // size, period=instruction.row // UNIT), names
+    period = instruction.row // UNIT
+    return swizzle(kernel, tile, chunk=UNIT // size, period=period, row_axes=_row_axes(
+        kernel, tile, len(names) - 1, period)), names
+
+
+def _row_axes(kernel: LoopKernel, tile: str, most: int, period: int) -> int:
+    """The number of axes, up to *most*, that count the rows of a box: as few as have a multiple of *period* rows."""
+    *extents, _ = kernel.temporaries[tile].layout.in_memory(array_shapes(kernel)[tile])
+    numbers = [prod(e for e in extents[len(extents) - k:] if isinstance(e, int)) for k in range(1, most + 1)]
+    return next((k for k, rows in enumerate(numbers, 1) if rows % period == 0), most)

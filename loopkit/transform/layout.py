@@ -110,7 +110,7 @@ def _axis_order(kernel: LoopKernel, name: str, dim_tags: str) -> tuple[int, ...]
 
 @transform
 def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None = None, *, chunk: int = 1,
-            period: int | None = None) -> LoopKernel:
+            period: int | None = None, row_axes: int = 1) -> LoopKernel:
     """Permute the columns of a shared array differently in each row, so that a column is spread over many banks.
 
     The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
@@ -123,10 +123,11 @@ def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None 
     :arg chunk: how many neighbouring elements stay contiguous; a power of two.
     :arg period: how many rows have different permutations; a power of two; default: the number of chunks in 128 bytes,
         after which the banks repeat, or fewer if the number of columns requires it.
+    :arg row_axes: how many axes count the rows together: the axis of rows, and others before it in memory.
     :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: it has fewer than two axes; *axis* is the columns' axis or does not exist; its shape is
-        not constant; *chunk* or *period* is not a power of two, or the number of columns is not a multiple of *chunk*
-        times *period*; the dtype is unknown and no *period* is given.
+    :raises PreconditionError: it has fewer than two axes, or than *row_axes* before the columns; *axis* is the
+        columns' axis or does not exist; its shape is not constant; *chunk* or *period* is not a power of two, or the
+        number of columns is not a multiple of *chunk* times *period*; the dtype is unknown and no *period* is given.
     :raises StorageError: (when code is generated) the temporary is not in shared memory.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
@@ -136,11 +137,12 @@ def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None 
     shared float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
     """
     for name in matching_names(variable, kernel.temporaries):
-        kernel = _swizzled_one(kernel, name, axis, chunk, period)
+        kernel = _swizzled_one(kernel, name, axis, chunk, period, row_axes)
     return kernel
 
 
-def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: int, period: int | None) -> LoopKernel:
+def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: int, period: int | None, row_axes: int
+                  ) -> LoopKernel:
     temporary = _temporary(kernel, variable)
     shape, axes = _shape(kernel, temporary, "swizzled")
     if len(shape) < 2:
@@ -150,6 +152,9 @@ def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: in
     if number == axes[-1]:
         raise PreconditionError(f"Axis {axis} of '{variable}' is the fastest in memory: it counts columns, not rows.",
                                 subject=variable, hint="name another axis, or tag_array_axes first")
+    if require_positive(row_axes, "row_axes") > (most := axes.index(number) + 1):
+        raise PreconditionError(f"'{variable}' has {most} axes up to axis {number} in memory, and not {row_axes} that "
+                                "count rows.", subject=variable, hint=f"row_axes={most}")
     columns = shape[axes[-1]]
     chunk = _power_of_two(chunk, "chunk")
     whole = columns & -columns                  # the largest power of two that divides it
@@ -163,7 +168,7 @@ def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: in
         raise PreconditionError(f"The {columns} columns of '{variable}' are not a multiple of {chunk*period}, the "
                                 f"columns that {period} rows permute.", subject=variable,
                                 hint=f"choose chunk and period with the product {whole}, or add_padding")
-    layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period))
+    layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period, row_axes))
     return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, layout=layout)})
 
 

@@ -81,6 +81,22 @@ def test_rows_by_any_axis() -> None:
     assert "x_fetch[i][j][k ^ i]" in cuda(lk.swizzle(cube(), "x_fetch", 0, period=4))
 
 
+def test_rows_of_several_axes() -> None:
+    """Two rows of four planes have eight permutations, those of the number of the row in memory."""
+    plain = lk.make_kernel("{[b, i, j, k]: 0<=b<n and 0<=i<4 and 0<=j<2 and 0<=k<8}", "y[b, i, j, k] = 2*x[b, i, k, j]")
+    plain = lk.tag_inames(lk.add_dtypes(plain, {"x": F32}), "b:g.0, k:l.0")
+    plain = lk.add_prefetch(plain, "x", ["i", "j", "k"], dim_arg_names=["p", "q", "r"])
+    plain = lk.tag_array_axes(plain, "x_fetch", "N2,N0,N1")
+    knl = step(plain, lk.swizzle, "x_fetch", period=8, row_axes=2)
+    assert "columns ^ (row of the 2 axes up to 1 mod 8)" in str(lk.lower(knl, stop="storage"))
+    source = cuda(knl)
+    assert "__shared__ float x_fetch[4][2][8];  // column c of row r of 2 axes is at c ^ r" in source
+    assert "x_fetch[i][j][k ^ (2*i + j)]" in source
+    assert_same(plain, knl, n=3)
+    assert lk.emulate(knl, x=np.arange(3*64, dtype=F32).reshape(3, 4, 8, 2), target=lk.CudaTarget("sm_80")).y[
+        2, 3, 1, 5] == 2*(2*64 + 3*16 + 5*2 + 1)
+
+
 @pytest.mark.deep
 def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<16 and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])", name="mm")
@@ -113,6 +129,8 @@ def test_axes_that_change_behind_it() -> None:
     (("a_fetch", 1), {}, "Axis 1 of 'a_fetch' is the fastest"), (("a_fetch", 2), {}, "no axis 2"),
     (("a_fetch",), {"chunk": 3}, "chunk=3 is not a power of two"), (("a_fetch",), {"period": 0}, "period"),
     (("a_fetch",), {"period": 32}, "16 columns of 'a_fetch' are not a multiple of 32"),
+    (("a_fetch",), {"row_axes": 2}, "'a_fetch' has 1 axes up to axis 0 in memory, and not 2 that count rows"),
+    (("a_fetch",), {"row_axes": 0}, "row_axes"),
 ])
 def test_refused(arguments: Any, options: Any, text: str) -> None:
     with pytest.raises(lk.LoopkitError, match=text):

@@ -1,4 +1,4 @@
-// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+// proven: order (8 dependences), in bounds, no read before a write, no races; barriers: 4, each needed
 // tensor maps: x, w, y at multiples of 16 bytes, row by row; other calls are refused
 
 #include <cuda_bf16.h>
@@ -114,19 +114,23 @@ __device__ __forceinline__ unsigned long long matrix_at(const void *first)
     const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
     return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
 }
-// all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
 // LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
 // those of a column of right, 1 for a row.
-template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(
     float *sums, unsigned long long left, unsigned long long right)
 {
-    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k16."
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n256k16."
         "f32.bf16.bf16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
         "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
         "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-        "%56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, %66, %67; }"
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
+        "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
+        "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
+        "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
+        "%123, %124, %125, %126, %127}, %128, %129, p, 1, 1, %130, %131; }"
         : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
           "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
           "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
@@ -147,7 +151,28 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
           "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
           "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
           "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
-          "+f"(sums[15*BOX + PART + ITEM])
+          "+f"(sums[15*BOX + PART + ITEM]), "+f"(sums[16*BOX]), "+f"(sums[16*BOX + ITEM]),
+          "+f"(sums[16*BOX + PART]), "+f"(sums[16*BOX + PART + ITEM]), "+f"(sums[17*BOX]),
+          "+f"(sums[17*BOX + ITEM]), "+f"(sums[17*BOX + PART]), "+f"(sums[17*BOX + PART + ITEM]),
+          "+f"(sums[18*BOX]), "+f"(sums[18*BOX + ITEM]), "+f"(sums[18*BOX + PART]),
+          "+f"(sums[18*BOX + PART + ITEM]), "+f"(sums[19*BOX]), "+f"(sums[19*BOX + ITEM]),
+          "+f"(sums[19*BOX + PART]), "+f"(sums[19*BOX + PART + ITEM]), "+f"(sums[20*BOX]),
+          "+f"(sums[20*BOX + ITEM]), "+f"(sums[20*BOX + PART]), "+f"(sums[20*BOX + PART + ITEM]),
+          "+f"(sums[21*BOX]), "+f"(sums[21*BOX + ITEM]), "+f"(sums[21*BOX + PART]),
+          "+f"(sums[21*BOX + PART + ITEM]), "+f"(sums[22*BOX]), "+f"(sums[22*BOX + ITEM]),
+          "+f"(sums[22*BOX + PART]), "+f"(sums[22*BOX + PART + ITEM]), "+f"(sums[23*BOX]),
+          "+f"(sums[23*BOX + ITEM]), "+f"(sums[23*BOX + PART]), "+f"(sums[23*BOX + PART + ITEM]),
+          "+f"(sums[24*BOX]), "+f"(sums[24*BOX + ITEM]), "+f"(sums[24*BOX + PART]),
+          "+f"(sums[24*BOX + PART + ITEM]), "+f"(sums[25*BOX]), "+f"(sums[25*BOX + ITEM]),
+          "+f"(sums[25*BOX + PART]), "+f"(sums[25*BOX + PART + ITEM]), "+f"(sums[26*BOX]),
+          "+f"(sums[26*BOX + ITEM]), "+f"(sums[26*BOX + PART]), "+f"(sums[26*BOX + PART + ITEM]),
+          "+f"(sums[27*BOX]), "+f"(sums[27*BOX + ITEM]), "+f"(sums[27*BOX + PART]),
+          "+f"(sums[27*BOX + PART + ITEM]), "+f"(sums[28*BOX]), "+f"(sums[28*BOX + ITEM]),
+          "+f"(sums[28*BOX + PART]), "+f"(sums[28*BOX + PART + ITEM]), "+f"(sums[29*BOX]),
+          "+f"(sums[29*BOX + ITEM]), "+f"(sums[29*BOX + PART]), "+f"(sums[29*BOX + PART + ITEM]),
+          "+f"(sums[30*BOX]), "+f"(sums[30*BOX + ITEM]), "+f"(sums[30*BOX + PART]),
+          "+f"(sums[30*BOX + PART + ITEM]), "+f"(sums[31*BOX]), "+f"(sums[31*BOX + ITEM]),
+          "+f"(sums[31*BOX + PART]), "+f"(sums[31*BOX + PART + ITEM])
         : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
 }
 __device__ __forceinline__ int floor_div_i32(int a, int b)
@@ -161,80 +186,79 @@ __device__ __forceinline__ int floor_mod_i32(int a, int b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-// x_map_1x6x32x64_by_1x2x2x1_swizzled: boxes of 1 x 6 x 32 x 64 elements, 1 x 2 x 2 x 1 apart, of x[images][rows][columns][channels]
+// x_map_8x4x4x64_by_1x2x2x1_swizzled: boxes of 8 x 4 x 4 x 64 elements, 1 x 2 x 2 x 1 apart, of x[images][rows][columns][channels]
 // w_map_1x1x64x64_swizzled: boxes of 1 x 1 x 64 x 64 elements of w[3][3][channels][filters]
-// y_map_1x6x32x64_swizzled: boxes of 1 x 6 x 32 x 64 elements of y[images][(rows + 1) / 2][(columns + 1) / 2][filters]
-// the launch gives 213056 bytes of dynamic shared memory
-extern "C" __global__ void __launch_bounds__(416)
-conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
+// y_map_8x4x4x64_swizzled: boxes of 8 x 4 x 4 x 64 elements of y[images][(rows + 1) / 2][(columns + 1) / 2][filters]
+// the launch gives 229440 bytes of dynamic shared memory
+extern "C" __global__ void __launch_bounds__(288)
+conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
     const __grid_constant__ CUtensorMap w_map_1x1x64x64_swizzled,
-    const __grid_constant__ CUtensorMap y_map_1x6x32x64_swizzled, const int channels, const int columns,
+    const __grid_constant__ CUtensorMap y_map_8x4x4x64_swizzled, const int channels, const int columns,
     const int filters, const int images, const int rows)
 {
     const int i_warpgroup = (int)threadIdx.x / 128;
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int f_box_lane = (int)threadIdx.x % 4;
-    float acc_r_s_c[2][16][2];
+    float acc_r_s_c[2][32][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r of 2 axes is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&x_tile)[4][8][4][4][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][8][4][4][64]>(shared_memory_);
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&x_tile)[4][6][32][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[4][6][32][64]>(shared_memory_);
-    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&w_tile)[4][2][64][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[4][2][64][64]>(shared_memory_ + 98304);
-    float total[2][2][16];
-    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&y_tile)[2][6][32][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[2][6][32][64]>(shared_memory_ + 163840);
+    __nv_bfloat16 (&w_tile)[4][4][64][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
+    float total[2][2][32];
+    // column c of row r of 2 axes is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&y_tile)[2][8][4][4][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][8][4][4][64]>(shared_memory_ + 196608);
     // mbarriers for the copies to x_tile and w_tile
     unsigned long long (&tiles_full)[4] =
-            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 212992);
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
     // mbarriers for the warps that have read x_tile and w_tile
     unsigned long long (&tiles_empty)[4] =
-            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 213024);
+            *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
 
     // all threads use the mbarriers after thread 0 prepared them
     unsigned int tiles_full_parities_ = 0u;
-    start_phases<3>(tiles_full);
+    start_phases<5>(tiles_full);
     unsigned int tiles_empty_parities_ = ~0u;
-    start_phases<12>(tiles_empty);
+    start_phases<8>(tiles_empty);
     __syncthreads();
 
     // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
     for (long long tile =
             blockIdx.x; tile < (1 <= rows && 1 <= images && 1 <= filters &&
-            1 <= columns ? images*((rows + 11) / 12)*((columns + 63) / 64)*((filters + 127) / 128) :
+            1 <= columns ? ((images + 7) / 8)*((rows + 7) / 8)*((columns + 7) / 8)*((filters + 255) / 256) :
             0); tile += 132) {
         const int n_block =
-                (int)tile / (max(1, (filters + 127) / 128)*max(1, (columns + 63) / 64)*max(1,
-                (rows + 11) / 12));
+                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1, (rows + 7) / 8));
         const int h_block =
-                (int)tile / (max(1, (filters + 127) / 128)*max(1, (columns + 63) / 64)) % max(1,
-                (rows + 11) / 12);
-        const int q_block = (int)tile / max(1, (filters + 127) / 128) % max(1, (columns + 63) / 64);
-        const int f_block = (int)tile % max(1, (filters + 127) / 128);
+                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)) % max(1,
+                (rows + 7) / 8);
+        const int q_block = (int)tile / max(1, (filters + 255) / 256) % max(1, (columns + 7) / 8);
+        const int f_block = (int)tile % max(1, (filters + 255) / 256);
 
-        if ((int)threadIdx.x == 384) {  // the producer
+        if ((int)threadIdx.x == 256) {  // the producer
             for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
                 // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
                 // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
                 wait_for_next_phase(tiles_empty, k % 4, tiles_empty_parities_);
                 // x_tile_rule
-                load_box_4d(&x_tile[k % 4][0][0][0], x_map_1x6x32x64_by_1x2x2x1_swizzled, 24576,
-                        &tiles_full[k % 4], n_block, 12*h_block + k / 3 % 3 - 1, 64*q_block + k % 3 - 1,
+                load_box_4d(&x_tile[k % 4][0][0][0][0], x_map_8x4x4x64_by_1x2x2x1_swizzled, 16384,
+                        &tiles_full[k % 4], 8*n_block, 8*h_block + k / 3 % 3 - 1, 8*q_block + k % 3 - 1,
                         64*(k / 9));
-                for (int w_f_part = 0; w_f_part < 2; ++w_f_part) {
+                for (int w_f_part = 0; w_f_part < 4; ++w_f_part) {
                     // w_tile_rule
                     load_box_4d(&w_tile[k % 4][w_f_part][0][0], w_map_1x1x64x64_swizzled, 8192,
-                            &tiles_full[k % 4], k / 3 % 3, k % 3, 64*(k / 9), 128*f_block + 64*w_f_part);
+                            &tiles_full[k % 4], k / 3 % 3, k % 3, 64*(k / 9), 256*f_block + 64*w_f_part);
                 }
             }
-        } else if ((int)threadIdx.x < 384) {
+        } else if ((int)threadIdx.x < 256) {
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
-                for (int f_box_part = 0; f_box_part < 16; ++f_box_part) {
+                for (int f_box_part = 0; f_box_part < 32; ++f_box_part) {
                     #pragma unroll
                     for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
                         // insn.r_s_c.init
@@ -253,8 +277,8 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
                 #pragma unroll
                 for (int c_step = 0; c_step < 4; ++c_step) {
                     // insn.r_s_c.update
-                    wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 1>(&acc_r_s_c[0][0][0],
-                        matrix_at<16, 1024, 1>(&x_tile[k % 4][2*i_warpgroup][0][16*c_step]),
+                    wgmma_m64n256k16_f32_bf16<2, 64, 1, 0, 1>(&acc_r_s_c[0][0][0],
+                        matrix_at<16, 1024, 1>(&x_tile[k % 4][4*i_warpgroup][0][0][16*c_step]),
                         matrix_at<8192, 1024, 1>(&w_tile[k % 4][0][16*c_step][0]));
                 }
                 // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
@@ -275,7 +299,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
-                for (int f_box_part = 0; f_box_part < 16; ++f_box_part) {
+                for (int f_box_part = 0; f_box_part < 32; ++f_box_part) {
                     #pragma unroll
                     for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
                         // insn
@@ -286,20 +310,20 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
             }
             // y_tile: threads used it at the block's previous place of the grid
             wait_for_stores<0>();
-            barrier_of_consumers<384>();
+            barrier_of_consumers<256>();
             #pragma unroll
-            for (int y_part = 0; y_part < 2; ++y_part) {
-                if (128*f_block + 64*y_part < filters) {
-                    if (128*f_block + 64*y_part + 2*f_box_lane < filters &&
-                            12*h_block + 4*i_warpgroup + i_box_warp < i_box_warp % 2 + rows &&
-                            64*q_block + 32*(i_box_warp % 2) + 2*i_box_lane < columns) {
-                        if (128*f_block + 128 <= filters) {  // a full tile
+            for (int y_part = 0; y_part < 4; ++y_part) {
+                if (256*f_block + 64*y_part < filters) {
+                    if (8*n_block + 4*i_warpgroup + i_box_warp < images &&
+                            256*f_block + 64*y_part + 2*f_box_lane < filters &&
+                            8*h_block + 2*(i_box_lane / 4) < rows &&
+                            8*q_block + 2*(i_box_lane % 4) < columns) {
+                        if (256*f_block + 256 <= filters && 8*n_block + 8 <= images) {  // a full tile
                             #pragma unroll
                             for (int y_box = 0; y_box < 8; ++y_box) {
                                 #pragma unroll
                                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                                    if (64*q_block + 32*(i_box_warp % 2) + 16*i_box_part +
-                                            2*i_box_lane < columns) {
+                                    if (8*h_block + 4*i_box_part + 2*(i_box_lane / 4) < rows) {
                                         alignas(4) __nv_bfloat16 y_tile_vec[2];
                                         #pragma unroll
                                         for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
@@ -308,12 +332,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
                                                     (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
                                                         y_box];
                                         }
-                                        *reinterpret_cast<unsigned int *>(&y_tile[y_part][2*i_warpgroup +
-                                                    i_box_warp / 2][(64*i_warpgroup + 16*i_box_warp +
-                                                    8*i_box_part + i_box_lane) % 32][(8*y_box +
-                                                    2*f_box_lane) ^ (8*((64*i_warpgroup + 16*i_box_warp +
-                                                    8*i_box_part + i_box_lane) % 8))]) =
-                                                *reinterpret_cast<const unsigned int *>(y_tile_vec);
+                                        *reinterpret_cast<unsigned int *>(&y_tile[y_part % 2][4*i_warpgroup + i_box_warp][2*i_box_part + i_box_lane / 4][i_box_lane - 4*(i_box_lane / 4)][(8*y_box + 2*f_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(y_tile_vec);
                                     }
                                 }
                             }
@@ -324,19 +343,12 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
                                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                                     #pragma unroll
                                     for (int f_box_item = 0; f_box_item < 2; ++f_box_item) {
-                                        if (128*f_block + 64*y_part + 8*y_box + 2*f_box_lane +
+                                        if (256*f_block + 64*y_part + 8*y_box + 2*f_box_lane +
                                                 f_box_item < filters &&
-                                                64*q_block + 32*(i_box_warp % 2) + 16*i_box_part +
-                                                2*i_box_lane < columns) {
+                                                8*h_block + 4*i_box_part + 2*(i_box_lane / 4) < rows) {
                                             // result
-                                            y_tile[y_part][2*i_warpgroup +
-                                                        i_box_warp / 2][(64*i_warpgroup + 16*i_box_warp +
-                                                        8*i_box_part + i_box_lane) % 32][(8*y_box +
-                                                        2*f_box_lane +
-                                                        f_box_item) ^ (8*((64*i_warpgroup + 16*i_box_warp +
-                                                        8*i_box_part + i_box_lane) % 8))] =
-                                                    (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
-                                                        y_box];
+                                            y_tile[y_part % 2][4*i_warpgroup + i_box_warp][2*i_box_part +
+                                                        i_box_lane / 4][i_box_lane - 4*(i_box_lane / 4)][(8*y_box + 2*f_box_lane + f_box_item) ^ (8*(i_box_lane % 8))] = (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part + y_box];
                                         }
                                     }
                                 }
@@ -345,16 +357,20 @@ conv2d(const __grid_constant__ CUtensorMap x_map_1x6x32x64_by_1x2x2x1_swizzled,
                     }
                     // y_tile: result writes, store_y reads
                     proxy_fence();
-                    barrier_of_consumers<384>();
+                    barrier_of_consumers<256>();
                 }
-                if ((int)threadIdx.x == 0 && 128*f_block + 64*y_part < filters) {
+                if ((int)threadIdx.x == 0 && 256*f_block + 64*y_part < filters) {
                     // store_y
-                    store_box_4d(&y_tile[y_part][0][0][0], y_map_1x6x32x64_swizzled, n_block, 6*h_block,
-                            32*q_block, 64*y_part + 128*f_block);
+                    store_box_4d(&y_tile[y_part % 2][0][0][0][0], y_map_8x4x4x64_swizzled, 8*n_block,
+                            4*h_block, 4*q_block, 64*y_part + 256*f_block);
+                }
+                if (256*f_block + 64*y_part < filters) {
+                    // y_tile: store_y reads, result overwrites
+                    end_store_group();
+                    wait_for_stores<1>();
+                    barrier_of_consumers<256>();
                 }
             }
-            // TMA has read shared memory before the block ends
-            end_store_group();
         }
     }
     // TMA has read shared memory before the block ends
