@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.tuples import dtype_text
@@ -36,6 +37,7 @@ class TensorMap:
     :ivar swizzle: the bytes of a row of the box whose units of 16 bytes are permuted in shared memory; 0: it is in C
         order.
     :ivar steps: the distances in the array between neighbours of the box, in elements, along each axis; ``()``: all 1.
+    :ivar extents: those that the kernel's sizes give the array, which may be larger; ``()``: the array's own.
     """
 
     name: str
@@ -43,6 +45,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
     steps: tuple[int, ...] = ()
+    extents: tuple[Expression, ...] = ()
 
     def __str__(self) -> str:
         swizzle = f", swizzle {self.swizzle} bytes" if self.swizzle else ""

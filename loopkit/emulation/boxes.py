@@ -38,6 +38,7 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
     """The lanes that copy boxes, and their boxes."""
     compiler, made = nodes.expressions, issue.box.tensor_map
     tile, start = compiler.element(issue.box.tile), [compiler.value(i) for i in issue.box.start]
+    extents = [compiler.value(e) for e in made.extents]
 
     def found(s: Strand) -> Iterator[tuple[int, _BoxInMemory]]:
         cells, first = tile(s)
@@ -49,7 +50,8 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
             if place*size % made.alignment or place + len(elements) > len(cells.data):
                 raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple "
                                         f"of {made.alignment}, or ends outside.", check="emulation")
-            ends = list(zip(box, made.box, made.all_steps, array.extents, strict=True))
+            inside = [int(s.lanes(value(s))[lane]) for value in extents] or array.extents
+            ends = list(zip(box, made.box, made.all_steps, inside, strict=True))
             part = [(min(max(-(first // step), 0), n), min(max(-((first - m) // step), 0), n))
                     for first, n, step, m in ends]
             yield lane, _BoxInMemory(

@@ -92,7 +92,8 @@ class TmaBox:
         swizzle = swizzle_of(memory, array_of(tile))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
         name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
-        tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps)
+        known = array.shape if len(array.shape) == len(axes) else ()
+        tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps, known)
         requirements(tensor_map, memory.dtype, len(axes))
         return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
 

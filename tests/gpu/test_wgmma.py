@@ -8,6 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu
+from tests.library.test_warpgroups import parts_of_larger
 from tests.warpgroup_kernels import (
     BY_TMA,
     FROM_REGISTERS,
@@ -39,6 +40,12 @@ def test_registers_wait_for_products() -> None:
     """Nothing but the left factor in registers makes the threads wait in the loop."""
     name = "wgmma.m64n64k16.f32.bf16"
     require_equal(product_from_registers(name, whole=True), name, "ik", "jk")
+
+
+def test_arrays_may_be_larger_than_the_sizes() -> None:
+    given, expected = parts_of_larger(np.random.default_rng(0))
+    knl = lk.compile(lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64)), target=lk.CudaTarget("sm_90a"))
+    np.testing.assert_array_equal(np.asarray(knl(**given).c).astype(np.float64), expected)
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])

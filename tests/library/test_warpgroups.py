@@ -82,6 +82,22 @@ def test_partial_tiles(dtype: str, b_transposed: bool, completion: str) -> None:
     np.testing.assert_array_equal(found.astype(np.float64), expected.astype(found.dtype).astype(np.float64))
 
 
+def parts_of_larger(rng: np.random.Generator) -> tuple[dict[str, Any], np.ndarray]:
+    """A call for a part of larger arrays, and all of *c* after it."""
+    a, b = (rng.integers(-4, 5, shape).astype(BF16) for shape in ((7, 40), (48, 40)))
+    c = np.full((9, 48), 7, BF16)
+    expected = c.astype(np.float64)
+    expected[:5, :24] = a[:5, :16].astype(np.float64) @ b[:16, :24].astype(np.float64)
+    return {"a": a, "b": b, "c": c, "n": 5, "m": 24, "l": 16}, expected.astype(BF16).astype(np.float64)
+
+
+def test_arrays_may_be_larger_than_the_sizes() -> None:
+    """TMA loads zeros beyond the sizes, and stores nothing there."""
+    given, expected = parts_of_larger(np.random.default_rng(0))
+    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64))
+    np.testing.assert_array_equal(lk.emulate(knl, target=HOPPER, **given).c.astype(np.float64), expected)
+
+
 def test_golden_cuda_of_odd_rows(golden: GoldenFiles) -> None:
     """A launch copies the factors with padding; no array of a call needs an alignment, and there is one text."""
     code = lk.generate_code(lk.library.matmul("bfloat16", wgmma=True, whole=True), target=HOPPER)

@@ -22,7 +22,7 @@ from loopkit.expr.kinds import is_of_ml_dtypes
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
-from loopkit.runtime.cuda.tensor_maps import EncodedMap
+from loopkit.runtime.cuda.tensor_maps import EncodedMap, described_part
 from loopkit.runtime.functions import require_block
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
@@ -81,7 +81,8 @@ class PreparedLaunch(GpuLaunch):
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, shape: tuple[int, ...],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayView], values: Mapping[str, Scalar]) -> None:
         maps = {p.name: p.tensor_map for p in launch.parameters if isinstance(p, MapParameter)}
-        encoded = {x: EncodedMap(driver.tensor_map_encoder(), m, arrays[m.array]) for x, m in maps.items()}
+        encoded = {x: EncodedMap(driver.tensor_map_encoder(), m, described_part(m, arrays[m.array], values))
+                   for x, m in maps.items()}
         self._described = described = [(places[m.array], encoded[x].describe) for x, m in maps.items()]
         constants = [p for p in launch.parameters if p.name not in places.keys() | maps.keys()]
         operands = sorted((p for p in launch.parameters if p.name in places), key=lambda p: places[p.name])

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from loopkit.ast.tensor_maps import UNIT, TensorMap
+from loopkit.expr.evaluate import evaluate
 from loopkit.runtime.cuda.driver import SUCCESS
 from loopkit.runtime.typed import unmapped
 from loopkit.runtime.views import ArrayView
@@ -19,6 +22,11 @@ _MOST_KEPT = 256
 
 #: ``cuTensorMapEncodeTiled``, which gives a ``CUresult``.
 Encode = Callable[..., int]
+
+
+def described_part(tensor_map: TensorMap, array: ArrayView, sizes: Mapping[str, Any]) -> ArrayView:
+    """The part of *array* that *tensor_map* describes: the elements beyond the kernel's sizes are outside for TMA."""
+    return replace(array, shape=tuple(int(evaluate(e, sizes)) for e in tensor_map.extents) or array.shape)
 
 
 class EncodedMap:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
+import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
@@ -14,7 +15,7 @@ from loopkit.ast.tensor_maps import TensorMap
 from loopkit.runtime.cuda import devices
 from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.launching import PreparedLaunch
-from loopkit.runtime.cuda.tensor_maps import EncodedMap
+from loopkit.runtime.cuda.tensor_maps import EncodedMap, described_part
 from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, MapParameter, Pointer, Value
 from tests.runtime.cuda.conftest import Lab
@@ -53,6 +54,16 @@ def test_extents_and_strides(shape: tuple[int, ...], strides: tuple[int, ...], e
     assert encoder.calls == [{
         "dtype": 7, "address": 0x1230, "extents": extents, "strides": expected, "box": [*reversed(box)],
         "steps": [1]*len(shape), "interleave": 0, "swizzle": 1, "promotion": 3, "fill": 0}]
+
+
+def test_a_map_ends_where_the_sizes_do() -> None:
+    """Its strides are those of the array."""
+    encoder, n = Encoder(), p.Variable("n")
+    made = TensorMap("m", "x", (2, 8), extents=(n, n//2))
+    array = described_part(made, ArrayView.packed((9, 40), np.dtype(F)), {"n": 6})
+    assert EncodedMap(encoder, made, array).describe(0x1230) == 0
+    assert (encoder.calls[0]["extents"], encoder.calls[0]["strides"]) == ([3, 6], [160])
+    assert described_part(TensorMap("m", "x", (2, 8)), array, {}) == array
 
 
 def test_elements_at_a_distance() -> None:
