@@ -226,7 +226,8 @@ INSTRUCTIONS = {
         "transform.tensorize",)),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "lowering.shuffles", "lowering.reductions",
-        "verification.validation_instructions", "target.cuda.target", "target.opencl.dialect")),
+        "verification.validation_instructions", "verification.validation_butterflies",
+        "target.cuda.target", "target.opencl.dialect")),
     "simd_loop": (r"Simd(Loop|Tag)|simd_loop", (
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),

@@ -25,7 +25,7 @@ from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
-from loopkit.instructions.shuffle import Shuffle, is_guarded, read_of_other_lane
+from loopkit.instructions.shuffle import Excluded, Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
@@ -195,13 +195,17 @@ def _shuffle(nodes: Nodes, region: Region, shuffle: Shuffle) -> Step:
     node, read = read_of_other_lane(region, nodes.warp_arrays)
     other, compiler = f"{array_of(read)} of another lane", nodes.expressions
     own = replace(node, value=replaced(node.value, {read: p.Variable(other)}))
-    body = rewritten(region.body, lambda inner: own if inner is node else inner) if is_guarded(region) else own
+    body = own if shuffle.all_write else rewritten(region.body, lambda inner: own if inner is node else inner)
     registers = compiler.read(read)
     step = nodes.with_expressions(compiler.with_names({other: compiler.dtype_of(read)})).step(body)
 
     def run(s: Strand) -> None:
         lane = np.arange(len(s.threads))
-        source = lane // shuffle.width*shuffle.width if shuffle.offset is None else lane + shuffle.offset
+        if shuffle.offset is None:
+            # where all lanes hold the value, each reads its own register, as in the text
+            source = lane if shuffle.excluded is Excluded.SAME else lane // shuffle.width*shuffle.width
+        else:
+            source = lane ^ shuffle.offset if shuffle.is_butterfly else lane + shuffle.offset
         # a lane that no lane is so far from keeps its own value
         source = np.where((source < 0) | (source >= len(lane)), lane, source)
         s.names[other] = registers(s)[source]

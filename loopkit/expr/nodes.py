@@ -126,6 +126,10 @@ class Operation(ABC):
         """The operands ``a`` and ``b`` of *dtype* combined, as an expression of numbers."""
         return self.apply(p.Variable("a"), p.Variable("b"))
 
+    def same_bits_swapped(self, dtype: np.dtype) -> bool:
+        """Has ``a combined with b`` the bits of ``b combined with a`` on a GPU, for all ``a`` and ``b`` of *dtype*?"""
+        return False
+
 
 @dataclass(frozen=True)
 class NumberOperation(Operation):
@@ -152,6 +156,15 @@ class NumberOperation(Operation):
 
     def apply(self, a: Expression, b: Expression) -> Expression:
         return COMBINED[self.combine]((a, b))
+
+    def same_bits_swapped(self, dtype: np.dtype) -> bool:
+        """True for integers and reals: IEEE 754 rounds the exact sum or product, which no order changes.
+
+        The greater one of +0 and -0 is +0, whichever comes first. A NaN may have other bits, which no operation reads.
+        A complex number has several operations. The compiler may fuse one of two products into their sum, and their
+        order then determines which one.
+        """
+        return dtype.kind != "c"
 
 
 REDUCTIONS = {op.name: op for op in (

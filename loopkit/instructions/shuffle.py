@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import ClassVar
 
 import numpy as np
@@ -18,24 +19,38 @@ from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
 from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import array_of, elements_of, replaced
-from loopkit.expr.nodes import to_text
+from loopkit.expr.nodes import Operation, to_text
 from loopkit.expr.tuples import field_dtypes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
+
+
+class Excluded(Enum):
+    """The registers of the lanes that the guard of a shuffle excludes."""
+
+    #: They keep their values.
+    KEPT = "kept"
+    #: No thread reads their values afterwards, so these lanes write too.
+    UNUSED = "unused"
+    #: They get the bits of the lane that the guard admits, so that no shuffle brings them the result.
+    SAME = "same"
 
 
 @dataclass(frozen=True)
 class Shuffle(Instruction):
     """A read of another lane's register, by all lanes of a warp at once.
 
+    With ``Excluded.SAME``, both lanes of a pair read from each other (a butterfly), and both combine the two values.
+    The guard admits the lower one. In steps of half a group, a quarter, and so on to 1, lane *l* then holds the value
+    of lane *l* modulo the offset, and after the last step each lane that of the first.
+
     :ivar offset: the distance of the lane that a lane reads from; ``None``: the first lane of its group.
     :ivar width: the number of neighbouring lanes in a group; a power of two.
-    :ivar spare: no thread reads the values of lanes that a guard excludes afterwards; these lanes may write too.
     """
 
     offset: int | None
     width: int
-    spare: bool = False
+    excluded: Excluded = Excluded.KEPT
 
     noun: ClassVar[str] = "a shuffle"
     scope: ClassVar[Scope] = Scope.WARP
@@ -46,10 +61,26 @@ class Shuffle(Instruction):
             source = f"first of {self.width} lanes"
         else:
             source = f"lane {'+' if self.offset > 0 else '-'} {abs(self.offset)}"
-        return (f"shuffle: {source}{', other lanes unused' if self.spare else ''}",)
+        others = {Excluded.KEPT: "", Excluded.UNUSED: ", other lanes unused", Excluded.SAME: ", other lanes the same"}
+        return (f"shuffle: {source}{others[self.excluded]}",)
+
+    @property
+    def all_write(self) -> bool:
+        """Do the lanes that the guard excludes write too?"""
+        return self.offset is not None and self.excluded is not Excluded.KEPT
+
+    @property
+    def is_butterfly(self) -> bool:
+        """Do both lanes of a pair read from each other?"""
+        return self.offset is not None and self.excluded is Excluded.SAME
+
+    @property
+    def is_first_exchange(self) -> bool:
+        """Is it the step of a butterfly in which each lane holds a value of its own?"""
+        return self.is_butterfly and self.offset == self.width // 2
 
     def source(self, thread: Expression) -> Expression:
-        """The thread from which *thread* reads."""
+        """The thread from which *thread* reads, if the guard admits it."""
         if self.offset is not None:
             return add(thread, self.offset)
         return multiply(self.width, floor_div(thread, self.width))
@@ -63,7 +94,23 @@ class Shuffle(Instruction):
                 or target.index_tuple[:-1] != read.index_tuple[:-1]
                 or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != self.offset):
             raise InternalError(f"'{read}' is not held {self.offset} lanes further on than '{target}'.")
+        if self.is_butterfly and (self.offset not in _powers_of_two_below(self.width) or assign.combine is None
+                                  or assign.value != read):
+            raise InternalError(f"The lanes of a group of {self.width} cannot exchange the values of '{target}' "
+                                f"{self.offset} lanes further on.")
         return (read,)
+
+
+def may_exchange(operation: Operation, dtype: np.dtype) -> bool:
+    """May both lanes of a pair combine their values of *dtype* by *operation*, for both to hold the same bits?
+
+    The text combines truth values by ``||`` and ``&&``, which would not shuffle in a lane whose own value decides.
+    """
+    return operation.same_bits_swapped(dtype) and dtype.kind != "b"
+
+
+def _powers_of_two_below(width: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range((width - 1).bit_length()))
 
 
 def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[Assign, p.Subscript]:
@@ -86,6 +133,8 @@ def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[As
 
 #: All lanes of a warp take part.
 _EVERY_LANE = "0xffffffff"
+#: The sums that the compiler does not fuse with a product, by dtype; it fuses none that another dtype rounds.
+_ROUNDED_SUMS = {"float16": "__hadd_rn", "bfloat16": "__hadd_rn", "float32": "__fadd_rn", "float64": "__dadd_rn"}
 
 
 @dataclass(frozen=True)
@@ -127,10 +176,14 @@ class Lanes:
         lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.thread_axes])
         value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
         own = replace(node, value=replaced(node.value, {read: p.Variable(other)}))
-        if not is_guarded(region):
+        if shuffle.is_first_exchange and node.combine == "sum" and array.dtype.name in _ROUNDED_SUMS:
+            # a lane's own value may be a product: if both lanes fused their own one with the sum, their bits differed
+            value = f"{_ROUNDED_SUMS[array.dtype.name]}({array.name}{lead}, {value})"
+            own = replace(own, combine=None)
+        if shuffle.all_write:
             return [], Region(Block((own,))), {other: value}
-        body = rewritten(region.body, lambda inner: own if inner is node else inner)
-        return [f"{other} = {value};"], Region(body), {}
+        body = Region(rewritten(region.body, lambda inner: own if inner is node else inner))
+        return ([f"{other} = {value};"], body, {}) if is_guarded(region) else ([], body, {other: value})
 
     def _read(self, name: str, dtype: np.dtype, shuffle: Shuffle) -> str:
         """The register *name* of the lane that *shuffle* reads from."""
@@ -145,9 +198,12 @@ class Lanes:
             parts = [f"{f'({self.type_name(own)})' if _is_small(own) else ''}{self._read(field, own, shuffle)}"
                      for field, own in fields]
             return f"{self.type_name(dtype)}{{{', '.join(parts)}}}"
+        if shuffle.offset is None and shuffle.excluded is Excluded.SAME:
+            return name
         if shuffle.offset is None:
             return f"__shfl_sync({_EVERY_LANE}, {name}, 0, {shuffle.width})"
-        return f"__shfl_{'down' if shuffle.offset > 0 else 'up'}_sync({_EVERY_LANE}, {name}, {abs(shuffle.offset)})"
+        way = "xor" if shuffle.is_butterfly else "down" if shuffle.offset > 0 else "up"
+        return f"__shfl_{way}_sync({_EVERY_LANE}, {name}, {abs(shuffle.offset)})"
 
 
 def _is_small(dtype: np.dtype) -> bool:
@@ -213,4 +269,4 @@ def _purpose(parts: Mapping[str, Assign], shuffles: Collection[Shuffle]) -> str:
 def is_guarded(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard separates the two."""
     return isinstance(region.instruction, Shuffle) and not (
-        region.instruction.spare or isinstance(region.body.children[0], Assign))
+        region.instruction.excluded is not Excluded.KEPT or isinstance(region.body.children[0], Assign))

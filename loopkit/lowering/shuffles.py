@@ -3,8 +3,10 @@ memory.
 
 Lane ``l`` of a warp adds the value of lane ``l + 16`` to its own, then the value of lane ``l + 8``, and so on to 1, as
 far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
-warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
-their results in shared memory, and after one barrier every thread combines the results of all warps, in their order.
+warp, all lanes need it: the two lanes of each pair exchange their values and both add them up, if this gives the same
+bits in both. Otherwise the other lanes read the result by one more shuffle. In a reduction over several warps, the
+first lanes store their results in shared memory, and after one barrier every thread combines the results of all warps,
+in their order.
 If the first warp alone combined them, a second barrier would be needed. It costs more than reading at most 32
 neighbouring elements, the same for all threads. Without shuffles, the threads combine as a tree in shared memory:
 the lower half combines the values of the upper half, and element 0 has the result.
@@ -17,6 +19,7 @@ from functools import partial
 from itertools import pairwise
 from math import inf, prod
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
@@ -28,7 +31,7 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.expr.kinds import is_narrow
 from loopkit.expr.mappers import substitute
 from loopkit.expr.tuple_operations import Extremum
-from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.shuffle import Excluded, Shuffle, may_exchange
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
@@ -81,9 +84,16 @@ class OverThreads:
         rows = [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in self.rows]
         return p.Subscript(p.Variable(array), (*rows, *own))
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The accumulator's dtype."""
+        dtype = self.kernel.temporaries[self.node.accumulator].dtype
+        assert dtype is not None
+        return np.dtype(dtype)
+
     def scalar(self, name: str) -> TemporaryVariable:
         """A value of each thread, of the accumulator's dtype."""
-        return TemporaryVariable(name, self.kernel.temporaries[self.node.accumulator].dtype, ())
+        return TemporaryVariable(name, self.dtype, ())
 
     def array(self, name: str, length: int, space: AddressSpace, note: str = "") -> TemporaryVariable:
         """Elements of the threads, *length* of them for each row."""
@@ -292,7 +302,8 @@ def combined(threads: OverThreads) -> Written:
                    threads.scalar(result)]
     if length <= size:
         last = threads.statement("result", p.Variable(result), threads.element(own, 0), threads.domain)
-        parts.append((last, Shuffle(None, size if size % length else length)))
+        same = Excluded.SAME if _in_butterflies(threads) else Excluded.KEPT
+        parts.append((last, Shuffle(None, size if size % length else length, same)))
         return Written(parts, temporaries, p.Variable(result), chain=(own, parts) if reorderable else None)
     shared = fresh(f"{node.accumulator}_shared")
     more, tags = threads.over_warps(result, shared, threads.element(own, threads.number))
@@ -305,16 +316,12 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
     The lanes from s on take no part in a step and later ones. A guard excludes them only if it must: otherwise they
-    combine too, and no lane reads their results.
+    combine too, and no lane reads their results, or all lanes get the same.
 
     :arg why: the reason against shuffles; ``""``: lanes shuffle.
     """
     knl, node = threads.kernel, threads.node
-    dtype = threads.scalar(node.accumulator).dtype
-    assert dtype is not None
-    # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
-    harmless = isinstance(knl.operation(node.operation), Extremum) or (
-        node.operation not in knl.operations and (dtype.kind in "fc" or is_narrow(dtype)))
+    harmless, butterfly = _may_combine_any(threads), _in_butterflies(threads)
     inside = threads.number if threads.length <= together else remainder(threads.number, together)
     if not knl.operation(node.operation).reorderable:
         yield from _steps_in_order(threads, array, together, inside, why)
@@ -328,7 +335,27 @@ def _halving_steps(threads: OverThreads, array: str, together: int, why: str) ->
             active = active.where(("<", add(threads.number, offset - threads.length)))
         step = threads.statement(f"step{number}", threads.element(array, threads.number),
                                  threads.element(array, add(threads.number, offset)), active, node.operation)
-        yield step, None if why else Shuffle(offset, together, harmless and whole)
+        excluded = Excluded.SAME if butterfly else Excluded.UNUSED if harmless and whole else Excluded.KEPT
+        yield step, None if why else Shuffle(offset, together, excluded)
+
+
+def _may_combine_any(threads: OverThreads) -> bool:
+    """May a lane combine any values? Integers may overflow, and an operation of the user may have any effect."""
+    knl, name = threads.kernel, threads.node.operation
+    return isinstance(knl.operation(name), Extremum) or (
+        name not in knl.operations and (threads.dtype.kind in "fc" or is_narrow(threads.dtype)))
+
+
+def _in_butterflies(threads: OverThreads) -> bool:
+    """Do the two lanes of each pair exchange their values, so that each lane of a group has the result?
+
+    All lanes of the group must exist. Both lanes of a pair combine the same two values, one in the opposite order, so
+    the operation must give the same bits in either. The values in each lane are then values of the first lanes. Only
+    lanes of rows that take no part combine others.
+    """
+    return threads.length <= threads.warp and threads.length & (threads.length - 1) == 0 \
+        and may_exchange(threads.kernel.operation(threads.node.operation), threads.dtype) \
+        and (_may_combine_any(threads) or not threads.rows)
 
 
 def _steps_in_order(threads: OverThreads, array: str, together: int, inside: Expression, why: str) -> Iterator[Part]:

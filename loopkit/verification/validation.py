@@ -45,6 +45,7 @@ from loopkit.poly.relations import (
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block
 from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_butterflies import ButterflyCheck
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
@@ -127,6 +128,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         elif isinstance(e.node, Region):
             yield from NestCheck(*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
+    yield from ButterflyCheck(*subject).findings()
     yield from _of_roles(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)

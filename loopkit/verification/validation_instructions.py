@@ -279,7 +279,7 @@ class WarpRegisterCheck(LaunchCheck):
         """Elements that are read although inactive lanes may have overwritten them."""
         for s in dict.fromkeys(e.node.statement for e in shuffles
                                if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)
-                               and e.instruction.spare):
+                               and e.instruction.all_write):
             bound = self.launch.statements[s]
             write = accesses_of(self.kernel, bound.statement)[-1]
             lanes = [x for x in bound.hardware if x in self.launch.mapping.thread_inames]

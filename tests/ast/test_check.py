@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import InternalError
-from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.shuffle import Excluded, Shuffle
 
 AT, NEXT, N, LANE = (p.Variable(name) for name in ("i", "j", "n", "lane"))
 SYNC = Sync(())
@@ -82,8 +82,17 @@ def shuffled(target: Expression, distance: int) -> Region:
     return Region(Block((Assign(p.Subscript(p.Variable("w"), target), read, None, "S"),)), Shuffle(distance, 32))
 
 
+def exchanged(combine: str | None, width: int) -> Region:
+    """An exchange with the lane two lanes further on, in groups of *width*."""
+    own = p.Subscript(p.Variable("w"), LANE)
+    read = p.Subscript(p.Variable("w"), p.Sum((LANE, 2)))
+    return Region(Block((Assign(own, read, combine, "S"),)), Shuffle(2, width, Excluded.SAME))
+
+
 @pytest.mark.parametrize(("body", "fault"), [
     (shuffled(LANE, 2), None), (shuffled(LANE, 1), "'w.lane . 2.' is not held 1 lanes further on than 'w.lane.'"),
+    (exchanged("sum", 32), None), (exchanged("sum", 2), "The lanes of a group of 2 cannot exchange"),
+    (exchanged(None, 32), "The lanes of a group of 32 cannot exchange the values of 'w.lane.' 2 lanes further on"),
     (when(above(LANE, 3), shuffled(LANE, 2)), "a shuffle is where not all threads of a block come")])
 def test_shuffles(body: Node, fault: str | None) -> None:
     warp = Array("w", np.dtype(np.float32), (32,), shared=False, thread_axes=1)

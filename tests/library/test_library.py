@@ -237,7 +237,7 @@ def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: i
     source = lk.generate_code(lk.library.csr_matvec(row_length=row_length)).source
     assert ("__shfl" in source) == (lanes > 1)
     if lanes > 1:
-        assert f"__shfl_down_sync(0xffffffff, acc_k_warp, {lanes//2})" in source
+        assert f"__shfl_xor_sync(0xffffffff, acc_k_warp, {lanes//2})" in source
     assert f"; {'k_item' if lanes > 1 else 'k_inner'} < {items};" in source
 
 

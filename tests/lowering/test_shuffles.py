@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -403,9 +404,6 @@ def steps(lanes: int, dtype: npt.DTypeLike = F32, operation: str = "sum") -> lis
 def test_lanes_without_a_part_combine_where_nobody_reads_what_they_find() -> None:
     shuffled = "__shfl_down_sync(0xffffffff, acc_k_warp, {})".format
     assert steps(64) == [f"acc_k_warp += {shuffled(s)};" for s in (16, 8, 4, 2, 1)]
-    assert steps(32, operation="max") == [
-        *(f"acc_k_warp = fmaxf(acc_k_warp, {shuffled(s)});" for s in (16, 8, 4, 2, 1)),
-        "acc_k_all = __shfl_sync(0xffffffff, acc_k_warp, 0, 32);"]
     # of 24 lanes the first 8 have one 16 further on: the others' own parts are still to be read
     assert steps(24) == [
         "float acc_k_warp{}, acc_k_warp_other;  // combined by shuffles in the warp",
@@ -420,6 +418,58 @@ def test_what_could_go_wrong_in_them_is_guarded(dtype: type, operation: str) -> 
     lines = steps(64, dtype, operation)
     assert [line for line in lines if "__shfl" in line] == [
         f"acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, {s});" for s in (16, 8, 4, 2, 1)]
+
+
+@pytest.mark.parametrize(("dtype", "operation", "first", "others"), [
+    ("float32", "sum", "acc_k_warp = __fadd_rn(acc_k_warp, {})", "acc_k_warp += {}"),
+    ("float64", "sum", "acc_k_warp = __dadd_rn(acc_k_warp, {})", "acc_k_warp += {}"),
+    ("bfloat16", "sum", "acc_k_warp = __hadd_rn(acc_k_warp, {})", "acc_k_warp += {}"),
+    ("float32", "max", *["acc_k_warp = fmaxf(acc_k_warp, {})"]*2), ("float64", "product", *["acc_k_warp *= {}"]*2),
+    ("int32", "sum", *["acc_k_warp += {}"]*2), ("uint8", "bit_xor", *["acc_k_warp ^= {}"]*2)])
+def test_lanes_that_all_need_the_result_exchange_their_values(dtype: str, operation: str, first: str, others: str
+                                                              ) -> None:
+    """No guard, as no lane combines other values, and no shuffle brings the result."""
+    for lanes in (8, 32):
+        knl = mapped(lanes, operation, as_dtype(dtype, "a"))
+        text = str(lk.generate_code(knl, target="cuda"))
+        offsets = [1 << k for k in reversed(range(lanes.bit_length() - 1))]
+        lines = [line.strip() for line in text.split("\n")]
+        start = lines.index("acc_k_warp = acc_k;") + 1
+        assert lines[start:start + len(offsets) + 1] == [
+            *(f"{(first if s == lanes // 2 else others).format(f'__shfl_xor_sync(0xffffffff, acc_k_warp, {s})')};"
+              for s in offsets), "acc_k_all = acc_k_warp;"]
+        assert text.count("__shfl") == len(offsets)
+        compile_cuda(text)
+
+
+@pytest.mark.parametrize(("lanes", "dtype", "operation"), [
+    (24, "float32", "sum"),             # some lanes have no other one
+    (64, "float32", "sum"),             # one lane of each warp needs the result
+    (32, "complex64", "sum"), (32, "float32", "argmin"), (32, "float32", "either"),   # the order may change bits
+    (32, "int32", "any")])              # the text of truth values reads the second one only if it must
+def test_lanes_do_not_exchange_values(lanes: int, dtype: str, operation: str) -> None:
+    lines = steps(lanes, as_dtype(dtype, "a"), operation)
+    assert any("__shfl_down_sync" in line for line in lines)
+    assert not any("__shfl_xor_sync" in line for line in lines)
+
+
+def test_integers_of_rows_without_work_are_not_added_up() -> None:
+    """A row that takes no part has the values of an earlier iteration, whose sums could overflow."""
+    for dtype, way in ((np.int32, "down"), (np.float32, "xor")):
+        knl = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k])"), {"a": dtype})
+        knl = lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.1"), "k", 8, inner_tag="l.0")
+        source = lk.generate_code(knl).source
+        assert source.count(f"__shfl_{way}_sync") == 3*(1 + source.count("// a full tile"))
+
+
+def test_no_lane_fuses_its_product_into_a_sum() -> None:
+    """Of two lanes, each would round the other one's product and not its own."""
+    text = str(lk.generate_code(lk.fix_parameters(mapped(32), m=32), target="cuda"))
+    ptx = nvrtc().ptx(text, "text", lk.CudaTarget("sm_90"))
+    after = ptx.partition("shfl.sync.bfly")[2]
+    assert re.findall(r"\b(?:add|fma)\S*\.f32", after)[0] == "add.rn.f32"
+    assert ptx.count("shfl.sync.bfly") == 5
+    assert ptx.count("shfl.sync") == 5
 
 
 def test_the_text_of_complex_numbers() -> None:

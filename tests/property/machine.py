@@ -20,8 +20,9 @@ import pymbolic.primitives as p
 
 from loopkit.ast.assumed import AlignedArray, Assumed, DivisibleSize
 from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Scope, Sync
-from loopkit.ast.walk import calls
+from loopkit.ast.walk import calls, rewritten
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
+from loopkit.expr.mappers import array_of, replaced
 from loopkit.expr.nodes import REDUCTIONS, Combined, MakeTuple, Operation, TypeCast
 from loopkit.expr.tuples import tuple_dtype
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
@@ -31,7 +32,7 @@ from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.nests import Issue, statement_of
-from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.shuffle import Excluded, Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.vector_access import (
     VectorAccess,
@@ -87,6 +88,8 @@ class Place:
         here = self.number(self.thread)
         if self.shuffle is None:
             return here
+        if self.shuffle.is_butterfly:
+            return here ^ self.shuffle.offset
         return here - here % self.shuffle.width if self.shuffle.offset is None else here + self.shuffle.offset
 
     def access(self) -> Access:
@@ -446,6 +449,8 @@ class _Text:
                 if node.instruction is None:
                     return lines
                 assert isinstance(node.instruction, Shuffle)
+                if node.instruction.excluded is Excluded.SAME:
+                    return self._by_all_lanes(node, node.instruction, depth)
                 shuffle = f"__shuffle({node.instruction.offset}, {node.instruction.width})"
                 return [*self._together(pad), f"{pad}__place.shuffle = {shuffle}", *lines,
                         f"{pad}__place.shuffle = None", *self._together(pad), *self._spoilt(node, pad)]
@@ -560,10 +565,31 @@ class _Text:
         """What lanes hold that have no part in a shuffle, and need not."""
         match node.body.children:
             case (If(then=Block(children=(Assign() as inner,))) as guard,) \
-                    if isinstance(node.instruction, Shuffle) and node.instruction.spare:
+                    if isinstance(node.instruction, Shuffle) and node.instruction.excluded is Excluded.UNUSED:
                 return [f"{pad}if not {self.text(guard.condition)}:", f"{pad}    {self.text(inner.target)} = __spare"]
             case _:
                 return []
+
+    def _by_all_lanes(self, region: Region, shuffle: Shuffle, depth: int) -> list[str]:
+        """A step of a butterfly, which all lanes compute from registers; or a result, from each lane's own register."""
+        pad = "    "*depth
+        assign, read = read_of_other_lane(region, {a.name for a in self.function.arrays if a.thread_axes})
+        rows = "".join(f"{self.text(i)}, " for i in read.index_tuple[:-1])
+        own = replace(assign, value=replaced(assign.value, {read: p.Variable("__held")}))
+        if shuffle.offset is None:
+            lane = f"__place.number(__place.thread) % {shuffle.width}"
+            body = rewritten(region.body, lambda inner: own if inner is assign else inner)
+            return [f"{pad}__held = {array_of(read)}[({rows}{lane},)]", *self._block(body, depth)]
+        assert isinstance(assign.target, p.Subscript)
+        lane = f"{self.text(assign.target.index_tuple[-1])} ^ {shuffle.offset}"
+        target, (line,) = self.text(assign.target), self._node(own, 0)[1:]
+        return [*self._together(pad), f"{pad}__place.statement = {assign.statement!r}",
+                f"{pad}__place.shuffle = __shuffle({shuffle.offset}, {shuffle.width}, __same)",
+                f"{pad}__held = {array_of(read)}[({rows}{lane},)]", f"{pad}__place.shuffle = None",
+                *self._together(pad), f"{pad}__place.statement = {assign.statement!r}",
+                # the rows that have no part hold nothing
+                f"{pad}if isinstance(__held, __Unwritten) or isinstance({target}, __Unwritten):",
+                f"{pad}    {target} = __spare", f"{pad}else:", f"{pad}    {line}"]
 
     def _together(self, pad: str) -> list[str]:
         self.syncs.append(Sync((), Scope.WARP))
@@ -738,6 +764,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
+                             "__same": Excluded.SAME, "__Unwritten": Unwritten,
                              "__float_function": _float_function, "__strides": _strides,
                              "__WaitingError": WaitingError, "__Copies": Copies,
                              "__added": added, "__loaded": loaded, "__row": _row,

@@ -34,7 +34,7 @@ from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.instructions.ldmatrix import LDMATRIX, LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.nests import Issue
-from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.shuffle import Excluded, Shuffle
 from loopkit.instructions.vector_access import Vector, VectorAccess
 from loopkit.poly.affine import add, floor_div, remainder
 
@@ -168,8 +168,13 @@ def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Nod
     else:
         for offset in (shuffle.offset + 1, 2*shuffle.offset, None):
             yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=offset))
-    if not shuffle.spare:
-        yield "shuffle spoils", replace(node, instruction=replace(shuffle, spare=True))
+    if shuffle.excluded is Excluded.KEPT:
+        yield "shuffle spoils", replace(node, instruction=replace(shuffle, excluded=Excluded.UNUSED))
+    if shuffle.excluded is Excluded.SAME:
+        yield "butterfly in one direction", replace(node, instruction=replace(shuffle, excluded=Excluded.UNUSED))
+        yield "butterfly of other lanes", replace(node, instruction=replace(shuffle, width=2*shuffle.width))
+    else:
+        yield "result of no butterfly", replace(node, instruction=replace(shuffle, excluded=Excluded.SAME))
     yield "shuffle as a region", replace(node, instruction=None)
     match node.body.children:
         case (If() as guard,):

@@ -7,7 +7,7 @@ kernel_0(const int *__restrict__ a, int *__restrict__ part_0, const int n)
     const int i_inner = threadIdx.x;
     int acc_i_inner;
     int acc_i_inner_all;
-    int acc_i_inner_warp{}, acc_i_inner_warp_other;  // combined by shuffles in the warp
+    int acc_i_inner_warp{};  // combined by shuffles in the warp
 
     if (32*block + 32 <= n) {  // a full tile
         // part_0_rule.i_inner.init
@@ -16,27 +16,12 @@ kernel_0(const int *__restrict__ a, int *__restrict__ part_0, const int n)
         acc_i_inner += a[32*block + i_inner];
         // part_0_rule.i_inner.store ... part_0_rule.i_inner.result: shuffles combine acc_i_inner of 32 lanes; all of them get the result
         acc_i_inner_warp = acc_i_inner;
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 16);
-        if (i_inner <= 15) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 8);
-        if (i_inner <= 7) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 4);
-        if (i_inner <= 3) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 2);
-        if (i_inner <= 1) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 1);
-        if (i_inner == 0) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_all = __shfl_sync(0xffffffff, acc_i_inner_warp, 0, 32);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 16);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 8);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 4);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 2);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 1);
+        acc_i_inner_all = acc_i_inner_warp;
         if ((int)threadIdx.x == 0) {
             // part_0_rule
             part_0[block] = acc_i_inner_all;
@@ -50,27 +35,12 @@ kernel_0(const int *__restrict__ a, int *__restrict__ part_0, const int n)
         }
         // part_0_rule.i_inner.store ... part_0_rule.i_inner.result: shuffles combine acc_i_inner of 32 lanes; all of them get the result
         acc_i_inner_warp = acc_i_inner;
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 16);
-        if (i_inner <= 15) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 8);
-        if (i_inner <= 7) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 4);
-        if (i_inner <= 3) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 2);
-        if (i_inner <= 1) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_warp_other = __shfl_down_sync(0xffffffff, acc_i_inner_warp, 1);
-        if (i_inner == 0) {
-            acc_i_inner_warp += acc_i_inner_warp_other;
-        }
-        acc_i_inner_all = __shfl_sync(0xffffffff, acc_i_inner_warp, 0, 32);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 16);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 8);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 4);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 2);
+        acc_i_inner_warp += __shfl_xor_sync(0xffffffff, acc_i_inner_warp, 1);
+        acc_i_inner_all = acc_i_inner_warp;
         if ((int)threadIdx.x == 0) {
             // part_0_rule
             part_0[block] = acc_i_inner_all;

@@ -77,10 +77,10 @@ nbody_direct_0(const float *__restrict__ q, const float *__restrict__ x, const f
     for (int i_item = 0; i_item < 8; ++i_item) {
         // partial.t_j.store ... partial.t_j.result: shuffles combine acc_t_j[i_item] of 8 lanes; all of them get the result
         acc_t_j_warp = acc_t_j[i_item];
-        acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 4);
-        acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 2);
-        acc_t_j_warp += __shfl_down_sync(0xffffffff, acc_t_j_warp, 1);
-        acc_t_j_all = __shfl_sync(0xffffffff, acc_t_j_warp, 0, 8);
+        acc_t_j_warp = __fadd_rn(acc_t_j_warp, __shfl_xor_sync(0xffffffff, acc_t_j_warp, 4));
+        acc_t_j_warp += __shfl_xor_sync(0xffffffff, acc_t_j_warp, 2);
+        acc_t_j_warp += __shfl_xor_sync(0xffffffff, acc_t_j_warp, 1);
+        acc_t_j_all = acc_t_j_warp;
         if ((int)threadIdx.x == 0) {
             // partial
             partial[p*256*((n + 255) / 256) + 256*i_outer + 32*i_item + i_thread] = acc_t_j_all;

@@ -89,8 +89,8 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     float acc_h_warp_4{}, acc_h_warp_4_other;
     float acc_h_warp_5{}, acc_h_warp_5_other;
     float acc_h_warp_6{};
-    float acc_q_warp{}, acc_q_warp_other;  // combined by shuffles in rows of 32
-    float acc_c_warp{}, acc_c_warp_other;  // combined by shuffles in rows of 32
+    float acc_q_warp{};  // combined by shuffles in rows of 32
+    float acc_c_warp{};  // combined by shuffles in rows of 32
 
     if (8192*b + 2048*w + 4*l < n) {
         if (8192*b + 8192 <= n) {  // a full tile
@@ -166,12 +166,12 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     }
     // warp.r_l.store ... warp.r_l.result: shuffles combine acc_r_l of 32 lanes; all of them get the result
     acc_r_l_warp = acc_r_l;
-    acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 16);
-    acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 8);
-    acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 4);
-    acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 2);
-    acc_r_l_warp += __shfl_down_sync(0xffffffff, acc_r_l_warp, 1);
-    acc_r_l_all = __shfl_sync(0xffffffff, acc_r_l_warp, 0, 32);
+    acc_r_l_warp = __fadd_rn(acc_r_l_warp, __shfl_xor_sync(0xffffffff, acc_r_l_warp, 16));
+    acc_r_l_warp += __shfl_xor_sync(0xffffffff, acc_r_l_warp, 8);
+    acc_r_l_warp += __shfl_xor_sync(0xffffffff, acc_r_l_warp, 4);
+    acc_r_l_warp += __shfl_xor_sync(0xffffffff, acc_r_l_warp, 2);
+    acc_r_l_warp += __shfl_xor_sync(0xffffffff, acc_r_l_warp, 1);
+    acc_r_l_all = acc_r_l_warp;
     if ((int)threadIdx.x == 0) {
         // warp
         warp[w] = acc_r_l_all;
@@ -212,12 +212,12 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         acc_l += own[u];
         // row.l.store ... row.l.result: shuffles combine acc_l of 32 lanes; all of them get the result
         acc_l_warp = acc_l;
-        acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 16);
-        acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 8);
-        acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 4);
-        acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 2);
-        acc_l_warp += __shfl_down_sync(0xffffffff, acc_l_warp, 1);
-        acc_l_all = __shfl_sync(0xffffffff, acc_l_warp, 0, 32);
+        acc_l_warp = __fadd_rn(acc_l_warp, __shfl_xor_sync(0xffffffff, acc_l_warp, 16));
+        acc_l_warp += __shfl_xor_sync(0xffffffff, acc_l_warp, 8);
+        acc_l_warp += __shfl_xor_sync(0xffffffff, acc_l_warp, 4);
+        acc_l_warp += __shfl_xor_sync(0xffffffff, acc_l_warp, 2);
+        acc_l_warp += __shfl_xor_sync(0xffffffff, acc_l_warp, 1);
+        acc_l_all = acc_l_warp;
         // row
         row[u] = acc_l_all;
         // left.h.init
@@ -275,14 +275,13 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         // near.q.store ... near.q.result: shuffles combine acc_q of 32 lanes; all of them get the result
         acc_q_warp = acc_q;
     }
-    acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 16);
-    acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 8);
-    acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 4);
-    acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 2);
-    acc_q_warp += __shfl_down_sync(0xffffffff, acc_q_warp, 1);
-    acc_q_warp_other = __shfl_sync(0xffffffff, acc_q_warp, 0, 32);
+    acc_q_warp = __fadd_rn(acc_q_warp, __shfl_xor_sync(0xffffffff, acc_q_warp, 16));
+    acc_q_warp += __shfl_xor_sync(0xffffffff, acc_q_warp, 8);
+    acc_q_warp += __shfl_xor_sync(0xffffffff, acc_q_warp, 4);
+    acc_q_warp += __shfl_xor_sync(0xffffffff, acc_q_warp, 2);
+    acc_q_warp += __shfl_xor_sync(0xffffffff, acc_q_warp, 1);
     if (f == 0) {
-        acc_q_all = acc_q_warp_other;
+        acc_q_all = acc_q_warp;
     }
     if (f == 0) {
         // near
@@ -301,14 +300,13 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         // far.c.store ... far.c.result: shuffles combine acc_c of 32 lanes; all of them get the result
         acc_c_warp = acc_c;
     }
-    acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 16);
-    acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 8);
-    acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 4);
-    acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 2);
-    acc_c_warp += __shfl_down_sync(0xffffffff, acc_c_warp, 1);
-    acc_c_warp_other = __shfl_sync(0xffffffff, acc_c_warp, 0, 32);
+    acc_c_warp = __fadd_rn(acc_c_warp, __shfl_xor_sync(0xffffffff, acc_c_warp, 16));
+    acc_c_warp += __shfl_xor_sync(0xffffffff, acc_c_warp, 8);
+    acc_c_warp += __shfl_xor_sync(0xffffffff, acc_c_warp, 4);
+    acc_c_warp += __shfl_xor_sync(0xffffffff, acc_c_warp, 2);
+    acc_c_warp += __shfl_xor_sync(0xffffffff, acc_c_warp, 1);
     if (f == 0) {
-        acc_c_all = acc_c_warp_other;
+        acc_c_all = acc_c_warp;
     }
     if (f == 0) {
         // far
