@@ -35,13 +35,14 @@ from tests.lowering.waiting import WAITING
 from tests.matrix_kernels import product
 from tests.verification.faults import Fault, faults
 from tests.verification.packed import PACKED
+from tests.verification.test_butterflies import centred
 
 #: Small products whose factors ldmatrix loads into fragments.
 MATRIX_UNITS = {f"{name} from fragments": partial(product, name, "ldmatrix") for name in (
     "mma.m16n8k16.f32.bf16", "mma.m16n8k4.f32.tf32")}
 
 KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()} \
-    | MATRIX_UNITS
+    | MATRIX_UNITS | {"lanes that exchange values": partial(centred, lanes=8)}
 #: How many faults of one kind are tried in one case by default.
 MOST = 1
 
@@ -90,7 +91,7 @@ FOUND_AS = {
     "butterfly of other lanes": {"lane"},
     "result of no butterfly": {"lane"},
     "shuffle as a region": {"lane", "barrier"},
-    "shuffle divergent": {"divergent"},
+    "shuffle divergent": {"divergent", "lane"},             # the other lane of a pair may not exchange its value
     "barrier deleted": {"barrier", "group"},
     "barrier moved": {"barrier", "group"},
     "group deleted": {"group"},
