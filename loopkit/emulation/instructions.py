@@ -25,7 +25,7 @@ from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
-from loopkit.instructions.shuffle import Excluded, Shuffle, read_of_other_lane
+from loopkit.instructions.shuffle import Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
@@ -203,7 +203,7 @@ def _shuffle(nodes: Nodes, region: Region, shuffle: Shuffle) -> Step:
         lane = np.arange(len(s.threads))
         if shuffle.offset is None:
             # where all lanes hold the value, each reads its own register, as in the text
-            source = lane if shuffle.excluded is Excluded.SAME else lane // shuffle.width*shuffle.width
+            source = lane if shuffle.reads_own else lane // shuffle.width*shuffle.width
         else:
             source = lane ^ shuffle.offset if shuffle.is_butterfly else lane + shuffle.offset
         # a lane that no lane is so far from keeps its own value

@@ -70,6 +70,11 @@ class Shuffle(Instruction):
         return self.offset is not None and self.excluded is not Excluded.KEPT
 
     @property
+    def reads_own(self) -> bool:
+        """Does each lane read its own register, because all lanes of its group hold the value of the first?"""
+        return self.offset is None and self.excluded is Excluded.SAME
+
+    @property
     def is_butterfly(self) -> bool:
         """Do both lanes of a pair read from each other?"""
         return self.offset is not None and self.excluded is Excluded.SAME
@@ -198,7 +203,7 @@ class Lanes:
             parts = [f"{f'({self.type_name(own)})' if _is_small(own) else ''}{self._read(field, own, shuffle)}"
                      for field, own in fields]
             return f"{self.type_name(dtype)}{{{', '.join(parts)}}}"
-        if shuffle.offset is None and shuffle.excluded is Excluded.SAME:
+        if shuffle.reads_own:
             return name
         if shuffle.offset is None:
             return f"__shfl_sync({_EVERY_LANE}, {name}, 0, {shuffle.width})"
@@ -268,5 +273,6 @@ def _purpose(parts: Mapping[str, Assign], shuffles: Collection[Shuffle]) -> str:
 
 def is_guarded(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard separates the two."""
-    return isinstance(region.instruction, Shuffle) and not (
-        region.instruction.excluded is not Excluded.KEPT or isinstance(region.body.children[0], Assign))
+    shuffle = region.instruction
+    return isinstance(shuffle, Shuffle) and not (
+        shuffle.all_write or shuffle.reads_own or isinstance(region.body.children[0], Assign))

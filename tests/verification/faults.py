@@ -170,8 +170,9 @@ def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Nod
             yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=offset))
     if shuffle.excluded is Excluded.KEPT:
         yield "shuffle spoils", replace(node, instruction=replace(shuffle, excluded=Excluded.UNUSED))
-    if shuffle.excluded is Excluded.SAME:
+    if shuffle.is_butterfly:
         yield "butterfly in one direction", replace(node, instruction=replace(shuffle, excluded=Excluded.UNUSED))
+    if shuffle.excluded is Excluded.SAME:
         yield "butterfly of other lanes", replace(node, instruction=replace(shuffle, width=2*shuffle.width))
     else:
         yield "result of no butterfly", replace(node, instruction=replace(shuffle, excluded=Excluded.SAME))
