@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         set_temporary_address_space,
     )
     from loopkit.transform.definition import map_instructions, remove_instructions, with_statements
+    from loopkit.transform.delaying import delay
     from loopkit.transform.derivative import diff_kernel
     from loopkit.transform.domain_padding import pad_domain
     from loopkit.transform.expansion import contract, expand, privatize
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
         reduction_arg_to_subst_rule,
         split_reduction_inward,
         split_reduction_outward,
+        start_from_addend,
     )
     from loopkit.transform.renaming import rename_inames, rename_inames_in_batch
     from loopkit.transform.scan import make_two_level_scan, realize_scan
@@ -176,7 +178,7 @@ __all__ = [
     "add_prefetch", "affine_map_inames", "alias_temporaries", "allocate_temporaries_for_base_storage", "apply_schedule",
     "assert_golden", "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds",
     "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "diff", "diff_kernel",
+    "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "delay", "diff", "diff_kernel",
     "distribute_loop", "duplicate_inames", "emulate", "expand", "expand_subst", "explain", "extract_subst",
     "find_instructions",
     "find_one_rule_matching", "find_rules_matching", "find_unused_axis_tag", "fix_parameters", "fold_constants",
@@ -194,6 +196,7 @@ __all__ = [
     "shift", "simplify_indices",
     "skew", "specialize_warps",
     "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
+    "start_from_addend",
     "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
     "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]

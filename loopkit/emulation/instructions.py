@@ -25,6 +25,7 @@ from loopkit.instructions.groups import CommitGroup, WaitGroup
 from loopkit.instructions.ldmatrix import LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+from loopkit.instructions.role_registers import SetRegisters
 from loopkit.instructions.shuffle import Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
@@ -225,4 +226,4 @@ EMULATIONS: Emulations = {
     TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
     Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
-    RegisterFence: Emulation()}
+    RegisterFence: Emulation(), SetRegisters: Emulation()}

@@ -361,6 +361,12 @@ def _tf32(x: Any) -> Any:
     return (np.asarray(x).view(np.uint32) & np.uint32(0xffffe000)).view(np.float32)[()]
 
 
+def _exp2_ftz(x: Any) -> Any:
+    """2**x; 0 where that is subnormal."""
+    y = np.exp2(x)
+    return np.where(y < np.finfo(np.float32).tiny, np.float32(0), y)[()]
+
+
 #: Every function of the language by name. The table of each target's language has their texts. ``min``, ``max``,
 #: ``if`` and ``cast`` are syntax, not functions.
 FUNCTIONS: Mapping[str, ScalarFunction] = {f.name: f for f in (
@@ -375,6 +381,7 @@ FUNCTIONS: Mapping[str, ScalarFunction] = {f.name: f for f in (
       for name, f in (("bessel_jn", bessel_j), ("bessel_yn", bessel_y))),
     _of_several_dtypes("ldexp", {(x, "int32"): x for x in _FLOATS}, np.ldexp),
     _of_several_dtypes("tf32", {("float32",): "float32"}, _tf32),
+    _of_several_dtypes("exp2_ftz", {("float32",): "float32"}, _exp2_ftz),
     _of_several_dtypes("popcount", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, _: x.bit_count())),
     _of_several_dtypes("clz", {(x,): "int32" for x in _INTEGERS}, _bits(lambda x, bits: bits - x.bit_length())),
     *(_of_several_dtypes(name, {("uint64", "uint64", "uint64", "int32"): dtype}, f)

@@ -139,7 +139,7 @@ def _interval_of_bits(expr: Expression, each: list[Interval]) -> Interval:
 
 
 #: Functions that are never below 0.
-_NEVER_NEGATIVE = frozenset({"abs", "fabs", "sqrt", "exp", "exp2", "exp10", "hypot"})
+_NEVER_NEGATIVE = frozenset({"abs", "fabs", "sqrt", "exp", "exp2", "exp2_ftz", "exp10", "hypot"})
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,15 @@ def folded(knl: LoopKernel, *, with_domains: bool = False
            ) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
     """The reductions that are expressions again, by accumulator; of others, by update, the inames that are folded.
 
-    A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
+    A reduction whose loops also hold other statements (a prefetch), or that starts from an addend, is printed as init,
+    update and final. The loops
     around its update that hold nothing else are folded.
 
     :arg with_domains: the reductions have the domains of their updates.
     """
     nodes = {r.accumulator: r for r in knl.reductions.values()
-             if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
+             if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others
+             and not starts_from_addend(knl, r)}
     inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts_of_reduction(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
 
@@ -42,6 +44,11 @@ def folded(knl: LoopKernel, *, with_domains: bool = False
             operand, {a: value(a) for a in nodes if a in variables(operand)}),
             (update.domain.bound(outer).text,) if with_domains else ())
     return {a: value(a) for a in nodes}, inner
+
+
+def starts_from_addend(knl: LoopKernel, node: ReductionNode) -> bool:
+    """Does a sum start from an addend, and not from its neutral element?"""
+    return bool(variables(knl.statement_by_id[node.init].expression))
 
 
 def _parts_of_reduction(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Ready pipelines: kernels written as formulas and mapped to a GPU or the host by public transformations."""
 from __future__ import annotations
 
+from loopkit.library.attention import attention as attention
 from loopkit.library.convolution import conv2d as conv2d
 from loopkit.library.cpu import cpu_csr_matvec as cpu_csr_matvec
 from loopkit.library.cpu import cpu_matmul as cpu_matmul

@@ -56,7 +56,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
-        for those with rows that TMA cannot read, by *shape*.
+        for those with rows that TMA cannot read, or reads slowly and often, by *shape*.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
     :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.

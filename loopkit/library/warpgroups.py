@@ -145,8 +145,8 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                    subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], with "
                                                                 "b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
-    rows_of = None if tiles.shape is None else dict(zip("ab", form.rows(tiles.shape), strict=True))
-    copied = [x for x in "ab" if whole or (whole is None and rows_of and not for_tma(rows_of[x], dtype))]
+    copied = [x for k, x in enumerate("ab") if whole or (whole is None and tiles.shape is not None and _is_copied(
+        form.rows(tiles.shape)[k], tiles.shape[1 - k], dtype))]
     store = store or _way_of_result(tiles.shape, stored, whole=bool(copied))
     if store not in STORES:
         raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
@@ -238,6 +238,12 @@ def _way_of_result(shape: tuple[int, int, int] | None, dtype: np.dtype, *, whole
 def for_tma(row: int, dtype: np.dtype) -> bool:
     """Does each of several rows of so many elements begin where TMA can read it?"""
     return row*dtype.itemsize % UNIT == 0
+
+
+def _is_copied(row: int, others: int, dtype: np.dtype) -> bool:
+    """Is a copy of a factor with *row* elements in a row faster? Tiles read it along *others*, of the other factor."""
+    known, size = DEVICE["warpgroups"], row*dtype.itemsize
+    return size % UNIT != 0 or (size % known["fast_unit"] != 0 and others > known["reads_of_slow"]*COLUMNS)
 
 
 def require_tile(rows: int, columns: int) -> None:

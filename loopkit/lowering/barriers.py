@@ -55,7 +55,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     if not wants and not phased:
         return replace(launch, tree=_with_waits_at_end(launch, launch.tree))
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    tree = with_phases(launch, tree, phased, released) if phased else tree
+    tree = with_phases(launch, tree, phased, released, copies) if phased else tree
     of = {h.source: h.completion for h in copies if h.completion in _COUNTED}
     for completion in _COUNTED:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion], [

@@ -22,7 +22,7 @@ from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, packing_order
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_extent, iname_range, iname_span, known_sizes
-from loopkit.ast.nodes import Block, Define, For, If, Node
+from loopkit.ast.nodes import Block, Define, For, If, Node, Scope
 from loopkit.ast.walk import as_block
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import conjunction, variables
@@ -63,8 +63,9 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
     if producer is not None:
         axis, first = producer
         inner = prod(n for x, n in mapping.extents.items() if x in BLOCK and x != axis and isinstance(n, int))
+        behind = machine.threads_of(Scope.WARPGROUP if knl.options.producer_registers else Scope.WARP)
         mapping = replace(mapping, producer=producer,
-                          extents={**mapping.extents, axis: first + max(machine.warp // inner, 1)})
+                          extents={**mapping.extents, axis: first + max(behind // inner, 1)})
     tree = part.tree
     if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))
@@ -120,12 +121,14 @@ def _place_of_producer(knl: LoopKernel, statements: Sequence[Statement], uses: M
     own = {axis: n for axis, n in mapping.extents.items() if axis in BLOCK}
     axis = max((x for x, n in own.items() if n != 1), default="l.0")
     threads = [n for n in own.values() if isinstance(n, int)]
-    if len(threads) < len(own) or prod(threads) % machine.warp:
+    what, unit = ("warp", machine.warp) if not knl.options.producer_registers else \
+        ("warpgroup", machine.threads_of(Scope.WARPGROUP))
+    if len(threads) < len(own) or prod(threads) % unit:
         count = prod(threads) if len(threads) == len(own) else "a number of"
         raise PreconditionError(
-            f"'{producers[0]}' runs in a warp of its own, and the block's other statements have {count} threads, not "
-            f"whole warps of {machine.warp}.", subject=producers[0],
-            hint=f"tag inames such that a block has a multiple of {machine.warp} threads")
+            f"'{producers[0]}' runs in a {what} of its own, and the block's other statements have {count} threads, not "
+            f"whole {what}s of {unit}.", subject=producers[0],
+            hint=f"tag inames such that a block has a multiple of {unit} threads")
     return axis, threads[[*own].index(axis)]
 
 

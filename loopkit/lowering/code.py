@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range, iname_range, iname_span
-from loopkit.ast.nodes import FULL_TILE, Assign, Block, ByRole, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import FULL_TILE, Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import NumberOperation
@@ -39,6 +39,7 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
+from loopkit.lowering.roles import branches
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
@@ -145,8 +146,7 @@ class Coder:
         def both(inside: Level) -> Node:
             producers = role(inside, producer=True, condition=range_condition(axis, place, place))
             consumers = role(inside, producer=False, condition=range_condition(axis, 0, place - 1))
-            first, others = (p.Comparison(p.Variable(axis), operator, place) for operator in ("==", "<"))
-            roles = ByRole(first, producers, Block((If(others, consumers),)), "the producer", self.launch.consumers)
+            roles = branches(self.launch, producers, consumers)
             return roles if self.launch.persistent else Block((*start, roles, *end))
         domain = self._domain(tuple(leaves(tree)), level)
         whole = generated(self.kernel, "P0", {"P0": domain}, level.context,

@@ -25,6 +25,7 @@ from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
 from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.role_registers import registers_of_roles
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
@@ -282,6 +283,15 @@ class Launch(Shown):
         """The number of the first threads of the block, that run what the producer does not; 0: there is none."""
         lengths = map(self.length, BLOCK)
         return 0 if self.producer is None else reduce(mul, (n for n in lengths if isinstance(n, int)))
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """The registers of a thread of the producer's warpgroup, and of a consumer; ``None``: all have as many.
+
+        :raises PreconditionError: consumers would not have more than without the step.
+        """
+        own = self.kernel.options.producer_registers
+        return registers_of_roles(own, self.threads, self.consumers) if own and self.producer is not None else None
 
     def length(self, axis: str) -> Expression:
         """The extent of *axis*, of the block, without the warp of the producer."""

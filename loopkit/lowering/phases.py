@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import combinations
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, iname_extent, iname_range
 from loopkit.ast.nodes import Completion, Instruction, Scope
@@ -29,13 +32,16 @@ from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.relations import in_one_iteration, subscript_relation
+from loopkit.poly.sets import InstanceSet, Set, as_points
 
 
-def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard]) -> Tree:
+def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard],
+                results: Sequence[Hazard]) -> Tree:
     """*tree*, whose *copies* have phases, with a wait before each statement that needs one of them.
 
     :arg released: the hazards of accesses to tiles that the producer overwrites: its copies wait for these accesses.
+    :arg results: those of what products leave in registers.
 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
@@ -61,7 +67,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         own = [h for h in released if h.array in arrays]
         if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
-            places = _released(launch, tree, ways, ring, group, own, added)
+            places = _released(launch, tree, ways, ring, group, own, results, added)
             starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
                                        empty=True, in_tiles=launch.persistent > 0)
 
@@ -77,11 +83,12 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
 
 
 def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, group: Sequence[_Copied],
-              hazards: Sequence[Hazard], added: _Additions) -> int:
+              hazards: Sequence[Hazard], results: Sequence[Hazard], added: _Additions) -> int:
     """Let the threads that read a tile of *group* arrive at *ring*, and let the producer wait for that before it copies
     another tile to its cell.
 
     Products of one iteration run on while those of the next one start: the tile of the iteration before is free then.
+    If threads need their *results* in the same iteration, its tile is free there.
 
     :returns: the number of arrivals of a thread for a tile.
     """
@@ -99,6 +106,10 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
     for (body, number), own in readers.items():
         events = {statements[s].completion for s in own}
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
+        needed = _first_need(launch, ways, body, own, results) if Completion.PRODUCTS in events and body else None
+        if needed is not None:
+            added.add(added.before, _node_before(tree, needed, number), (*waits, ArrivePhase(phase(number))), reasons)
+            continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
         added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1) if late else number))), reasons)
         # another place of the grid needs the last tile's cell
@@ -116,7 +127,52 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
     for (_, number), way in writers.items():
         added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
                   producer=True)
-    return len(readers)
+    return _readers_of_tile(launch, ways, readers, group)
+
+
+def _readers_of_tile(launch: Launch, ways: Mapping[str, Path], readers: Mapping[tuple[Path, Expression], Iterable[str]],
+                     group: Sequence[_Copied]) -> int:
+    """In how many bodies a thread reads a tile; :raises PreconditionError: some tiles are read in more than others."""
+    blocks = sorted(Waits(launch, launch.tree).blocks or ())
+    of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
+    counts: list[tuple[Set, int]] = []
+    for (body, number), own in readers.items():
+        names = (*blocks, *loops_of(body))
+        points = reduce(InstanceSet.union, (launch.statements[s].domain.onto(names).without_params(of_threads)
+                                            for s in own))
+        tiles = as_points(points.set).apply(subscript_relation(names, (*map(p.Variable, blocks), number)))
+        same = next((k for k, (other, _) in enumerate(counts) if other.is_equal(tiles)), None)
+        if same is None:
+            counts.append((tiles, 1))
+        else:
+            counts[same] = tiles, counts[same][1] + 1
+    apart = all(one.intersect(other).is_empty() for (one, _), (other, _) in combinations(counts, 2))
+    if not apart or len({n for _, n in counts}) > 1:
+        raise PreconditionError(f"Some tiles of '{group[0].array}' are read in more loops than others, so that their "
+                                "readers are not counted.", subject=group[0].array,
+                                hint="let each loop read all tiles, or tiles of its own")
+    return counts[0][1] if counts else 0
+
+
+def _first_need(launch: Launch, ways: Mapping[str, Path], body: Path, readers: Iterable[str],
+                results: Sequence[Hazard]) -> Path | None:
+    """The path of a statement in *body* that needs results of all *readers* in the same iteration; ``None``: unknown.
+    """
+    knl, found = launch.kernel, list[Path]()
+    for s in (s for s in readers if knl.statement_by_id[s].completion is Completion.PRODUCTS):
+        later = [h for h in results if h.source == s and ways[h.sink][:len(body)] == body
+                 and _positions(ways[s]) < _positions(ways[h.sink])]
+        needs = [ways[h.sink] for h in later if not in_one_iteration(
+            h.pairs, shared_loops(knl, s, h.sink, loops_of(body))).is_empty()]
+        if not needs:
+            return None
+        found.append(min(needs, key=_positions))
+    return max(found, key=_positions, default=None)
+
+
+def _positions(way: Path) -> list[int]:
+    """The order of a statement in the text."""
+    return [step.position for step in way]
 
 
 #: Synchronisations of threads or of the producer by their instructions, each with the hazards that it serves.

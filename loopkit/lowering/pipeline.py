@@ -38,6 +38,7 @@ from loopkit.lowering.auto import without_needless_auto
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.functions import with_function_bodies
+from loopkit.lowering.lanes import with_lanes
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.nests import (
     with_collective_leaves,
@@ -97,7 +98,7 @@ def _memory(low: Lowered) -> Lowered:
     """The fixpoint of the launches and of the temporaries alive across launches, which are in global memory."""
     while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
         low = _in_two_launches(low, scattered)
-    return low
+    return replace(low, schedule=with_lanes(low.scheduled))
 
 
 def _storage(low: Lowered) -> Lowered:
@@ -265,10 +266,11 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     The first stages change the kernel: ``types``, ``dead_statements``, ``base_storages`` (makes one temporary of those
     that share memory), ``auto`` (chooses the axes of ``l.auto`` where threads then keep their values) and
     ``reductions``. ``schedule`` cuts the kernel into launches, and ``memory`` ends launches where temporaries are in
-    global memory. ``storage`` allocates the cells of temporaries. ``binding`` binds inames to axes of the grid and the
-    block. ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers. ``host``
-    writes the part of the host in the loop program, and ``loops`` the part of each launch. ``simplify``, ``unroll``,
-    ``nests``, ``vectors`` and ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
+    global memory; there, statements with some of the inames on an axis get the others. ``storage`` allocates the cells
+    of temporaries. ``binding`` binds inames to axes of the grid and the block. ``launches`` ends launches where
+    cross-block dependences remain. ``barriers`` places barriers. ``host`` writes the part of the host in the loop
+    program, and ``loops`` the part of each launch. ``simplify``, ``unroll``, ``nests``, ``vectors`` and
+    ``unused_names`` then change the loop program. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` means ``"cuda"``. Lowering depends only on the machine
         of the target; :func:`loopkit.generate_code` checks its limits.

@@ -29,6 +29,7 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.folding import starts_from_addend
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
@@ -59,6 +60,10 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
         _require_constant_block(knl, node)
         if node.sweep is not None:
             knl = _scan_written_out(knl, node, warp)
+        elif lanes and starts_from_addend(knl, node):
+            raise PreconditionError(f"The sum of '{node.final}' starts from an addend, so threads cannot share it: "
+                                    f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
+                                    hint="leave out start_from_addend")
         elif lanes and node.others:
             raise PreconditionError(f"The reduction of '{node.final}' was peeled, so threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],

@@ -169,7 +169,8 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
               (space, (x for x in common if not parallel(x)))]
     if space in (AddressSpace.LOCAL, AddressSpace.WARP):
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
-        leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
+        own_lanes = tuple(x for x in in_block if x in separating or parallel(x))
+        leads += [(space, (x for x in own_lanes if x not in subscripting)), (space, own_lanes), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
         # loops around both, also the host's, need no cells of their own if each value is read before the next
         apart = tuple(x for x in common if x in separating or parallel(x))

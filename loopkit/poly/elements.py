@@ -173,10 +173,18 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
     :arg whole: inames that sweep over all of their values in *domain*, whose number depends on the sizes. With them,
         the extent may depend on the sizes.
     """
-    own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
+    moving = frozenset(domain.inames).difference(outer)
     box = InstanceSet.universe(domain.inames).where(*(
         c for x, (low, high) in ranges.items() for c in bounded_by(x, low, high + 1))).intersect_params(sizes)
     box = box.intersect(domain.onto(whole)) if whole else box
+    # with all terms, an end may have several forms
+    found = (_swept(box, *_standing_still(subscript, moving, every=every), outer, whole) for every in (False, True))
+    return next((x for x in found if x is not None), None)
+
+
+def _swept(box: InstanceSet, own: Expression, rest: Expression, outer: Sequence[str], whole: Sequence[str]
+           ) -> BoxAxis | None:
+    """The interval of *own*, which stands still, plus *rest* at the points of *box*."""
     fixed = tuple(p.Variable(x) for x in outer)
     relation = if_affine(lambda: subscripts_on(box, (*fixed, rest)))
     if relation is None:
@@ -195,10 +203,10 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
     return BoxAxis(add(own, base), length) if whole and names_in(length).isdisjoint(outer) else None
 
 
-def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
-    """The terms of *subscript* that are not affine forms and use none of *moving*, and the others."""
+def _standing_still(subscript: Expression, moving: Collection[str], *, every: bool) -> tuple[Expression, Expression]:
+    """The terms of *subscript* that use none of *moving*, *every* one or those that are not affine; and the others."""
     terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
-    own = [t for t in terms if names_in(t).isdisjoint(moving) and not is_quasi_affine(t)]
+    own = [t for t in terms if names_in(t).isdisjoint(moving) and (every or not is_quasi_affine(t))]
     return add(*own), add(*(t for t in terms if t not in own))
 
 

@@ -25,10 +25,10 @@ def executed_by(kernel: LoopKernel, statement: str, instruction: NestInstruction
 
 
 def extent_from_zero(kernel: LoopKernel, iname: str) -> int | None:
-    """The extent of *iname* in all of its statements, if it starts at 0; else ``None``."""
-    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
-    low, high = next(iter(ranges)) if len(ranges) == 1 else (None, None)
-    return None if low != 0 or high is None else high + 1
+    """The extent of *iname* over all of its statements, if it starts at 0; else ``None``."""
+    ranges = [constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames]
+    lows, highs = ([x for x in ends if x is not None] for ends in zip(*ranges, strict=True)) if ranges else ([], [])
+    return max(highs) + 1 if len(lows) == len(highs) == len(ranges) > 0 and min(lows) == 0 else None
 
 
 def with_loop_order(kernel: LoopKernel, statement: str, order: Sequence[str]) -> LoopKernel:

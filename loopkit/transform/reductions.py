@@ -1,4 +1,4 @@
-"""Reductions in two levels, and substitution rules for their operands."""
+"""Reductions in two levels, sums that start from an addend, and substitution rules for operands."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,20 +6,22 @@ from dataclasses import replace
 from functools import partial
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
 from loopkit.analysis.dependences import among_updates, reduction_dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.match import Within
 from loopkit.analysis.order import loops_of
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.mappers import has_reduction, substitute, variables
-from loopkit.expr.nodes import Neutral
+from loopkit.expr.nodes import Neutral, to_text
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.folding import folded
+from loopkit.kernel.folding import folded, starts_from_addend
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, owner
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, seq
+from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.relations import out_of_time_order
 from loopkit.transform.step import known_list, matching_statements, new_name, require_fresh, transform
@@ -102,6 +104,77 @@ def reduction_arg_to_subst_rule(kernel: LoopKernel, inames: str | Iterable[str],
         if not has_reduction(operand):
             statements[update.id] = replace(update, expression=p.Call(p.Variable(name), tuple(map(p.Variable, own))))
     return rewritten(kernel, statements=tuple(statements.values()), substitutions=rules)
+
+
+@transform
+def start_from_addend(kernel: LoopKernel, statement: str, *, assume: str | None = None, unsafe: bool = False
+                      ) -> LoopKernel:
+    """Let the sum in *statement* start from what the statement adds to it, in place of 0.
+
+    ``y = x + sum(k, a[k])`` needs no registers for *x* beside those of the sum, and matrix units add up in place. The
+    terms are added in another order, so that results may differ by rounding.
+
+    :arg statement: the id of a statement whose expression is one sum and further terms.
+    :raises UnknownNameError: there is no such statement.
+    :raises PreconditionError: it adds nothing to a sum, or the sum has other loops or another condition.
+    :raises IllegalTransformError: something writes to an addend after the start of the sum; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = x[i] + sum(k, a[i, k])")
+    >>> print(knl.statements_text)
+    for i
+      y[i] = x[i] + sum(k, a[i, k])  {id=insn}
+    end
+    >>> print(lk.start_from_addend(knl, "insn").statements_text)
+    for i
+      <> acc_k = x[i]  {id=insn.k.init}
+      for k
+        acc_k = acc_k + a[i, k]  {id=insn.k.update}
+      end
+      y[i] = acc_k  {id=insn}
+    end
+    """
+    require_known("statement", [statement], kernel.statement_by_id)
+    final = kernel.statement_by_id[statement]
+    terms = final.expression.children if isinstance(final.expression, p.Sum) else (final.expression,)
+    nodes = [node for node in kernel.reductions.values() if node.final == statement and node.operation == "sum"
+             and p.Variable(node.accumulator) in terms and node.sweep is None]
+    if len(nodes) != 1 or len(terms) < 2:
+        raise PreconditionError(f"'{statement}' does not add something to a sum.", subject=statement,
+                                hint="this step is for a statement such as y = x + sum(k, a[k])")
+    node = nodes[0]
+    init, addend = kernel.statement_by_id[node.init], _without_term(terms, p.Variable(node.accumulator))
+    if starts_from_addend(kernel, node) or not variables(addend):
+        raise PreconditionError(f"The sum of '{statement}' cannot start from {to_text(addend)}: it has another start, "
+                                "or this is a number.", subject=statement, hint="leave it as it is")
+    if init.inames != final.inames or init.predicates != final.predicates or init.domain.set != final.domain.set:
+        raise PreconditionError(f"The sum of '{statement}' starts in other loops, or under another condition, than "
+                                "those of the statement.", subject=statement, hint="take this step before others")
+    new = {init.id: replace(init, expression=addend),
+           statement: replace(final, expression=p.Variable(node.accumulator))}
+    result = with_dependences(kernel, partial(_of_addend, node, frozenset(variables(addend))),
+                              statements=tuple(new.get(s.id, s) for s in kernel.statements))
+    return require_legal(result, f"start_from_addend({statement!r})", assume=assume, unsafe=unsafe)
+
+
+def _without_term(terms: Sequence[Expression], term: Expression) -> Expression:
+    at = [*terms].index(term)
+    rest = (*terms[:at], *terms[at + 1:])
+    return add(*rest)
+
+
+def _of_addend(node: ReductionNode, read: frozenset[str], found: Sequence[Dependence], new: LoopKernel
+               ) -> Iterator[Dependence]:
+    """The dependences *found*, where the start of the sum *node* reads the addend, which has the names *read*."""
+    final = new.statement_by_id[node.final]
+    others = frozenset[str]().union(*map(variables, (*final.subscripts, *final.predicates)))
+    for d in found:
+        own = {"flow": d.sink, "anti": d.source}.get(d.kind)
+        if own != node.final or d.array not in read:
+            yield d
+            continue
+        yield replace(d, sink=node.init) if d.kind == "flow" else replace(d, source=node.init)
+        if d.array in others:
+            yield d
 
 
 def _in_two_levels(kernel: LoopKernel, inames: str | Iterable[str], within: Within, step: str, assume: str | None,

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import reduce
 from math import gcd, prod
 
@@ -137,6 +138,9 @@ def _by_products(kernel: LoopKernel, statement: str, mma: Product, given: str | 
     steps = mma.left.columns if any(held) or isinstance(mma, Mma) else (
         Digit(mma.shape[2], of_lanes=False, place=0),)
     for x, digits in zip(names, (mma.sums.rows, mma.sums.columns, steps), strict=True):
+        if not isinstance(x, str):
+            parts.append(x)                 # another product has split them
+            continue
         kernel, own = _split(kernel, x, digits)
         parts.append(own)
         of_steps = x == names[2]
@@ -172,26 +176,23 @@ def _sum_of_products(kernel: LoopKernel, statement: str) -> tuple[ReductionNode,
 
 
 def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Product,
-           given: str | Iterable[str] | None) -> tuple[str, str, str]:
-    """The inames of the rows, the columns and the steps."""
+           given: str | Iterable[str] | None) -> tuple[_Inames, _Inames, str]:
+    """The inames of the rows, the columns and the steps; several of rows or columns that another product has split."""
     update = kernel.statement_by_id[node.update]
     left, right = (variables(e) & {*update.inames} for e in factors)
     extents = {x: extent_from_zero(kernel, x) for x in update.inames}
     what = ("rows", "columns", "steps")
+    names: Sequence[_Inames]
     if given is not None:
         names = iname_list(kernel, given)
         if len(names) != 3:
             raise PreconditionError(f"A product needs three inames, and not {len(names)}.", subject="inames",
                                     hint="inames='i, j, k': those of the rows, the columns and the steps")
     else:
-        plain = [x for x in update.inames if x not in kernel.tags]
-        one, other = ({x for x in own if x not in node.inames} for own in (left - right, right - left))
-        # the rows may be those of either factor
-        found = [tuple(next((x for x in reversed(plain) if x in own and extents[x] == extent), "")
-                       for own, extent in zip(where, mma.shape, strict=True))
-                 for where in ((one, other, {*node.inames}), (other, one, {*node.inames}))]
-        names = max(found, key=all)
+        names = _inames_of_boxes(kernel, node, factors, mma)
     for x, extent, name in zip(names, mma.shape, what, strict=True):
+        if isinstance(x, tuple):
+            continue                        # another product has split them
         if not x:
             kind = "of its sum" if name == "steps" else "in one factor only"
             raise PreconditionError(
@@ -203,15 +204,57 @@ def _boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, E
             raise PreconditionError(f"'{x}' must run from 0 to {extent - 1}, over the {name} of '{mma.name}'.",
                                     subject=x, hint=f"split_iname(knl, '{x}', {extent}) and give the inner iname")
     i, j, k = names
+    assert isinstance(k, str)
     if k not in node.inames:
         raise PreconditionError(f"'{k}' is not an iname of the sum of '{node.final}'.", subject=k,
                                 hint=f"the sum is over {', '.join(node.inames)}")
-    own = [{i, j} & one for one in (left, right)]
-    if own not in ([{i}, {j}], [{j}, {i}]):
+    rows, columns = ({*x} if isinstance(x, tuple) else {x} for x in (i, j))
+    own = [(rows | columns) & one for one in (left, right)]
+    if own not in ([rows, columns], [columns, rows]):
         raise PreconditionError(
-            f"The operand of the sum of '{node.final}' is not an element for each '{i}' times one for each '{j}'.",
-            subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
+            f"The operand of the sum of '{node.final}' is not an element for each '{_joined_inames(i)}' times one for "
+            f"each '{_joined_inames(j)}'.", subject=node.name,
+            hint="compute such elements first: precompute(knl, rule, ...)")
     return i, j, k
+
+
+def _joined_inames(inames: str | tuple[str, ...]) -> str:
+    return inames if isinstance(inames, str) else ", ".join(inames)
+
+
+#: The iname of an axis of a product; several, if another product split it; ``""``: there is none.
+_Inames = str | tuple[str, ...]
+
+
+def _inames_of_boxes(kernel: LoopKernel, node: ReductionNode, factors: tuple[Expression, Expression], mma: Product
+                     ) -> list[_Inames]:
+    """The innermost inames that can be those of the rows, the columns and the steps."""
+    update = kernel.statement_by_id[node.update]
+    plain = [x for x in reversed(update.inames) if x not in kernel.tags]
+    step = next((x for x in plain if x in node.inames and extent_from_zero(kernel, x) == mma.shape[2]), "")
+    both = [variables(e) & {*update.inames} - {*node.inames} for e in factors]
+    # the rows may be those of either factor
+    ways = [[_iname_along(kernel, plain, both[k] - both[1 - k], factors[k], digits)
+             for k, digits in zip(order, (mma.sums.rows, mma.sums.columns), strict=True)] for order in ((0, 1), (1, 0))]
+    return [*max(ways, key=all), step]
+
+
+def _iname_along(kernel: LoopKernel, plain: Sequence[str], own: AbstractSet[str], factor: Expression, digits: Digits
+                ) -> _Inames:
+    """The iname of the rows, or of the columns, in *factor*: one of *own*; or those of its *digits*."""
+    extent = prod(d.extent for d in digits)
+    if found := next((x for x in plain if x in own and extent_from_zero(kernel, x) == extent), ""):
+        return found
+    for e in (e for element in subexpressions(factor) if isinstance(element, p.Subscript) for e in element.index_tuple):
+        rest, names = e, list[str]()
+        for d in reversed(digits):
+            rest, place = group_and_place(kernel, rest, d.extent)
+            if isinstance(place, p.Variable) and place.name in own and \
+                    isinstance(kernel.tags.get(place.name), LocalTag) is d.of_lanes:
+                names.append(place.name)
+        if len({*names}) == len(digits):
+            return tuple(reversed(names))
+    return ""
 
 
 def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> tuple[LoopKernel, tuple[str, ...]]:

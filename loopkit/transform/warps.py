@@ -7,13 +7,14 @@ from dataclasses import replace
 from loopkit.analysis.constructors import rewritten
 from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError
+from loopkit.instructions.role_registers import LEAST, UNIT
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.transform.step import known_list, require_positive, transform
 
 
 @transform
-def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> LoopKernel:
+def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str], *, registers: int = 0) -> LoopKernel:
     """Let a further warp of each block run the copies *producers*: its first thread is the *producer* thread.
 
     The other threads of the block are its *consumers*. The two roles run at once. Both wait at rings of mbarriers: the
@@ -24,8 +25,10 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
     *stages* tiles ahead of the consumers. Barriers of the block become barriers of the consumers.
 
     :arg producers: the ids of copies by TMA (:func:`tensorize`). The other statements of the block have whole warps.
+    :arg registers: the number for a thread of the producer, 24 to 64. Its whole warpgroup leaves the others to the
+        consumers (``setmaxnreg``, on sm_90a; the option ``producer_registers``). 0: all have as many.
     :raises UnknownNameError: there is no such statement.
-    :raises PreconditionError: a statement is not a copy by TMA, or many threads run it.
+    :raises PreconditionError: a statement is not a copy by TMA, or many threads run it; or the number of registers.
 
     >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
     ...     for b, t
@@ -76,8 +79,16 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str]) -> Loop
     """
     names = known_list("statement", producers, kernel.statement_by_id)
     _require_copies(kernel, names)
-    return rewritten(kernel, statements=tuple(
+    _require_registers(registers)
+    return rewritten(kernel, options=replace(kernel.options, producer_registers=registers), statements=tuple(
         replace(s, options=replace(s.options, producer=True)) if s.id in names else s for s in kernel.statements))
+
+
+def _require_registers(registers: int) -> None:
+    """:raises PreconditionError: a thread of the producer cannot have so many."""
+    if registers and (registers % UNIT or not LEAST <= registers <= 64):
+        raise PreconditionError(f"A thread of the producer cannot have {registers} registers.", subject="registers",
+                                hint=f"use a multiple of {UNIT} from {LEAST} to 64, or 0")
 
 
 def _require_copies(kernel: LoopKernel, names: Iterable[str]) -> None:

@@ -7,8 +7,8 @@ behind a barrier, or between the two roles behind a phase of another ring. Then 
 phase has ended.
 
 In a block with a producer, the order of the tree has each role's own order, and each arrival before the waits for it.
-So no role waits for the other in a circle. A program has a branch for each role: there, the check compares iterations
-of loops over the same inames, and puts the producer first in one iteration.
+So no role waits for the other in a circle. A program has a branch for each role: there, what comes behind a wait in a
+role must not come before it in the tree.
 """
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Rings:
     :ivar copies: the arrivals, those of warps among them.
     :ivar starts: the barriers at which rings start.
     :ivar copied: the array of each copy, if blocks run several places of the grid; ``None``: each runs one.
-    :ivar in_one_tree: the paths of the two roles' events are in one tree; in a program they are in two branches.
+    :ivar tree: the rings of the tree, which has both roles in one; ``None``: these are them.
     """
 
     blocks: frozenset[str]
@@ -86,7 +86,7 @@ class Rings:
     barriers: Sequence[Event]
     starts: Sequence[tuple[StartPhases, Event]]
     copied: Mapping[str, str] | None = None
-    in_one_tree: bool = False
+    tree: Rings | None = None
 
     def faults(self) -> Iterator[PhaseFault]:
         """The faults of all rings."""
@@ -101,13 +101,14 @@ class Rings:
                 yield from self._balanced(ring, copies, given)
                 for c in (c for c in copies if c.statement):
                     yield from self._overwriting(c, copies, self.copied[c.statement])
+        yield from self._ordered()
 
     # The relation of events
 
     def first(self, a: Event, b: Event) -> Map:
         """The pairs in one block in which *a* runs before *b*."""
         # a tree has one order for both roles, with that of each
-        return a.in_order(replace(b, producer=a.producer) if self.in_one_tree else b, self.blocks)
+        return a.in_order(replace(b, producer=a.producer) if self.tree is None else b, self.blocks)
 
     def _in_phases(self, a: PhaseEvent, b: PhaseEvent, later: int = 0) -> Map:
         """The pairs in which the phase of *b* is that of *a*, or *later* phases after it."""
@@ -238,9 +239,10 @@ class Rings:
         for w in waits:
             started = w.event.points
             for c in copies:
-                pairs, before = self._in_phases(c, w), self.first(c.event, w.event)
-                yield from self._fault(f"a wait may come before {c.what}, an arrival of its phase", w,
-                                       pairs.subtract(before).range())
+                pairs = self._in_phases(c, w)
+                if self.tree is None or c.event.producer is w.event.producer:
+                    yield from self._fault(f"a wait may come before {c.what}, an arrival of its phase", w,
+                                           pairs.subtract(self.first(c.event, w.event)).range())
                 started = started.subtract(pairs.range())
             yield from self._fault("no arrival is of the phase of a wait", w, started)
             yield from self._follows(w, waits, w.phase.slots)
@@ -252,6 +254,30 @@ class Rings:
             unknown = unknown.subtract(self._in_phases(x, w, w.phase.slots).intersect(
                 self.first(x.event, w.event)).range())
         yield from self._fault("a wait has no wait for the phase before it in its slot", w, unknown)
+
+    # The two roles of a program
+
+    def _ordered(self) -> Iterator[PhaseFault]:
+        """An event behind a wait of its role is behind it in the tree too, whose order is the witness against deadlock.
+        """
+        tree = self.tree
+        if tree is None or not any(w.event.producer for w in self.waits):
+            return
+        for w, x in product(map(PhaseEvent.counted, self.waits), (*self.copies, *map(PhaseEvent.counted, self.waits))):
+            if w.event.producer is not x.event.producer:
+                continue
+            own = _by_phases(w, x, self.first(w.event, x.event))
+            same = list(product(*([y for y in map(PhaseEvent.counted, (*tree.copies, *tree.waits))
+                                   if (y.phase.ring, y.arrivals > 0, y.event.producer) == (
+                                       e.phase.ring, e.arrivals > 0, e.event.producer)] for e in (w, x))))
+            none = Map.empty(own.get_space())
+            behind = reduce(Map.union, (_by_phases(a, b, tree.first(a.event, b.event)) for a, b in same), none)
+            before = reduce(Map.union, (_by_phases(b, a, tree.first(b.event, a.event)).reverse() for a, b in same),
+                            none)
+            wrong = own.intersect(before).subtract(behind)
+            if not wrong.is_empty():
+                yield PhaseFault(f"{x.what} of '{x.phase.ring}' is behind a wait of '{w.phase.ring}', and before it in "
+                                 "the order that both roles can keep", x.statement, {}, {})
 
     # Several places of the grid, one after another: the phases of a slot go on
 
@@ -302,6 +328,12 @@ class Rings:
                 yield from self._fault(f"no thread waits for {c.what}", c, ended)
 
 
+def _by_phases(a: PhaseEvent, b: PhaseEvent, pairs: Map) -> Map:
+    """*pairs* of executions of two events as pairs of numbers of phases, in any block."""
+    first, second = (piecewise_relation(e.event.names, (e.phase.number,)) for e in (a, b))
+    return first.reverse().apply_range(pairs).apply_range(second)
+
+
 # The events of a launch
 
 def is_of_block(scope: Scope, launch: Launch) -> bool:
@@ -339,7 +371,7 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
             barriers.append(here)
             # a start at each place of the grid would start the ring again
             starts += [(i, here) for i in own_start if node.outside or not launch.persistent]
-    return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch), in_one_tree=True)
+    return Rings(frozenset(blocks), copies, awaited, barriers, starts, copied_arrays(launch))
 
 
 def copied_arrays(launch: Launch) -> Mapping[str, str] | None:

@@ -43,7 +43,7 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
-from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block
+from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block, rings_of
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_butterflies import ButterflyCheck
 from loopkit.verification.validation_grid import Grid, grid_of
@@ -170,7 +170,8 @@ def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execu
                  # a start at each place of the grid would start the ring again
                  [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)
                   and function.body.children[e.path[0].position] is not tiles],
-                 copied_arrays(launch))
+                 copied_arrays(launch), None if launch.producer is None else rings_of(
+                     launch, launch.tree, frozenset(launch.mapping.block_inames)))
 
 
 # The host's part

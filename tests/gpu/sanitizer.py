@@ -37,6 +37,7 @@ from loopkit.lowering import pipeline
 from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.cuda.devices import find_gpu
 from tests.cases import CASES, Case
+from tests.library.test_attention import result_of
 from tests.tma_kernels import doubled, rowsum
 from tests.verification.faults import Fault, faults
 from tests.warpgroup_kernels import data_of_products, product_of_products, result_of_products
@@ -61,6 +62,9 @@ HOPPER = [
     _product("matmul_by_warpgroups", [(72, 136, 200)]), _product("matmul_of_odd_rows", [(67, 71, 133)], whole=True),
     _product("matmul_by_persistent_blocks", [(200, 200, 264)], shape=(200, 200, 264), multiprocessors=3),
     _product("matmul_from_registers", [(72, 136, 200)], store="registers"),
+    Case("attention", lambda: lk.library.attention(head=64, mask="causal", rows=128, keys=64),
+         lambda rng, n: {x: rng.standard_normal((1, 2, n, 64)).astype(BF16) for x in "qkv"},
+         lambda given: {"o": result_of(**given, mask="causal")}, [(140,)], BF16),
     Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
          lambda given: {"c": result_of_products(given)}, [()])]
 

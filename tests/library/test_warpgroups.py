@@ -128,7 +128,10 @@ def test_odd_rows(form: dict[str, Any]) -> None:
 @pytest.mark.deep(every=4)
 @pytest.mark.parametrize(("shape", "b_transposed", "copies", "by_tma"), [
     ((64, 65, 64), False, ["b_whole"], False), ((64, 64, 64), False, [], True), ((63, 65, 67), False, BOTH, False),
-    ((64, 64, 67), True, BOTH, True), ((64, 65, 64), True, [], False)])
+    ((64, 64, 67), True, BOTH, True), ((64, 65, 64), True, [], False),
+    # rows of an odd multiple of 16 bytes, which few tiles or many read
+    ((4088, 4104, 4072), False, BOTH, True), ((264, 8200, 8200), False, ["a_whole"], True),
+    ((4096, 4096, 4072), False, ["a_whole"], True), ((1024, 1024, 4072), False, [], True)])
 def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transposed: bool, copies: list[str],
                                            by_tma: bool) -> None:
     """TMA reads and stores rows that begin at multiples of 16 bytes."""

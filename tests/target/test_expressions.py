@@ -89,6 +89,8 @@ FUNCTIONS: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("a_i4[k]**i", lambda v: v["a_i4"]**5), ("a_i8[k]**3", lambda v: v["a_i8"]**3),
     ("atan2(a_f4[k], 2)", lambda v: np.arctan2(v["a_f4"], np.float32(2))),
     ("fma(a_f8[k], 2, 1)", lambda v: 2*v["a_f8"] + 1), ("sinpi(a_f8[k])", lambda v: np.sin(np.pi*v["a_f8"])),
+    ("exp2_ftz(40*cast(float32, a_f4[k]))",
+     lambda v: np.where((y := np.exp2(40*v["a_f4"])) < 2.0**-126, np.float32(0), y)),
     ("exp10(a_f4[k])", lambda v: np.float32(10)**v["a_f4"]), ("isnan(a_f4[k])", lambda v: np.isnan(v["a_f4"])),
     ("if(isfinite(a_f4[k]), 1f, 2)", lambda v: np.ones(40, np.float32)),
     ("t[k]*a_f4[k]", lambda v: v["t"]*v["a_f4"]), ("t[k] + t[k]", lambda v: 2*v["t"].astype(np.int32)),

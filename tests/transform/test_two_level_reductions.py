@@ -1,4 +1,4 @@
-"""split_reduction_inward, split_reduction_outward and reduction_arg_to_subst_rule."""
+"""split_reduction_inward, split_reduction_outward, reduction_arg_to_subst_rule and start_from_addend."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -85,3 +85,54 @@ def test_refused(name: str) -> None:
     call, error, pattern = REFUSED[name]
     with pytest.raises(error, match=pattern):
         call()
+
+
+# Sums that start from an addend
+
+def with_addend(text: str = "y[i] = 2*x[i] + sum(k, a[i, k]) {id=insn}") -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", text)
+    return lk.add_dtypes(knl, {x: np.int64 for x in ("x", "y", "a") if x in knl.array_args})
+
+
+@pytest.mark.parametrize("text", [
+    "y[i] = 2*x[i] + sum(k, a[i, k]) {id=insn}", "y[i] = sum(k, a[i, k]) - x[i] + i {id=insn}",
+    "y[i] = y[i]*x[i] + sum(k, a[i, k]) {id=insn}"])
+def test_a_sum_that_starts_from_an_addend(text: str) -> None:
+    knl = with_addend(text)
+    result = lk.start_from_addend(knl, "insn")
+    assert result.history[-1].verdict == "proven"
+    assert "insn.k.init" in result.statements_text
+    for n, m in ((3, 4), (2, 0), (0, 3)):
+        assert_same(knl, result, n=n, m=m)
+
+
+def test_an_addend_that_is_written_after_the_start_of_the_sum() -> None:
+    """The sum starts before a statement that computes the addend."""
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", """
+        x[i] = 3*x[i]  {id=triple}
+        y[i] = x[i] + sum(k, a[i, k])  {id=insn}
+        """)
+    knl = lk.apply_schedule(knl, {"insn.k.init": "[i, 0]", "triple": "[i, 1]", "insn.k.update": "[i, 2, k]",
+                                  "insn": "[i, 3]"})
+    with pytest.raises(lk.IllegalTransformError, match=r"triple\[i=0\]"):
+        lk.start_from_addend(knl, "insn")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("y[i] = sum(k, a[i, k]) {id=insn}", "'insn' does not add something to a sum."),
+    ("y[i] = x[i]*sum(k, a[i, k]) {id=insn}", "'insn' does not add something to a sum."),
+    ("y[i] = x[i] + max(k, a[i, k]) {id=insn}", "'insn' does not add something to a sum."),
+    ("y[i] = 1 + sum(k, a[i, k]) {id=insn}", "The sum of 'insn' cannot start from 1")])
+def test_statements_that_add_nothing(text: str, message: str) -> None:
+    with pytest.raises(lk.PreconditionError) as caught:
+        lk.start_from_addend(with_addend(text), "insn")
+    assert message in caught.value.message
+
+
+def test_an_addend_once_only_and_in_one_thread() -> None:
+    result = lk.start_from_addend(with_addend(), "insn")
+    with pytest.raises(lk.PreconditionError, match="does not add something"):
+        lk.start_from_addend(result, "insn")
+    with pytest.raises(lk.PreconditionError, match="starts from an addend, so threads cannot share it") as caught:
+        lk.lower(lk.tag_inames(lk.split_iname(result, "k", 32), "k_inner:l.0"))
+    assert caught.value.hint == "leave out start_from_addend"

@@ -77,6 +77,15 @@ static inline int clz_u{bits}(unsigned {kind} x)
 }}
 """ for bits, kind, end in ((32, "int", ""), (64, "long long", "ll"))}
 
+_EXP2_FTZ = """
+// 2**x, and 0 where that is subnormal
+static inline float exp2_ftz(float x)
+{
+    const float y = exp2f(x);
+    return y < 0x1p-126f ? 0 : y;
+}
+"""
+
 #: The functions that glibc's libmvec computes for whole vectors, with errors of up to 4 units in the last place.
 _OF_VECTORS = ("exp", "log", "pow", "sin", "cos")
 
@@ -113,6 +122,7 @@ C = Dialect(
         "bessel_jn": {"int32, float64": "jn", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "yn", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"}, "tf32": "tf32",
+        "exp2_ftz": "exp2_ftz",
         "popcount": {"int32": "__builtin_popcount", "uint32": "__builtin_popcount", "int64": "__builtin_popcountll",
                      "uint64": "__builtin_popcountll"},
         "clz": {"int32": "clz_u32", "uint32": "clz_u32", "int64": "clz_u64", "uint64": "clz_u64"}}),
@@ -121,7 +131,7 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_declared_for_vectors(), **CONVERSIONS, **HELPERS, **_BESSEL, **_LEADING_ZEROS,
+     **_declared_for_vectors(), **CONVERSIONS, **HELPERS, **_BESSEL, **_LEADING_ZEROS, "exp2_ftz": _EXP2_FTZ,
      **random_texts("static inline", _TYPES)}, instructions=OPENMP_TEXTS)
 
 

@@ -121,6 +121,16 @@ __device__ __forceinline__ float rsqrt_normal_f32(float x)
 }
 """
 
+_EXP2_FTZ = """
+// 2**x in one instruction, and 0 where that is subnormal
+__device__ __forceinline__ float exp2_ftz(float x)
+{
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+"""
+
 #: The instructions that convert floats of 8 bits, two at once.
 _EIGHT_BITS = ("""#if __CUDA_ARCH__ >= 890
     float result;
@@ -156,6 +166,7 @@ CUDA = Dialect(
         "bessel_jn": {"int32, float64": "bessel_jn_f64", "int32, float32": "bessel_jn_f32"},
         "bessel_yn": {"int32, float64": "bessel_yn_f64", "int32, float32": "bessel_yn_f32"},
         "ldexp": {"float64, int32": "ldexp", "float32, int32": "ldexpf"}, "tf32": "tf32",
+        "exp2_ftz": "exp2_ftz",
         "popcount": {"int32": "__popc", "uint32": "__popc", "int64": "__popcll", "uint64": "__popcll"},
         "clz": {"int32": "__clz", "uint32": "__clz", "int64": "__clzll", "uint64": "__clzll"}}),
     Syntax("cuda", truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True,
@@ -168,7 +179,8 @@ CUDA = Dialect(
      "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
      "CUtensorMap": _TENSOR_MAP, **CUDA_HELPERS,
      **_complex("complex64", "float", 8, "f", 37), **_complex("complex128", "double", 16, "", 307),
-     **_BESSEL, **random_texts("__device__ __forceinline__", INTEGERS), "load_evict_last": _EVICT_LAST},
+     "exp2_ftz": _EXP2_FTZ, **_BESSEL, **random_texts("__device__ __forceinline__", INTEGERS),
+     "load_evict_last": _EVICT_LAST},
     overloaded=True,
     halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
             "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},

@@ -232,6 +232,8 @@ class _CudaFunction(FunctionText):
     def _blocks(self) -> int:
         """The number of blocks on a multiprocessor: the user's, else as many as fit, ignoring registers."""
         asked, limits = self.lowered.kernel.options.min_blocks, self.limits
+        if self.launch.registers is not None:
+            return 1                        # the threads of a block share all registers
         return asked if isinstance(asked, int) else min(
             limits.resident_blocks, limits.resident_threads // (limits.warps(self.threads) * limits.warp),
             limits.resident_shared_bytes // max(limits.allocated_shared_bytes(self.shared.total), 1))

@@ -148,9 +148,18 @@ _COMPLEX = {**_complex_texts("complex64", "float", "c64", "f", 37),
 _AXES = {"gid": "get_group_id", "lid": "get_local_id"}
 
 #: The functions of bits have the type of their argument. There are no Bessel functions.
-_TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", "tf32": "tf32", **{name: {
+_TEXTS: Mapping[str, CallText] = {"ldexp": "ldexp", "tf32": "tf32", "exp2_ftz": "exp2_ftz", **{name: {
     "int32": name, "uint32": f"convert_int({name}({{0}}))", "int64": f"convert_int({name}({{0}}))",
     "uint64": f"convert_int({name}({{0}}))"} for name in ("popcount", "clz")}}
+
+_EXP2_FTZ = f"""
+// 2**x, and 0 where that is subnormal
+{_INLINE} float exp2_ftz(float x)
+{{
+    const float y = exp2(x);
+    return y < 0x1p-126f ? 0 : y;
+}}
+"""
 
 _TYPES = {
     "bool": "uchar", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar",
@@ -174,7 +183,7 @@ OPENCL = Dialect(
      **{name: f"#define {name}(AXIS) ((uint){function}(AXIS))" for name, function in _AXES.items()},
      **{name: text.replace("INLINE", _INLINE) for name, text in _HALVES.items()},
      **conversions({"QUALIFIER": _INLINE, "UINT": "uint", "AS_UINT": "as_uint", "AS_FLOAT": "as_float"}, "uchar"),
-     **_COMPLEX, **OPENCL_HELPERS, **random_texts(_INLINE, _TYPES, mark="")},
+     **_COMPLEX, "exp2_ftz": _EXP2_FTZ, **OPENCL_HELPERS, **random_texts(_INLINE, _TYPES, mark="")},
     instructions=OPENCL_TEXTS)
 
 _SCALARS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")

@@ -1,0 +1,213 @@
+"""Attention by the warpgroups of Hopper: the softmax of one tile of keys beside the products of another one."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import e, log2
+
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as p
+
+import loopkit as lk
+from loopkit.kernel.annotations import checked
+from loopkit.library.defaults import known_dtype, measured
+from loopkit.library.matrix_units import ROW, UNITS
+from loopkit.library.warpgroups import ROWS, STEP
+from loopkit.transform.step import require_positive
+
+#: The pairs of queries and keys that count.
+MASKS = ("full", "causal", "window")
+
+#: Less than any score. Weights of scores that are not replaced by it are 1 at most; no weight is a NaN.
+_LEAST = "-1.0e30"
+
+
+@checked
+def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", window: int | None = None,
+              heads_shared: int | str = 1, bias: bool = False, softcap: float | None = None,
+              scale: float | None = None, rows: int | None = None, keys: int | None = None, stages: int | None = None
+              ) -> lk.LoopKernel:
+    """A kernel for attention: ``o[b, h, i] = sum(j, w[i, j]*v[b, h, j])``, where the weights *w* of a query ``i`` are
+    the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
+
+    A block has a tile of queries and runs over tiles of keys, from the last one to the first. Each thread keeps scores,
+    weights and results in registers. It has the largest score of its queries so far, and scales sums when that grows.
+    Matrix units compute the scores of one tile of keys, and the results of the one before, while threads compute
+    weights. A warpgroup of its own lets TMA copy tiles. The kernel is for GPUs of ``CudaTarget("sm_90a")``.
+
+    The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, m, head]``, *v* like *k* and *o* like *q*. Sums
+    are in float32, and weights in *dtype* as factors of *v*.
+
+    :arg dtype: bfloat16 or float16, of all arrays.
+    :arg head: the length of the last axes, a multiple of 64, at most 256.
+    :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``, with ``n = m``;
+        ``"window"``: the last *window* ones of these.
+    :arg heads_shared: as many heads of *q* share one of *k* and *v*; ``"all"``: all do.
+    :arg bias: add ``bias[0, h, i, j]`` to the scores; its shape is ``[1, heads, n, m]``.
+    :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
+    :arg scale: default: ``head**-0.5``.
+    :arg rows: the queries of a block, a multiple of 64; *keys*: those of a tile, a multiple of 16 that divides *rows*
+        if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
+    :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
+
+    >>> knl = lk.library.attention(head=64, mask="causal")
+    >>> print(*knl.argument_by_name["o"].shape)
+    batch heads n 64
+    """
+    dtype = known_dtype(dtype)
+    form = Attention(dtype, head, mask, window, heads_shared, bias, softcap, head**-0.5 if scale is None else scale)
+    form.require_known()
+    name = "attention" if mask == "full" else "masked_attention"
+    tiles = measured(name, tiles=None if rows is None or keys is None else {str(head): (rows, keys)}, stages=stages)
+    of_head, stages = tiles
+    found = next(of_head[x] for x in sorted(of_head, key=int) if int(x) >= head)
+    rows, keys = rows or found[0], keys or found[1]
+    form.require_tiles(rows, keys, stages)
+    return _by_warpgroups(form.kernel(rows, keys), form, rows, keys, stages)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The formula of attention; the fields are the arguments of :func:`attention`."""
+
+    dtype: np.dtype
+    head: int
+    mask: str
+    window: int | None
+    heads_shared: int | str
+    bias: bool
+    softcap: float | None
+    scale: float
+
+    def require_known(self) -> None:
+        """:raises PreconditionError: an argument has an unknown value."""
+        if self.dtype.name not in ("bfloat16", "float16"):
+            raise lk.PreconditionError(f"Attention has no form for arrays of {self.dtype}.", subject="dtype",
+                                       hint="use bfloat16 or float16")
+        if require_positive(self.head, "head") % 64 or self.head > 256:
+            raise lk.PreconditionError(f"The length of a head is a multiple of 64, at most 256, and not {self.head}.",
+                                       subject="head", hint="pad q, k and v with zeros")
+        if self.mask not in MASKS:
+            raise lk.PreconditionError(f"There is no mask {self.mask!r}.", subject="mask",
+                                       hint=f"use one of {', '.join(map(repr, MASKS))}")
+        if (self.window is None) is (self.mask == "window"):
+            raise lk.PreconditionError("A window is for the mask 'window', which needs one.", subject="window",
+                                       hint="mask='window', window=1024")
+        if self.window is not None:
+            require_positive(self.window, "window")
+        if isinstance(self.heads_shared, str) and self.heads_shared != "all":
+            raise lk.PreconditionError(f"heads_shared is a number of heads or 'all', and not {self.heads_shared!r}.",
+                                       subject="heads_shared", hint="heads_shared='all'")
+        if not isinstance(self.heads_shared, str):
+            require_positive(self.heads_shared, "heads that share keys")
+
+    def require_tiles(self, rows: int, keys: int, stages: int) -> None:
+        """:raises PreconditionError: a block cannot have such tiles."""
+        for what, number, unit, most in (("rows", rows, ROWS, 192), ("keys", keys, 16, 256)):
+            if require_positive(number, what) % unit or number > most:
+                raise lk.PreconditionError(f"A tile has a multiple of {unit} {what}, at most {most}, and not {number}.",
+                                           subject=what, hint=f"{what}={unit}")
+        if self.mask != "full" and rows % keys:
+            raise lk.PreconditionError(f"With a mask, the keys of a tile divide its {rows} rows, which {keys} do not.",
+                                       subject="keys", hint=f"keys={ROWS}")
+        if stages < 2:
+            raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
+                                       subject="stages", hint="stages=2")
+
+    def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
+        """The kernel for tiles of so many queries and keys."""
+        row, shared = f"{rows}*a + i", self.heads_shared
+        # tiles run from the last one on, in which scores of keys beyond the end are replaced
+        last = f"floor((m - 1)/{keys})" if self.mask == "full" else f"{rows // keys}*a + {rows // keys - 1}"
+        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t) + j"
+        first = f" and {keys}*({last} - t) + {keys} > {rows}*a - {self.window} + 1" if self.window else ""
+        factor, score = self._score(row, key)
+        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
+        # of a query whose keys so far do not count, the weights are 0, and not exp2 of a rounding error
+        low = f"{factor!r}f*next"
+        low = low if self.mask == "full" or rows == keys else f"if(next <= {_LEAST}f, 0.0f, {low})"
+        heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
+        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "heads n m"))
+        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("m"), self.head)
+        arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
+                  lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
+                  *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
+                  lk.GlobalArg("o", self.dtype, shape=(*queries, self.head))]
+        return lk.make_kernel(
+            f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
+            f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
+q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
+k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < m else 0
+v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < m else 0
+for b, h, a, i
+    <> top = {_LEAST}f  {{id=first_top}}
+    <> total = 0.0f  {{id=first_total}}
+    <> sums[e] = 0.0f  {{id=first_sums}}
+    for t
+        <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, {row}, d)*k_rows(b, {head}, {key}, d))")}  {{id=scores}}
+        {self._masked(row, key)}
+        <> next = fmax(top, max(j, s[j]))  {{id=next}}
+        <> low = {low}  {{id=low}}
+        <> shrink = exp2_ftz({factor!r}f*top - low)  {{id=shrink}}
+        <> w[j] = exp2_ftz({factor!r}f*s[j] - low)  {{id=weights}}
+        total = total*shrink + sum(j, w[j])  {{id=total}}
+        <{self.dtype.name}> p[j] = cast({self.dtype.name}, w[j])  {{id=factors}}
+        sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {key.replace('+ j', '+ c')}, e))  {{id=sums}}
+        top = next  {{id=top}}
+    end
+    o[b, h, {row}, e] = sums[e]/total  {{id=result, if={row} < n}}
+end
+""", [*arrays, "..."], name="attention",
+            assumptions=f"batch, heads, key_heads, n, m >= 1 and {heads}{' and n = m' if self.mask != 'full' else ''}")
+
+    def _score(self, row: str, key: str) -> tuple[float, str]:
+        """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
+        factor = self.scale*log2(e)
+        if self.softcap is None and not self.bias:
+            return factor, "{x}"
+        score = f"{self.scale!r}f*{{x}}"
+        if self.softcap is not None:
+            # tanh(x) = 1 - 2/(1 + e**(2*x))
+            score = f"{self.softcap!r}f - {2*self.softcap!r}f/(1 + exp2_ftz({2*factor/self.softcap!r}f*{{x}}))"
+        if self.bias:
+            score += f" + if({row} < n and {key} < m, bias[0, h, {row}, {key}], 0)"
+        return log2(e), score
+
+    def _masked(self, row: str, key: str) -> str:
+        """The statement that replaces the scores of pairs that do not count."""
+        if self.mask == "window":
+            return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {_LEAST}f)  {{id=mask}}"
+        beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= m"
+        return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
+
+
+def _by_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int) -> lk.LoopKernel:
+    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*."""
+    numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
+    # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
+    knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
+    knl = lk.tag_inames(knl, {"a": "g.0", "h": "g.1", "b": "g.2"})
+    knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
+    # products take strips of 32 bytes of their factors
+    knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
+    knl = lk.split_iname(knl, "c", step, outer_iname="c_step", inner_iname="c_box", outer_tag="unr")
+    # weights stay in the registers of the threads that compute them, and the products with v take them from there
+    knl = lk.privatize(knl, "i_box", only_var_names="p")
+    knl = lk.set_temporary_address_space(knl, "p", "warp")
+    # matrix units add to the scaled sums in place
+    knl = lk.start_from_addend(knl, "sums")
+    # one thread lets TMA copy the tiles, whose rows of 128 bytes are swizzled as the matrix units read them
+    for x, sweep, inames in (("q", ["i_warpgroup", "i_box", "d_step", "d_box"], ["q_i", "q_d"]),
+                             ("k", ["j", "d_step", "d_box"], ["k_j", "k_d"]),
+                             ("v", ["c_step", "c_box", "e"], ["v_j", "v_e"])):
+        knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=f"{x}_tile", precompute_inames=inames,
+                            default_tag=None, dtype=form.dtype)
+        knl = lk.tensorize(knl, f"{x}_tile_rule", f"tma.load.swizzle{ROW}")
+    knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
+    knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
+    knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
+    # a thread of its own copies tiles as soon as there is room, and leaves registers to several warpgroups
+    knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
+    knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
+    # products with v run on while threads compute the weights of the next tile
+    return lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})

@@ -1,0 +1,156 @@
+"""delay: lets some statements of a loop run one or more iterations later, among statements of later iterations."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.constructors import rewritten
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import PreconditionError, ScheduleError, require_known
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, rewrite, seq
+from loopkit.poly.affine import subtract
+from loopkit.transform.peel import peel
+from loopkit.transform.reindex import Reindexing, reindex
+from loopkit.transform.step import require_positive, require_untagged, transform
+
+
+@transform
+def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int = 1, *, assume: str | None = None,
+          unsafe: bool = False) -> LoopKernel:
+    """Let *statements* of the loop over *iname* run *by* iterations later, among statements of later iterations.
+
+    Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
+    the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
+    iname ``t``. A value that is still to be read needs cells of its own: where a statement in between overwrites it,
+    lowering refuses the kernel (:class:`StorageError`).
+
+    :arg statements: for the id of each delayed statement, the id of that before which it runs. Statements before one
+        run in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
+        delayed; those that are not named run right before the next one that is.
+    :arg by: the number of iterations.
+    :raises UnknownNameError: there is no such statement or iname.
+    :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.
+    :raises ScheduleError: the statements are not in one loop over *iname*.
+    :raises IllegalTransformError: a statement in between needs what a delayed one computes; with its witness.
+
+    >>> knl = lk.make_kernel("{[t, i]: 0<=t<n and 0<=i<8}", '''
+    ...     for t
+    ...         <> x[i] = a[t, i]  {id=load}
+    ...         <> y[i] = 2*x[i]  {id=double}
+    ...         b[t, i] = y[i]  {id=store}
+    ...     end''')
+    >>> print(lk.delay(knl, "t", {"store": "double"}).statements_text)
+    for t_first
+      for i
+        <> x[i] = a[t_first, i]  {id=load_first}
+      end
+      for i
+        <> y[i] = 2*x[i]  {id=double_first}
+      end
+    end
+    for t
+      for i
+        x[i] = a[t, i]  {id=load}
+      end
+      for i
+        b[t - 1, i] = y[i]  {id=store}
+      end
+      for i
+        y[i] = 2*x[i]  {id=double}
+      end
+    end
+    for t_last, i
+      b[t_last - 1, i] = y[i]  {id=store_last}
+    end
+    """
+    require_untagged(kernel, iname, "delayed")
+    count, step = require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
+    moved = _delayed(kernel, statements)
+    loop = _loop_around(kernel, iname, moved)
+    tree = rewrite(kernel.tree, lambda node: Loop(iname, _reordered(loop, moved)) if node == loop else node)
+    result = reindex(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), count)}), tree,
+                     frozenset(moved))
+    result = rewritten(result, statements=in_order_of(tree, result.statements))
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    return peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
+
+
+def _delayed(kernel: LoopKernel, statements: Mapping[str, str]) -> dict[str, str]:
+    """All delayed statements, each with that before which it runs; :raises PreconditionError: there is none."""
+    require_known("statement", [*statements, *statements.values()], kernel.statement_by_id)
+    if not statements:
+        raise PreconditionError("delay needs the statements that run later.", subject="statements",
+                                hint='for example {"store": "load"}')
+    moved = dict(_with_parts(kernel, statements))
+    if late := next((s for s in moved.values() if s in moved), None):
+        raise PreconditionError(f"'{late}' is delayed itself, so that nothing runs right before it.", subject=late,
+                                hint="name a statement that keeps its iteration")
+    return moved
+
+
+def _loop_around(kernel: LoopKernel, iname: str, moved: Mapping[str, str]) -> Loop:
+    """The loop over *iname* with all statements of *moved*; :raises ScheduleError: there is none."""
+    found = [loop for loop in loops_in(kernel.tree) if loop.iname == iname
+             and not moved.keys().isdisjoint(leaves(loop))]
+    own = {*leaves(found[0])} if found else set()
+    outside = next((s for pair in moved.items() for s in pair if s not in own), "")
+    if len(found) != 1 or outside:
+        raise ScheduleError(f"The statements are not all in one loop over '{iname}'"
+                            + (f": '{outside}' is not." if outside else "."), subject=iname,
+                            hint="fuse_loops makes one loop of several")
+    return found[0]
+
+
+def _with_parts(kernel: LoopKernel, statements: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """*statements* with the parts of their reductions, each before what the next named one runs before."""
+    order = [*leaves(kernel.tree)]
+    whole = {s: frozenset(_family(kernel, s)) for s in statements}
+    before = dict[str, str]()
+    for family in dict.fromkeys(whole.values()):
+        target = ""
+        for s in sorted(family, key=order.index, reverse=True):
+            before[s] = target = statements.get(s, target)
+            if not target:
+                raise PreconditionError(f"'{s}' is a part of a reduction, and its place is not given.", subject=s,
+                                        hint=f"name '{s}' too")
+    named = [s for s in statements for s in sorted(whole[s], key=order.index)]
+    yield from ((s, before[s]) for s in dict.fromkeys(named))
+
+
+def _family(kernel: LoopKernel, statement: str) -> Iterator[str]:
+    """*statement*, and the other parts of the reductions that it is a part of."""
+    own, new = set[str](), {statement}
+    while new:
+        own |= new
+        new = {s for node in kernel.reductions.values() if not node.parts.isdisjoint(own) for s in node.parts} - own
+    yield from own
+
+
+def _reordered(loop: Loop, moved: Mapping[str, str]) -> Tree:
+    """The body of *loop* with the statements *moved*, each in loops of its own, before others."""
+    split = {*moved, *moved.values()}
+    parts = [part for whole in parts_of(loop.body)
+             for part in ([whole] if split.isdisjoint(leaves(whole)) else _nest_of_each(whole))]
+    alone = {part_id: part for part in parts for part_id in leaves(part) if part_id in split}
+    body = list[Tree]()
+    for part in parts:
+        ids = [*leaves(part)]
+        if not moved.keys().isdisjoint(ids):
+            continue
+        body += (alone[s] for s, target in moved.items() if target in ids)
+        body.append(part)
+    return seq(*body)
+
+
+def _nest_of_each(tree: Tree) -> Iterator[Tree]:
+    """*tree* as a nest of loops for each statement."""
+    match tree:
+        case Loop(iname, body):
+            yield from (Loop(iname, part) for part in _nest_of_each(body))
+        case Leaf():
+            yield tree
+        case _:
+            for part in parts_of(tree):
+                yield from _nest_of_each(part)

@@ -1,0 +1,802 @@
+// proven: order (84 dependences), in bounds, no read before a write, no races; barriers: 1, each needed
+// vector accesses: o at multiples of 4 bytes, row by row; other calls run a text without them
+// tensor maps: q, k, v at multiples of 16 bytes, row by row; other calls are refused
+
+#include <cuda_bf16.h>
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifdef __CUDACC_RTC__
+struct __align__(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+#else
+#include <cuda.h>
+#endif
+// the products that the warpgroup began since the last group are one
+__device__ __forceinline__ void end_product_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// until all groups of products but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+}
+// the compiler moves no use of these registers further up
+__device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[COUNT])
+{
+    #pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        keep_below(x[i]);
+}
+// the same for elements of registers of 32 bits, which have several elements each
+template <class T> __device__ __forceinline__ void keep_words_below(T &x)
+{
+    unsigned int (&words)[sizeof(T) / 4] = reinterpret_cast<unsigned int (&)[sizeof(T) / 4]>(x);
+    #pragma unroll
+    for (int i = 0; i < sizeof(T) / 4; ++i)
+        asm volatile("" : "+r"(words[i]) :: "memory");
+}
+// the registers of the warpgroup are ready for the matrix units
+__device__ __forceinline__ void register_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
+{
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        for (int i = 0; i < COUNT; ++i)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                :: "r"(static_cast<unsigned int>(__cvta_generic_to_shared(&mbarriers[i]))), "n"(ARRIVALS) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+}
+// TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
+// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+__device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, unsigned int bytes,
+    unsigned long long *mbarrier, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(to), address = __cvta_generic_to_shared(mbarrier);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+        :: "r"(box), "l"(&map), "r"(address), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
+// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+__device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    for (unsigned int ended = 0; !ended;)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(ended) : "r"(address), "r"(parity) : "memory");
+}
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
+__device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// the threads of a warpgroup keep so many registers each, for others to take the rest
+template <int COUNT> __device__ __forceinline__ void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
+}
+// the threads of a warpgroup wait until they have so many registers each
+template <int COUNT> __device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
+}
+// the 32 bits that begin at x: one register with elements that follow each other
+template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
+{
+    return reinterpret_cast<unsigned int &>(x);
+}
+// the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
+// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+template <int LEADING, int STRIDE, int SWIZZLE>
+__device__ __forceinline__ unsigned long long matrix_at(const void *first)
+{
+    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
+    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// LEFT is 0 if elements of a row of left follow each other in memory, 1 if those of a column do. RIGHT is 0 for
+// those of a column of right, 1 for a row.
+template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16(
+    float *sums, unsigned long long left, unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1, %66, %67; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM])
+        : "l"(left), "l"(right), "n"(LEFT), "n"(RIGHT));
+}
+// all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
+// [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
+// Element number e of its words is left[16*(t / 32) + 8*(e / 2 % 2) + t / 4 % 8][8*(e / 4) + 2*(t % 4) + e % 2].
+// RIGHT is 0 if elements of a column of right follow each other in memory, 1 if those of a row do.
+template <int BOX, int PART, int ITEM, int RIGHT> __device__ __forceinline__ void wgmma_m64n128k16_f32_bf16_registers(
+    float *sums, unsigned int left0, unsigned int left1, unsigned int left2, unsigned int left3,
+    unsigned long long right)
+{
+    asm volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n128k16."
+        "f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+        "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63}, "
+        "{%64, %65, %66, %67}, %68, p, 1, 1, %69; }"
+        : "+f"(sums[0]), "+f"(sums[ITEM]), "+f"(sums[PART]), "+f"(sums[PART + ITEM]), "+f"(sums[BOX]),
+          "+f"(sums[BOX + ITEM]), "+f"(sums[BOX + PART]), "+f"(sums[BOX + PART + ITEM]), "+f"(sums[2*BOX]),
+          "+f"(sums[2*BOX + ITEM]), "+f"(sums[2*BOX + PART]), "+f"(sums[2*BOX + PART + ITEM]),
+          "+f"(sums[3*BOX]), "+f"(sums[3*BOX + ITEM]), "+f"(sums[3*BOX + PART]),
+          "+f"(sums[3*BOX + PART + ITEM]), "+f"(sums[4*BOX]), "+f"(sums[4*BOX + ITEM]),
+          "+f"(sums[4*BOX + PART]), "+f"(sums[4*BOX + PART + ITEM]), "+f"(sums[5*BOX]),
+          "+f"(sums[5*BOX + ITEM]), "+f"(sums[5*BOX + PART]), "+f"(sums[5*BOX + PART + ITEM]),
+          "+f"(sums[6*BOX]), "+f"(sums[6*BOX + ITEM]), "+f"(sums[6*BOX + PART]),
+          "+f"(sums[6*BOX + PART + ITEM]), "+f"(sums[7*BOX]), "+f"(sums[7*BOX + ITEM]),
+          "+f"(sums[7*BOX + PART]), "+f"(sums[7*BOX + PART + ITEM]), "+f"(sums[8*BOX]),
+          "+f"(sums[8*BOX + ITEM]), "+f"(sums[8*BOX + PART]), "+f"(sums[8*BOX + PART + ITEM]),
+          "+f"(sums[9*BOX]), "+f"(sums[9*BOX + ITEM]), "+f"(sums[9*BOX + PART]),
+          "+f"(sums[9*BOX + PART + ITEM]), "+f"(sums[10*BOX]), "+f"(sums[10*BOX + ITEM]),
+          "+f"(sums[10*BOX + PART]), "+f"(sums[10*BOX + PART + ITEM]), "+f"(sums[11*BOX]),
+          "+f"(sums[11*BOX + ITEM]), "+f"(sums[11*BOX + PART]), "+f"(sums[11*BOX + PART + ITEM]),
+          "+f"(sums[12*BOX]), "+f"(sums[12*BOX + ITEM]), "+f"(sums[12*BOX + PART]),
+          "+f"(sums[12*BOX + PART + ITEM]), "+f"(sums[13*BOX]), "+f"(sums[13*BOX + ITEM]),
+          "+f"(sums[13*BOX + PART]), "+f"(sums[13*BOX + PART + ITEM]), "+f"(sums[14*BOX]),
+          "+f"(sums[14*BOX + ITEM]), "+f"(sums[14*BOX + PART]), "+f"(sums[14*BOX + PART + ITEM]),
+          "+f"(sums[15*BOX]), "+f"(sums[15*BOX + ITEM]), "+f"(sums[15*BOX + PART]),
+          "+f"(sums[15*BOX + PART + ITEM])
+        : "r"(left0), "r"(left1), "r"(left2), "r"(left3), "l"(right), "n"(RIGHT));
+}
+// 2**x in one instruction, and 0 where that is subnormal
+__device__ __forceinline__ float exp2_ftz(float x)
+{
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
+// q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][128]
+// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][m][128]
+// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][m][128]
+// the launch gives 163920 bytes of dynamic shared memory
+extern "C" __global__ void __launch_bounds__(384, 1)
+attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
+    const __grid_constant__ CUtensorMap k_map_1x1x128x64_swizzled,
+    const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled, const int batch, const int heads,
+    const int key_heads, const int n)
+{
+    const int b = blockIdx.z;
+    const int h = blockIdx.y;
+    const int a = blockIdx.x;
+    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_box_warp = (int)threadIdx.x / 32 % 4;
+    const int i_box_lane = (int)threadIdx.x / 4 % 8;
+    const int e_lane = (int)threadIdx.x % 4;
+    const int j_lane = (int)threadIdx.x % 4;
+    extern __shared__ __align__(1024) unsigned char shared_memory_[];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&q_tile)[2][128][64] = *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_);
+    float top[2];
+    float total[2];
+    float sums[2][16][2];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&k_tile)[2][2][128][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][2][128][64]>(shared_memory_ + 32768);
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&v_tile)[2][2][128][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][2][128][64]>(shared_memory_ + 98304);
+    float acc_d_first[2][16][2];
+    float s[2][16][2];
+    float acc_j_first[2];
+    float acc_j_first_all[2];
+    float next[2];
+    float low[2];
+    float shrink[2];
+    float w[2][16][2];
+    float acc_j_0_first[2];
+    float acc_j_0_first_all[2];
+    alignas(4) __nv_bfloat16 p[8][2][2][2];
+    float acc_d[2][16][2];
+    float acc_c[2][16][2];
+    float acc_j[2];
+    float acc_j_all[2];
+    float acc_j_0[2];
+    float acc_j_0_all[2];
+    float acc_c_last[2][16][2];
+    // mbarriers for the copies to q_tile
+    unsigned long long (&q_tile_full)[1] =
+            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 163840);
+    // mbarriers for the copies to k_tile
+    unsigned long long (&k_tile_full)[2] =
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163856);
+    // mbarriers for the warps that have read k_tile
+    unsigned long long (&k_tile_empty)[2] =
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163872);
+    // mbarriers for the copies to v_tile
+    unsigned long long (&v_tile_full)[2] =
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163888);
+    // mbarriers for the warps that have read v_tile
+    unsigned long long (&v_tile_empty)[2] =
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163904);
+    float acc_j_first_warp[2]{};  // combined by shuffles in rows of 4
+    float acc_j_0_first_warp[2]{};  // combined by shuffles in rows of 4
+    float acc_j_warp[2]{};  // combined by shuffles in rows of 4
+    float acc_j_0_warp[2]{};  // combined by shuffles in rows of 4
+
+    // all threads use the mbarriers after thread 0 prepared them
+    start_phases<2>(q_tile_full);
+    start_phases<2>(k_tile_full);
+    start_phases<8>(k_tile_empty);
+    start_phases<2>(v_tile_full);
+    start_phases<8>(v_tile_empty);
+    __syncthreads();
+    if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
+        give_registers<32>();
+        if ((int)threadIdx.x == 256) {  // the producer
+            for (int q_d_part = 0; q_d_part < 2; ++q_d_part) {
+                // q_tile_rule
+                load_box_4d(&q_tile[q_d_part][0][0], q_map_1x1x128x64_swizzled, 16384, &q_tile_full[0], b,
+                        h, 128*a, 64*q_d_part);
+            }
+            const int t_first = 0;
+            // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+            // k_tile: scores.d.update reads, k_tile_rule overwrites
+            wait_for_phase(&k_tile_empty[t_first % 2], (t_first + 2) / 2 % 2);
+            for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
+                // k_tile_rule_first
+                load_box_4d(&k_tile[t_first % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
+                        &k_tile_full[t_first], b, h, -128*t_first + 128*a, 64*k_d_part);
+            }
+            // v_tile: sums.c.update reads, v_tile_rule overwrites
+            wait_for_phase(&v_tile_empty[t_first % 2], (t_first + 2) / 2 % 2);
+            for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
+                // v_tile_rule_first
+                load_box_4d(&v_tile[t_first % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
+                        &v_tile_full[t_first], b, h, -128*t_first + 128*a, 64*v_e_part);
+            }
+            for (int t = 1; t < a + 1; ++t) {
+                // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+                // k_tile: scores.d.update reads, k_tile_rule overwrites
+                wait_for_phase(&k_tile_empty[t % 2], (t + 2) / 2 % 2);
+                for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
+                    // k_tile_rule
+                    load_box_4d(&k_tile[t % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
+                            &k_tile_full[t % 2], b, h, -128*t + 128*a, 64*k_d_part);
+                }
+                // v_tile: sums.c.update reads, v_tile_rule overwrites
+                wait_for_phase(&v_tile_empty[t % 2], (t + 2) / 2 % 2);
+                for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
+                    // v_tile_rule
+                    load_box_4d(&v_tile[t % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
+                            &v_tile_full[t % 2], b, h, -128*t + 128*a, 64*v_e_part);
+                }
+            }
+        }
+    } else if ((int)threadIdx.x < 256) {
+        take_registers<232>();
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // first_top
+            top[i_box_part] = -1e+30f;
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // first_total
+            total[i_box_part] = 0.0f;
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int e_part = 0; e_part < 16; ++e_part) {
+                #pragma unroll
+                for (int e_item = 0; e_item < 2; ++e_item) {
+                    // first_sums
+                    sums[i_box_part][e_part][e_item] = 0.0f;
+                }
+            }
+        }
+        // q_tile: q_tile_rule writes, scores_first.d.update reads
+        // q_tile: q_tile_rule writes, scores.d.update reads
+        wait_for_phase(&q_tile_full[0], 0);
+        const int t_first = 0;
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // scores_first.d.init
+                    acc_d_first[i_box_part][j_part][j_item] = 0.0f;
+                }
+            }
+        }
+        // k_tile: k_tile_rule_first writes, scores_first.d.update reads
+        wait_for_phase(&k_tile_full[t_first], t_first / 2 % 2);
+        // acc_d_first: scores_first.d.init writes, scores_first.d.update reads
+        keep_below(acc_d_first);
+        register_fence();
+        #pragma unroll
+        for (int d_step = 0; d_step < 8; ++d_step) {
+            // scores_first.d.update
+            wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d_first[0][0][0],
+                matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
+                matrix_at<16, 1024, 1>(&k_tile[t_first % 2][d_step / 4][0][16*(d_step % 4)]));
+        }
+        // acc_d_first: scores_first.d.update writes, scores_first reads
+        end_product_group();
+        // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+        // k_tile: scores.d.update reads, k_tile_rule overwrites
+        wait_for_products<0>();
+        keep_below(acc_d_first);
+        arrive_as_warp(&k_tile_empty[t_first]);
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // scores_first
+                    s[i_box_part][j_part][j_item] = acc_d_first[i_box_part][j_part][j_item];
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane < 8*j_part + 2*j_lane +
+                            j_item) {
+                        // mask
+                        s[i_box_part][j_part][j_item] = -1e+30f;
+                    }
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // next_first.j.init
+            acc_j_first[i_box_part] = -INFINITY;
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // next_first.j.update
+                    acc_j_first[i_box_part] = fmaxf(acc_j_first[i_box_part], s[i_box_part][j_part][j_item]);
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // next_first.j.store ... next_first.j.result: shuffles combine acc_j_first[i_box_part] of 4 lanes; all of them get the result
+            acc_j_first_warp[i_box_part] = acc_j_first[i_box_part];
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_first_warp[i_box_part] =
+                    fmaxf(acc_j_first_warp[i_box_part],
+                    __shfl_down_sync(0xffffffff, acc_j_first_warp[i_box_part], 2));
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_first_warp[i_box_part] =
+                    fmaxf(acc_j_first_warp[i_box_part],
+                    __shfl_down_sync(0xffffffff, acc_j_first_warp[i_box_part], 1));
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_first_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_first_warp[i_box_part], 0, 4);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // next_first
+            next[i_box_part] = fmaxf(top[i_box_part], acc_j_first_all[i_box_part]);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // low_first
+            low[i_box_part] = 0.12751743f*next[i_box_part];
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // shrink_first
+            shrink[i_box_part] = exp2_ftz(0.12751743f*top[i_box_part] - low[i_box_part]);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // weights_first
+                    w[i_box_part][j_part][j_item] =
+                            exp2_ftz(0.12751743f*s[i_box_part][j_part][j_item] - low[i_box_part]);
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // total_first.j.init
+            acc_j_0_first[i_box_part] = 0.0f;
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // total_first.j.update
+                    acc_j_0_first[i_box_part] += w[i_box_part][j_part][j_item];
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // total_first.j.store ... total_first.j.result: shuffles combine acc_j_0_first[i_box_part] of 4 lanes; all of them get the result
+            acc_j_0_first_warp[i_box_part] = acc_j_0_first[i_box_part];
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_0_first_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 2);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_0_first_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 1);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            acc_j_0_first_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 0, 4);
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // total_first
+            total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_first_all[i_box_part];
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int j_part = 0; j_part < 16; ++j_part) {
+                #pragma unroll
+                for (int j_item = 0; j_item < 2; ++j_item) {
+                    // factors_first
+                    p[j_part / 2][j_part % 2][i_box_part][j_item] =
+                            (__nv_bfloat16)w[i_box_part][j_part][j_item];
+                }
+            }
+        }
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            // top_first
+            top[i_box_part] = next[i_box_part];
+        }
+        for (int t = 1; t < a + 1; ++t) {
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // scores.d.init
+                        acc_d[i_box_part][j_part][j_item] = 0.0f;
+                    }
+                }
+            }
+            // k_tile: k_tile_rule_first writes, scores.d.update reads
+            // k_tile: k_tile_rule writes, scores.d.update reads
+            wait_for_phase(&k_tile_full[t % 2], t / 2 % 2);
+            // acc_d: scores.d.init writes, scores.d.update reads
+            keep_below(acc_d);
+            register_fence();
+            #pragma unroll
+            for (int d_step = 0; d_step < 8; ++d_step) {
+                // scores.d.update
+                wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d[0][0][0],
+                    matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
+                    matrix_at<16, 1024, 1>(&k_tile[t % 2][d_step / 4][0][16*(d_step % 4)]));
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int e_part = 0; e_part < 16; ++e_part) {
+                    #pragma unroll
+                    for (int e_item = 0; e_item < 2; ++e_item) {
+                        // sums.c.init
+                        acc_c[i_box_part][e_part][e_item] =
+                                sums[i_box_part][e_part][e_item]*shrink[i_box_part];
+                    }
+                }
+            }
+            // acc_d: scores.d.update writes, scores reads
+            // acc_c: sums.c.init writes, sums.c.update reads
+            end_product_group();
+            keep_below(acc_c);
+            keep_words_below(p);
+            register_fence();
+            // v_tile: v_tile_rule_first writes, sums.c.update reads
+            // v_tile: v_tile_rule writes, sums.c.update reads
+            wait_for_phase(&v_tile_full[(t + 1) % 2], (t + 3) / 2 % 2);
+            #pragma unroll
+            for (int c_step = 0; c_step < 8; ++c_step) {
+                // sums.c.update
+                wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c[0][0][0],
+                    word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
+                    word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
+                    matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
+            }
+            // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+            // k_tile: scores.d.update reads, k_tile_rule overwrites
+            end_product_group();
+            wait_for_products<1>();
+            keep_below(acc_d);
+            arrive_as_warp(&k_tile_empty[t % 2]);
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // scores
+                        s[i_box_part][j_part][j_item] = acc_d[i_box_part][j_part][j_item];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // next.j.init
+                acc_j[i_box_part] = -INFINITY;
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // next.j.update
+                        acc_j[i_box_part] = fmaxf(acc_j[i_box_part], s[i_box_part][j_part][j_item]);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // next.j.store ... next.j.result: shuffles combine acc_j[i_box_part] of 4 lanes; all of them get the result
+                acc_j_warp[i_box_part] = acc_j[i_box_part];
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_warp[i_box_part] =
+                        fmaxf(acc_j_warp[i_box_part],
+                        __shfl_down_sync(0xffffffff, acc_j_warp[i_box_part], 2));
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_warp[i_box_part] =
+                        fmaxf(acc_j_warp[i_box_part],
+                        __shfl_down_sync(0xffffffff, acc_j_warp[i_box_part], 1));
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_warp[i_box_part], 0, 4);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // next
+                next[i_box_part] = fmaxf(top[i_box_part], acc_j_all[i_box_part]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // low
+                low[i_box_part] = 0.12751743f*next[i_box_part];
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // shrink
+                shrink[i_box_part] = exp2_ftz(0.12751743f*top[i_box_part] - low[i_box_part]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // weights
+                        w[i_box_part][j_part][j_item] =
+                                exp2_ftz(0.12751743f*s[i_box_part][j_part][j_item] - low[i_box_part]);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // total.j.init
+                acc_j_0[i_box_part] = 0.0f;
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // total.j.update
+                        acc_j_0[i_box_part] += w[i_box_part][j_part][j_item];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // total.j.store ... total.j.result: shuffles combine acc_j_0[i_box_part] of 4 lanes; all of them get the result
+                acc_j_0_warp[i_box_part] = acc_j_0[i_box_part];
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_0_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_warp[i_box_part], 2);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_0_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_warp[i_box_part], 1);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                acc_j_0_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_0_warp[i_box_part], 0, 4);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // total
+                total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_all[i_box_part];
+            }
+            // v_tile: sums.c.update reads, v_tile_rule overwrites
+            wait_for_products<0>();
+            keep_below(acc_c);
+            keep_words_below(p);
+            arrive_as_warp(&v_tile_empty[(t + 1) % 2]);
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int e_part = 0; e_part < 16; ++e_part) {
+                    #pragma unroll
+                    for (int e_item = 0; e_item < 2; ++e_item) {
+                        // sums
+                        sums[i_box_part][e_part][e_item] = acc_c[i_box_part][e_part][e_item];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // factors
+                        p[j_part / 2][j_part % 2][i_box_part][j_item] =
+                                (__nv_bfloat16)w[i_box_part][j_part][j_item];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // top
+                top[i_box_part] = next[i_box_part];
+            }
+        }
+        const int t_last = a + 1;
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int e_part = 0; e_part < 16; ++e_part) {
+                #pragma unroll
+                for (int e_item = 0; e_item < 2; ++e_item) {
+                    // sums_last.c.init
+                    acc_c_last[i_box_part][e_part][e_item] =
+                            sums[i_box_part][e_part][e_item]*shrink[i_box_part];
+                }
+            }
+        }
+        // v_tile: v_tile_rule_first writes, sums_last.c.update reads
+        // v_tile: v_tile_rule writes, sums_last.c.update reads
+        wait_for_phase(&v_tile_full[(t_last + 1) % 2], (t_last + 3) / 2 % 2);
+        // acc_c_last: sums_last.c.init writes, sums_last.c.update reads
+        keep_below(acc_c_last);
+        keep_words_below(p);
+        register_fence();
+        #pragma unroll
+        for (int c_step = 0; c_step < 8; ++c_step) {
+            // sums_last.c.update
+            wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c_last[0][0][0],
+                word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
+                word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
+                matrix_at<16384, 1024, 1>(&v_tile[(t_last - 1) % 2][0][16*c_step][0]));
+        }
+        // acc_c_last: sums_last.c.update writes, sums_last reads
+        end_product_group();
+        // v_tile: sums.c.update reads, v_tile_rule overwrites
+        wait_for_products<0>();
+        keep_below(acc_c_last);
+        arrive_as_warp(&v_tile_empty[(t_last + 1) % 2]);
+        #pragma unroll
+        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+            #pragma unroll
+            for (int e_part = 0; e_part < 16; ++e_part) {
+                #pragma unroll
+                for (int e_item = 0; e_item < 2; ++e_item) {
+                    // sums_last
+                    sums[i_box_part][e_part][e_item] = acc_c_last[i_box_part][e_part][e_item];
+                }
+            }
+        }
+        if (128*a + 64*i_warpgroup + 16*i_box_warp + i_box_lane < n) {
+            if (128*a + 128 <= n) {  // a full tile
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int e_part = 0; e_part < 16; ++e_part) {
+                        alignas(4) __nv_bfloat16 o_vec[2];
+                        #pragma unroll
+                        for (int e_item = 0; e_item < 2; ++e_item) {
+                            // result
+                            o_vec[e_item] =
+                                    (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
+                        }
+                        *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n + 16384*a +
+                                    8192*i_warpgroup + 2048*i_box_warp + 1024*i_box_part + 128*i_box_lane +
+                                    8*e_part + 2*e_lane]) = *reinterpret_cast<const unsigned int *>(o_vec);
+                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    if (128*a + 64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane < n) {
+                        #pragma unroll
+                        for (int e_part = 0; e_part < 16; ++e_part) {
+                            alignas(4) __nv_bfloat16 o_vec[2];
+                            #pragma unroll
+                            for (int e_item = 0; e_item < 2; ++e_item) {
+                                // result
+                                o_vec[e_item] =
+                                        (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
+                            }
+                            *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n + 16384*a +
+                                        8192*i_warpgroup + 2048*i_box_warp + 1024*i_box_part +
+                                        128*i_box_lane + 8*e_part + 2*e_lane]) =
+                                    *reinterpret_cast<const unsigned int *>(o_vec);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

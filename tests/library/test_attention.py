@@ -1,0 +1,98 @@
+"""The library's attention: text, proofs, emulated results, and what it refuses."""
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import loopkit as lk
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+HOPPER = lk.CudaTarget("sm_90a")
+
+
+def test_golden_cuda(golden: GoldenFiles) -> None:
+    """Products with v run on while threads compute the weights of the next tile; warpgroups exchange registers."""
+    code = lk.generate_code(lk.library.attention(head=128, mask="causal"), target=HOPPER)
+    golden.check("library/attention.cu", code)
+    compiled = compile_cuda(code.source, "sm_90a")
+    assert not compiled.spills
+    assert "C75" not in compiled.binary.log
+    loop = code.source[code.source.index("wait_for_phase(&q_tile_full"):]
+    loop = loop[loop.index("for (int t = 1;"):]
+    order = ["wgmma_m64n128k16_f32_bf16<", "wgmma_m64n128k16_f32_bf16_registers", "wait_for_products<1>", "exp2_ftz",
+             "wait_for_products<0>", "// factors"]
+    assert [*map(loop.index, order)] == sorted(map(loop.index, order))
+    # scores are replaced in the tile on the diagonal only, which is the first one
+    assert "-1e+30f" not in loop
+
+
+def result_of(q: Any, k: Any, v: Any, mask: str = "full", heads_shared: int | str = 1, window: int | None = None,
+              bias: Any = None, softcap: float | None = None) -> np.ndarray:
+    share = q.shape[1] if heads_shared == "all" else int(heads_shared)
+    q, k, v = (x.astype(float) for x in (q, np.repeat(k, share, axis=1), np.repeat(v, share, axis=1)))
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3])
+    if softcap is not None:
+        scores = softcap*np.tanh(scores/softcap)
+    if bias is not None:
+        scores += bias.astype(float)
+    i, j = np.arange(q.shape[2])[:, None], np.arange(k.shape[2])
+    counts = np.ones_like(j > i) if mask == "full" else (j <= i) & (j > i - (window or q.shape[2]))
+    weights = np.exp(np.where(counts, scores - scores.max(axis=3, keepdims=True), -np.inf))
+    return weights @ v / weights.sum(axis=3, keepdims=True)
+
+
+FORMS: list[tuple[dict[str, Any], tuple[int, int, int, int]]] = [
+    ({"mask": "causal", "heads_shared": 2, "rows": 128, "keys": 64}, (1, 2, 140, 140)),
+    ({"rows": 64, "keys": 32}, (1, 1, 70, 130)),
+    ({"mask": "window", "window": 70, "heads_shared": "all", "rows": 64, "keys": 32}, (1, 2, 150, 150)),
+    ({"bias": True, "rows": 64, "keys": 32}, (2, 1, 65, 40)),
+    ({"mask": "causal", "softcap": 2.0, "rows": 64, "keys": 64, "stages": 3}, (1, 1, 130, 130)),
+    ({"dtype": "float16", "rows": 192, "keys": 64}, (1, 1, 193, 1))]
+
+
+@pytest.mark.deep(every=6)
+@pytest.mark.parametrize(("form", "sizes"), FORMS)
+def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None:
+    """Copies land as late as they may, or at once; some rows and keys lie beyond the end."""
+    knl = lk.library.attention(head=64, **form)
+    assert len(knl.history) <= 25
+    assert lk.verify(knl, full=True).proven
+    batch, heads, n, m = sizes
+    share = form.get("heads_shared", 1)
+    rng, dtype = np.random.default_rng(0), np.float16 if "dtype" in form else BF16
+    owners = 1 if share == "all" else heads // share
+    given = {x: rng.standard_normal(shape).astype(dtype) for x, shape in (
+        ("q", (batch, heads, n, 64)), ("k", (batch, owners, m, 64)), ("v", (batch, owners, m, 64)))}
+    if form.get("bias"):
+        given["bias"] = rng.standard_normal((1, heads, n, m)).astype(dtype)
+    how = {x: y for x, y in form.items() if x in ("mask", "heads_shared", "window", "softcap")}
+    expected = result_of(**{"bias": None, **given, **how})
+    for completion in ("first", "last"):
+        found = lk.emulate(knl, given, completion=completion, target=HOPPER).o
+        # weights and results are rounded to 8 bits, or 11
+        np.testing.assert_allclose(found.astype(float), expected, atol=0.015)
+
+
+@pytest.mark.parametrize(("given", "subject", "message"), [
+    ({"head": 96}, "head", "The length of a head is a multiple of 64, at most 256, and not 96."),
+    ({"dtype": "float32"}, "dtype", "Attention has no form for arrays of float32."),
+    ({"mask": "diagonal"}, "mask", "There is no mask 'diagonal'."),
+    ({"window": 5}, "window", "A window is for the mask 'window', which needs one."),
+    ({"mask": "window"}, "window", "A window is for the mask 'window', which needs one."),
+    ({"heads_shared": "some"}, "heads_shared", "heads_shared is a number of heads or 'all', and not 'some'."),
+    ({"rows": 100}, "rows", "A tile has a multiple of 64 rows, at most 192, and not 100."),
+    ({"keys": 24}, "keys", "A tile has a multiple of 16 keys, at most 256, and not 24."),
+    ({"mask": "causal", "rows": 192, "keys": 128}, "keys",
+     "With a mask, the keys of a tile divide its 192 rows, which 128 do not."),
+    ({"stages": 1}, "stages", "Warpgroups need two tiles of keys or more, and not 1.")])
+def test_what_it_refuses(given: dict[str, Any], subject: str, message: str) -> None:
+    with pytest.raises(lk.PreconditionError) as caught:
+        lk.library.attention(**{"head": 64, **given})
+    assert caught.value.message == message
+    assert caught.value.subject == subject
+    assert caught.value.hint

@@ -1,0 +1,90 @@
+"""Statements with some of the inames on an axis of the block: each thread of a row has its copy of a value."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.data import AddressSpace
+from loopkit.lowering.pipeline import lower_fully
+from loopkit.verification.validation import validate
+from tests.nvrtc import compile_cuda
+
+F32 = np.dtype(np.float32)
+
+
+def rows_of_lanes(more: str = "", lanes: int = 4, rows: int = 8, result: str = "top + log(total)") -> lk.LoopKernel:
+    """The logarithms of sums of exponentials, in one pass: *lanes* neighbouring threads have a row."""
+    knl = lk.make_kernel(f"{{[i, j, t]: 0<=i<n and 0<=j<{4*lanes} and 0<=t<m}}", f"""
+        for i
+            <> top = -1.0e30f  {{id=first_top}}
+            <> total = 0.0f  {{id=first_total}}
+            for t
+                <> s[j] = a[i, {4*lanes}*t + j]  {{id=s}}
+                <> next = fmax(top, max(j, s[j]))  {{id=next}}
+                total = total*exp(top - next) + sum(j, exp(s[j] - next))  {{id=total}}
+                top = next  {{id=top}}
+                {more}
+            end
+            y[i] = {result}  {{id=result}}
+        end
+        """, name="rows", assumptions="n, m >= 1")
+    knl = lk.add_dtypes(knl, {"a": F32, "y": F32})
+    knl = lk.split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.0")
+    return lk.split_levels(knl, "j", {"j_part": None, "j_lane": lanes, "j_item": 2},
+                           tags={"j_part": "unr", "j_lane": "l.0", "j_item": "unr"})
+
+
+@pytest.mark.parametrize(("lanes", "rows"), [(4, 8), (4, 32), (8, 4), (32, 2)])
+def test_a_value_for_each_row(lanes: int, rows: int) -> None:
+    knl = rows_of_lanes(lanes=lanes, rows=rows)
+    assert lk.verify(knl, full=True).proven
+    low = lower_fully(knl)
+    assert validate(low) == ()
+    assert {x: low.storages[x].space for x in ("top", "total", "next", "s")} == dict.fromkeys(
+        ("top", "total", "next", "s"), AddressSpace.PRIVATE)
+    assert low.storages["s"].shape == (2, 2)
+    (launch,) = low.launches
+    assert str(launch.mapping.coordinates["i_inner"]).replace(" ", "") in (f"l.0//{lanes}", f"FloorDiv(l.0,{lanes})")
+    a = np.random.default_rng(0).standard_normal((13, 4*lanes*3)).astype(F32)
+    wanted = np.log(np.exp(a.astype(float)).sum(axis=1))
+    np.testing.assert_allclose(lk.compile(knl, "c")(a=a, m=3).y, wanted, rtol=1e-5)
+    np.testing.assert_allclose(lk.emulate(knl, {"a": a, "m": 3}).y,
+                               wanted, rtol=1e-5)
+
+
+def test_one_thread_of_a_row_stores() -> None:
+    source = lk.generate_code(rows_of_lanes(), target="cuda").source
+    assert source.count("if (j_lane == 0") == 2                       # in full tiles, and in others
+    compile_cuda(source)
+
+
+def test_what_other_rows_read_has_one_copy() -> None:
+    """The values of a row are for threads of another one too: one thread of the row stores them in shared memory."""
+    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i<8 and 0<=j<4}", """
+        for b
+            for i
+                <> u[i] = sum(j, a[b, i, j])  {id=u}
+            end
+            for i, j
+                y[b, i, j] = u[7 - i] + a[b, i, j]  {id=y}
+            end
+        end
+        """, assumptions="n >= 1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"a": F32, "y": F32}), "b:g.0, i:l.0, j:l.0")
+    low = lower_fully(knl)
+    assert low.storages["u"].space is AddressSpace.LOCAL
+    assert validate(low) == ()
+    assert lk.verify(knl, full=True).proven
+    assert "if (j == 0) {\n        // u" in lk.generate_code(knl, target="cuda").source
+    a = np.random.default_rng(0).integers(-9, 9, (3, 8, 4)).astype(F32)
+    np.testing.assert_array_equal(lk.emulate(knl, {"a": a}).y, a.sum(axis=2)[:, ::-1, None] + a)
+
+
+def test_rows_of_other_lanes() -> None:
+    """Inames of rows that lie elsewhere in other statements have no place."""
+    knl = rows_of_lanes()
+    knl = lk.untag_inames(knl, "j_lane")
+    knl = lk.tag_inames(lk.split_iname(knl, "j_lane", 2, inner_tag="l.0"), "j_lane_outer:unr")
+    (launch,) = lower_fully(knl).launches
+    assert launch.mapping.extents["l.0"] == 16

@@ -1,0 +1,114 @@
+"""delay: the order of the statements, the values, and what it refuses, each with a way out."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.analysis.order import loops_of
+from loopkit.kernel.tree import leaves
+from tests.transform.same import assert_same
+
+
+def recurrence() -> lk.LoopKernel:
+    """A running sum of sums, whose scale depends on what was read so far."""
+    knl = lk.make_kernel("{[t, k]: 0<=t<n and 0<=k<8}", """
+        <> x = 0  {id=first_x}
+        <> s = 0  {id=first_s}
+        for t
+            <> y = max(x, a[t, 0])  {id=y}
+            <> u = y - x  {id=u}
+            s = s*u + sum(k, a[t, k]*y)  {id=s}
+            x = y  {id=x}
+            b[t] = y  {id=b}
+        end
+        c = s + x  {id=c}
+        """, assumptions="n>=1")
+    return lk.add_dtypes(knl, {"a,b,c": np.int64})
+
+
+def three() -> lk.LoopKernel:
+    return lk.make_kernel("{[t, i]: 0<=t<n and 0<=i<8}", """
+        for t
+            <> x[i] = a[t, i]  {id=load}
+            <> y[i] = 2*x[i]  {id=double}
+            b[t, i] = y[i] + x[i]  {id=store}
+        end""")
+
+
+#: The sum is of the iteration before, and its scale too.
+LATER = {"s.k.init": "y", "s.k.update": "y", "s": "u"}
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_values_stay_the_same(n: int) -> None:
+    knl = recurrence()
+    result = lk.delay(knl, "t", LATER)
+    assert result.history[-1].verdict == "proven"
+    assert_same(knl, result, n=n)
+
+
+@pytest.mark.parametrize(("order", "overwritten"), [({"s": "b"}, "y"), ({**LATER, "s": "x"}, "u"),
+                                                    ({**LATER, "s.k.update": "u"}, "y")])
+def test_a_value_is_overwritten_before_a_delayed_statement_reads_it(order: Mapping[str, str], overwritten: str) -> None:
+    """Values keep their order in the proof; lowering finds no cells that hold both."""
+    result = lk.delay(recurrence(), "t", order)
+    with pytest.raises(lk.StorageError, match=f"cells of '{overwritten}' cannot hold all values"):
+        lk.lower(result)
+
+
+def test_the_order_within_an_iteration() -> None:
+    result = lk.delay(recurrence(), "t", LATER)
+    own = [s for s in leaves(result.tree) if "t" in loops_of(result.paths[s])]
+    assert own == ["s.k.init", "s.k.update", "y", "s", "u", "x", "b"]
+    first = [s for s in leaves(result.tree) if "t_first" in loops_of(result.paths[s])]
+    assert first == ["y_first", "u_first", "x_first", "b_first"]
+    assert [s for s in leaves(result.tree) if "t_last" in loops_of(result.paths[s])] == [
+        "s_last.k.init", "s_last.k.update", "s_last"]
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_several_iterations(by: int, n: int) -> None:
+    """Each iteration keeps the values that a later one reads."""
+    knl = lk.add_dtypes(three(), {"a": np.int64})
+    knl = lk.expand(lk.expand(knl, "x", "t"), "y", "t")
+    assert_same(knl, lk.delay(knl, "t", {"store": "load"}, by=by), n=n)
+
+
+@pytest.mark.parametrize(("statements", "by", "error", "message", "hint"), [
+    ({}, 1, lk.PreconditionError, "delay needs the statements that run later.", 'for example {"store": "load"}'),
+    ({"stor": "load"}, 1, lk.UnknownNameError, "'stor' is not a statement of the kernel.", "did you mean 'store'?"),
+    ({"store": "load", "double": "store"}, 1, lk.PreconditionError,
+     "'store' is delayed itself, so that nothing runs right before it.", "name a statement that keeps its iteration"),
+    ({"store": "load"}, 0, lk.PreconditionError, "iterations must be a positive integer, not 0.", ""),
+    ({"double": "store"}, 1, lk.IllegalTransformError,
+     "would run a value's reader before its writer", "double[t=1, i=0] writes")])
+def test_what_it_refuses(statements: dict[str, str], by: int, error: type[lk.LoopkitError], message: str, hint: str
+                         ) -> None:
+    knl = three()
+    with pytest.raises(error) as caught:
+        lk.delay(knl, "t", statements, by=by)
+    assert message in str(caught.value)
+    assert hint in str(caught.value)
+
+
+def test_statements_of_two_loops() -> None:
+    knl = lk.distribute_loop(lk.expand(lk.expand(three(), "x", "t"), "y", "t"), "t", "store")
+    with pytest.raises(lk.ScheduleError, match="not all in one loop over 't'"):
+        lk.delay(knl, "t", {"store": "load"})
+
+
+def test_a_loop_with_a_tag() -> None:
+    knl = lk.tag_inames(lk.expand(lk.expand(three(), "x", "t"), "y", "t"), "t:g.0")
+    with pytest.raises(lk.PreconditionError, match=r"'t' has the tag 'g\.0'"):
+        lk.delay(knl, "t", {"store": "load"})
+
+
+def test_a_part_of_a_reduction_without_a_place() -> None:
+    with pytest.raises(lk.PreconditionError) as caught:
+        lk.delay(recurrence(), "t", {"s.k.update": "y"})
+    assert caught.value.message == "'s' is a part of a reduction, and its place is not given."
+    assert caught.value.hint == "name 's' too"
