@@ -34,8 +34,8 @@ from loopkit.target.code import TextTarget, resolve_text_target
 
 @checked
 def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, target: Target | str = "cuda",
-            completion: str = "last", order: str = "forward", lockstep: int = 32, program: Program | None = None,
-            **kwargs: Any) -> Outputs:
+            completion: str = "last", order: str = "forward", lockstep: int = 32, contracted: bool = False,
+            program: Program | None = None, **kwargs: Any) -> Outputs:
     """Run the loop program of *knl* for a GPU on the host, without a GPU and without generated code.
 
     Each block runs by itself. Warp instructions work on the registers of the lanes by their real layouts, and
@@ -49,6 +49,7 @@ def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, t
     :arg order: ``"forward"``: the first warp of a block runs up to a barrier before the next one starts;
         ``"backward"``: the last warp is the first to run.
     :arg lockstep: the number of threads that run together, at most a warp; with fewer, a missing warp barrier shows.
+    :arg contracted: round a product of float32 numbers and the sum that it is a term of once, as CUDA's compiler may.
     :arg program: another loop program than ``lk.lower(knl, target).program``, of the same arguments and temporaries.
     :returns: the outputs, as of a call of *knl*.
     :raises CallError: an argument does not fit.
@@ -67,7 +68,7 @@ def emulate(knl: LoopKernel, arguments: Mapping[str, Any] | None = None, /, *, t
             raise PreconditionError(f"{name}= is {' or '.join(map(repr, known))}, and not {value!r}.", subject=name)
     if lockstep < 1 or 32 % lockstep:
         raise PreconditionError(f"lockstep= is a divisor of 32, and not {lockstep}.", subject="lockstep")
-    choices = Choices(completion == "last", order == "backward", lockstep)
+    choices = Choices(completion == "last", order == "backward", lockstep, contracted)
     resolved = resolve_text_target(target)
     runner = kept(knl.memo, ("emulated", resolved), lambda: _EmulatedRunner(knl, resolved))
     return runner.choosing(choices, program).call({**(arguments or {}), **kwargs})
@@ -107,7 +108,8 @@ class _EmulatedRunner(Runner):
 
         def launch(function: Function, memory: Mapping[str, EmulatedArray], numbers: Mapping[str, Any]) -> None:
             names = {*memory, *(a.name for a in function.arrays)}
-            nodes = NodeCompiler(Compiler(types, names, layout.index), emulations, frozenset(
+            expressions = Compiler(types, names, layout.index, contracted=self._choices.contracted)
+            nodes = NodeCompiler(expressions, emulations, frozenset(
                 a.name for a in function.arrays if a.thread_axes), frozenset(EMULATIONS.keys() - emulations.keys()))
             _launch(function, nodes, memory, numbers, self._choices)
         functions = {f.name: partial(launch, f) for f in program.functions}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, Place
 from loopkit.emulation.strands import Strand
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import (
+    FLOAT32,
+    FLOAT64,
     INT64,
     Type,
     Weak,
@@ -66,12 +69,14 @@ class Compiler:
     :ivar arrays: the names of arrays, and of variables in memory.
     :ivar index: the dtype of indices.
     :ivar flagged: the arrays whose inter-block flags a read waits for.
+    :ivar contracted: a product of float32 and the sum that it is a term of are rounded once.
     """
 
     types: Mapping[str, Type]
     arrays: Collection[str]
     index: np.dtype[Any]
     flagged: Collection[str] = ()
+    contracted: bool = False
     _known: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False)
 
     def with_names(self, types: Mapping[str, Type], arrays: Collection[str] = ()) -> Compiler:
@@ -176,6 +181,8 @@ class Compiler:
             with suppress(TypeError, ZeroDivisionError):
                 constant = reduce(OPERATIONS[type(expr)], children(expr))
                 return lambda _: constant
+        if self.contracted and isinstance(expr, p.Sum) and found == FLOAT32:
+            return self._contracted_sum(expr)
         parts = [self._operand(e, expr) for e in children(expr)]
         if type(expr) in _OF_SCALARS:
             scalar = by_threads(_OF_SCALARS[type(expr)], computed_in(found))
@@ -188,6 +195,17 @@ class Compiler:
             one, other = parts
             return self._typed(expr, lambda s: operation(one(s), other(s)))
         return self._typed(expr, lambda s: reduce(operation, [part(s) for part in parts]))
+
+    def _contracted_sum(self, expr: p.Sum) -> Value:
+        """A sum of float32, which is rounded once, as are terms other than products."""
+        terms = list[list[Value]]()
+        for e in expr.children:
+            parts = e.children if isinstance(e, p.Product) and self._type(e) == FLOAT32 else (e,)
+            terms.append([_to(FLOAT64, self.converted(part, FLOAT32)) for part in parts])
+
+        def total(s: Strand) -> Lanes:
+            return sum(reduce(mul, [part(s) for part in parts]) for parts in terms)
+        return _to(FLOAT32, total)
 
     def _operand(self, expr: Expression, whole: Expression) -> Value:
         """*expr* in the dtype in which *whole* is computed."""

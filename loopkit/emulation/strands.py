@@ -20,11 +20,13 @@ class Choices:
     :ivar late: asynchronous accesses take effect as late as the program allows; else as early.
     :ivar backward: strands and blocks run from the last one to the first.
     :ivar lockstep: the threads of a strand.
+    :ivar contracted: a product of float32 and the sum that it is a term of are rounded once.
     """
 
     late: bool = True
     backward: bool = False
     lockstep: int = 32
+    contracted: bool = False
 
     def ordered(self, items: Any) -> Any:
         """A sequence of them in the order in which they run."""

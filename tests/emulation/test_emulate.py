@@ -177,3 +177,13 @@ def test_illegal_options() -> None:
             lk.emulate(knl, **option)  # type: ignore[arg-type]
     with pytest.raises(lk.CallError, match="'x' is missing"):
         lk.emulate(knl, y=np.ones(3, np.float32))
+
+
+def test_a_product_and_its_sum_are_rounded_once_or_twice() -> None:
+    """CUDA's compiler contracts them: the difference is what rounding the product alone loses."""
+    knl = lk.make_kernel("{[i]: 0<=i<4}", "<> t = x[i]*x[i]\n y[i] = x[i]*x[i] - t")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32, "t": np.float32}), "i:l.0")
+    x = np.float32([1 + 2.0**-23, 1 + 2.0**-12, 3, 1.0e18])
+    square = x.astype(float)**2
+    assert not lk.emulate(knl, x=x).y.any()
+    np.testing.assert_array_equal(lk.emulate(knl, x=x, contracted=True).y, square - np.float32(square))

@@ -58,7 +58,9 @@ FORMS: list[tuple[dict[str, Any], tuple[int, int, int, int]]] = [
 @pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("form", "sizes"), FORMS)
 def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None:
-    """Copies land as late as they may, or at once; some rows and keys lie beyond the end."""
+    """Copies land as late as they may, or at once; sums of products are rounded once, or twice. Some rows and keys lie
+    beyond the end.
+    """
     knl = lk.library.attention(head=64, **form)
     assert len(knl.history) <= 25
     assert lk.verify(knl, full=True).proven
@@ -72,8 +74,8 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
         given["bias"] = rng.standard_normal((1, heads, n, m)).astype(dtype)
     how = {x: y for x, y in form.items() if x in ("mask", "heads_shared", "window", "softcap")}
     expected = result_of(**{"bias": None, **given, **how})
-    for completion in ("first", "last"):
-        found = lk.emulate(knl, given, completion=completion, target=HOPPER).o
+    for completion, contracted in (("first", False), ("last", True)):
+        found = lk.emulate(knl, given, completion=completion, contracted=contracted, target=HOPPER).o
         # weights and results are rounded to 8 bits, or 11
         np.testing.assert_allclose(found.astype(float), expected, atol=0.015)
 
