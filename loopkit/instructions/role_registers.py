@@ -47,7 +47,7 @@ def registers_of_roles(producers: int, threads: Expression, consumers: int) -> t
     if more <= each:
         raise PreconditionError(f"Each of {threads} threads can have {each} registers, so that consumers need none of "
                                 "the producer's.", subject="registers",
-                                hint="specialize_warps(knl, ...) without registers=")
+                                hint="fewer registers=, or none in specialize_warps")
     return producers, more
 
 
@@ -59,13 +59,13 @@ def _sync(_: object, of: SetRegisters, __: object) -> Iterator[str]:
 
 CUDA = InstructionText({
     "give_registers": """
-// the threads of a warpgroup keep so many registers each, for others to take the rest
+// the threads of a warpgroup keep COUNT registers each, and others can take the rest
 template <int COUNT> __device__ __forceinline__ void give_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
 """, "take_registers": """
-// the threads of a warpgroup wait until they have so many registers each
+// the threads of a warpgroup wait until they have COUNT registers each
 template <int COUNT> __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));

@@ -31,9 +31,10 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
 
     A block has a tile of queries and runs over tiles of keys, from the last one to the first. Each thread keeps scores,
-    weights and results in registers. It has the largest score of its queries so far, and scales sums when that grows.
-    Matrix units compute the scores of one tile of keys, and the results of the one before, while threads compute
-    weights. A warpgroup of its own lets TMA copy tiles. The kernel is for GPUs of ``CudaTarget("sm_90a")``.
+    weights and results in registers. It has the largest score of its queries so far. In each tile, it scales its sums
+    to the new one. Matrix units compute the scores of one tile of keys, and the results of the one before, while
+    threads compute weights. A warpgroup of its own lets TMA copy tiles. The kernel is for GPUs of
+    ``CudaTarget("sm_90a")``.
 
     The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, m, head]``, *v* like *k* and *o* like *q*. Sums
     are in float32, and weights in *dtype* as factors of *v*.
@@ -41,11 +42,11 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     :arg dtype: bfloat16 or float16, of all arrays.
     :arg head: the length of the last axes, a multiple of 64, at most 256.
     :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``, with ``n = m``;
-        ``"window"``: the last *window* ones of these.
-    :arg heads_shared: as many heads of *q* share one of *k* and *v*; ``"all"``: all do.
-    :arg bias: add ``bias[0, h, i, j]`` to the scores; its shape is ``[1, heads, n, m]``.
+        ``"window"``: the last *window* ones of these, that of the query included.
+    :arg heads_shared: the number of heads of *q* for each head of *k* and *v*; ``"all"``: these have one head.
+    :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``.
     :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
-    :arg scale: default: ``head**-0.5``.
+    :arg scale: a positive number; default: ``head**-0.5``.
     :arg rows: the queries of a block, a multiple of 64; *keys*: those of a tile, a multiple of 16 that divides *rows*
         if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
@@ -54,8 +55,7 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     >>> print(*knl.argument_by_name["o"].shape)
     batch heads n 64
     """
-    dtype = known_dtype(dtype)
-    form = Attention(dtype, head, mask, window, heads_shared, bias, softcap, head**-0.5 if scale is None else scale)
+    form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
     tiles = measured(name, tiles=None if rows is None or keys is None else {str(head): (rows, keys)}, stages=stages)
@@ -77,13 +77,13 @@ class Attention:
     heads_shared: int | str
     bias: bool
     softcap: float | None
-    scale: float
+    scale: float | None
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
         if self.dtype.name not in ("bfloat16", "float16"):
-            raise lk.PreconditionError(f"Attention has no form for arrays of {self.dtype}.", subject="dtype",
-                                       hint="use bfloat16 or float16")
+            raise lk.PreconditionError(f"The arrays of attention are bfloat16 or float16, and not {self.dtype}.",
+                                       subject="dtype", hint="dtype='bfloat16'")
         if require_positive(self.head, "head") % 64 or self.head > 256:
             raise lk.PreconditionError(f"The length of a head is a multiple of 64, at most 256, and not {self.head}.",
                                        subject="head", hint="pad q, k and v with zeros")
@@ -100,6 +100,10 @@ class Attention:
                                        subject="heads_shared", hint="heads_shared='all'")
         if not isinstance(self.heads_shared, str):
             require_positive(self.heads_shared, "heads that share keys")
+        for what, number in (("scale", self.scale), ("softcap", self.softcap)):
+            if number is not None and not 0 < number < float("inf"):
+                raise lk.PreconditionError(f"The argument '{what}' is a positive number, and not {number}.",
+                                           subject=what, hint=f"leave out {what}")
 
     def require_tiles(self, rows: int, keys: int, stages: int) -> None:
         """:raises PreconditionError: a block cannot have such tiles."""
@@ -108,8 +112,8 @@ class Attention:
                 raise lk.PreconditionError(f"A tile has a multiple of {unit} {what}, at most {most}, and not {number}.",
                                            subject=what, hint=f"{what}={unit}")
         if self.mask != "full" and rows % keys:
-            raise lk.PreconditionError(f"With a mask, the keys of a tile divide its {rows} rows, which {keys} do not.",
-                                       subject="keys", hint=f"keys={ROWS}")
+            raise lk.PreconditionError(f"With a mask, the number of keys divides that of rows, and {keys} does not "
+                                       f"divide {rows}.", subject="keys", hint=f"keys={ROWS}")
         if stages < 2:
             raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
                                        subject="stages", hint="stages=2")
@@ -123,9 +127,9 @@ class Attention:
         first = f" and {keys}*({last} - t) + {keys} > {rows}*a - {self.window} + 1" if self.window else ""
         factor, score = self._score(row, key)
         head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
-        # of a query whose keys so far do not count, the weights are 0, and not exp2 of a rounding error
+        # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
         low = f"{factor!r}f*next"
-        low = low if self.mask == "full" or rows == keys else f"if(next <= {_LEAST}f, 0.0f, {low})"
+        low = f"if(next <= {_LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
         heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
         queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "heads n m"))
         own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("m"), self.head)
@@ -162,13 +166,15 @@ end
 
     def _score(self, row: str, key: str) -> tuple[float, str]:
         """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
-        factor = self.scale*log2(e)
+        scale = self.head**-0.5 if self.scale is None else float(self.scale)
+        factor = scale*log2(e)
         if self.softcap is None and not self.bias:
             return factor, "{x}"
-        score = f"{self.scale!r}f*{{x}}"
+        score = f"{scale!r}f*{{x}}"
         if self.softcap is not None:
             # tanh(x) = 1 - 2/(1 + e**(2*x))
-            score = f"{self.softcap!r}f - {2*self.softcap!r}f/(1 + exp2_ftz({2*factor/self.softcap!r}f*{{x}}))"
+            cap = float(self.softcap)
+            score = f"{cap!r}f - {2*cap!r}f/(1 + exp2_ftz({2*factor/cap!r}f*{{x}}))"
         if self.bias:
             score += f" + if({row} < n and {key} < m, bias[0, h, {row}, {key}], 0)"
         return log2(e), score

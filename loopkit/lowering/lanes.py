@@ -1,8 +1,8 @@
-"""Lanes without a part: a statement with some of the inames on an axis of the block runs for all values of the others.
+"""Values of rows: a statement with some of the inames on an axis of the block runs for all values of the others.
 
 Threads of a row compute sums of it together, and a value for each row needs no iname along the row. A statement with
-only the inames of rows gets those along the row too: each thread then has its own copy of a value that only threads of
-the same row read. One thread has the only copy of any other value.
+only the inames of rows gets those along the row too. Each thread then has a copy of the value, if no thread reads what
+another one writes. Otherwise, one thread of each row runs the statement: the first one.
 """
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ def with_lanes(schedule: Schedule) -> Schedule:
     found = {s: inames for part in schedule.launches for s, inames in _missing(knl, [*leaves(part.tree)])}
     if not found:
         return schedule
-    copied = {knl.statement_by_id[s].written for s in found}
-    copied = {x for x in copied if x in knl.temporaries and _may_have_copies(knl, x, found)}
-    result = _with_lanes_for(knl, found, copied)
-    # all copies of a value must be with their readers
-    copied -= {d.array for d in dependences(result) if d.array in copied and d.of_value and d.kind == "flow"
-               and d.source in found and across_blocks(result, d, LocalTag) is not None}
-    return replace(schedule, kernel=_with_lanes_for(knl, found, copied))
+    copied = {x for x in (knl.statement_by_id[s].written for s in found) if _may_have_copies(knl, x, found)}
+    while True:
+        result = _with_lanes_for(knl, found, copied)
+        # whoever writes the values, their readers are in the same thread
+        elsewhere = {d.array for d in dependences(result) if d.array in copied and d.kind == "flow"
+                     and across_blocks(result, d, LocalTag) is not None}
+        if not elsewhere:
+            return replace(schedule, kernel=result)
+        copied -= elsewhere
 
 
 def _missing(knl: LoopKernel, statements: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -67,9 +69,10 @@ def _missing(knl: LoopKernel, statements: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _may_have_copies(knl: LoopKernel, array: str, added: Added) -> bool:
-    """May each thread have its own copy of what the statements that get inames write to *array*?"""
-    t = knl.temporaries[array]
-    return t.address_space in (None, AddressSpace.PRIVATE) and not t.between_blocks
+    """May each thread have a copy of *array*, and run what the statements that get inames do to it?"""
+    t = knl.temporaries.get(array)
+    return t is not None and t.address_space in (None, AddressSpace.PRIVATE) and not t.between_blocks \
+        and not any(s.instructions for s in knl.statements if s.written == array and s.id in added)
 
 
 def _with_lanes_for(knl: LoopKernel, added: Added, copied: Collection[str]) -> LoopKernel:
@@ -93,7 +96,7 @@ def _with_lanes_for(knl: LoopKernel, added: Added, copied: Collection[str]) -> L
 
 def _between_copies(knl: LoopKernel, added: Added, copied: Collection[str], found: Sequence[Dependence],
                     new: LoopKernel) -> Iterator[Dependence]:
-    """The dependences of *knl* between the instances of *new*: a copy of a value is for the threads along its lanes."""
+    """The dependences of *knl* between the instances of *new*: a copy of a value is for its own thread."""
     images = {s: [Image(s, _instances_of_lanes(knl, new, s))] for s in added}
     for d in between_images(found, images):
         pairs = _equal_digits(new, d, added) if d.array in copied else []
@@ -116,14 +119,17 @@ def _instances_of_lanes(knl: LoopKernel, new: LoopKernel, statement: str) -> Map
 
 
 def _equal_digits(knl: LoopKernel, d: Dependence, added: Added) -> list[tuple[Expression, Expression]]:
-    """The coordinates of threads of both statements of *d*, at the digits of inames that one of them got."""
+    """The coordinates of threads of both statements of *d*, at the digits of inames that its source got.
+
+    A source with inames of its own there writes one value, which all instances of the sink may need.
+    """
     own, other = (axis_inames(knl, knl.statement_by_id[s].inames, LocalTag) for s in (d.source, d.sink))
     found = list[tuple[Expression, Expression]]()
     for axis in own.keys() & other.keys():
         first, second = (_inames_by_digit(knl, x[axis]) for x in (own, other))
         for digit in first.keys() & second.keys():
             x, y = first[digit], second[digit]
-            if x in added.get(d.source, ()) or y in added.get(d.sink, ()):
+            if x in added.get(d.source, ()):
                 one, two = (subtract(p.Variable(i), iname_range(knl, i)[0]) for i in (x, y))
                 found.append((one, two))
     return found

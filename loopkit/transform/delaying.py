@@ -23,12 +23,12 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
 
     Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
     the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
-    iname ``t``. A value that is still to be read needs cells of its own: where a statement in between overwrites it,
-    lowering refuses the kernel (:class:`StorageError`).
+    iname ``t``. The step does not check that a temporary is overwritten too early: lowering does, with a
+    :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
-    :arg statements: for the id of each delayed statement, the id of that before which it runs. Statements before one
-        run in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
-        delayed; those that are not named run right before the next one that is.
+    :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
+        in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all delayed.
+        A part that is not named runs right before the next named part of its reduction.
     :arg by: the number of iterations.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.

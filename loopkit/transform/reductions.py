@@ -114,6 +114,8 @@ def start_from_addend(kernel: LoopKernel, statement: str, *, assume: str | None 
     ``y = x + sum(k, a[k])`` needs no registers for *x* beside those of the sum, and matrix units add up in place. The
     terms are added in another order, so that results may differ by rounding.
 
+    The sum gets the dtype of the addend, unless it is declared.
+
     :arg statement: the id of a statement whose expression is one sum and further terms.
     :raises UnknownNameError: there is no such statement.
     :raises PreconditionError: it adds nothing to a sum, or the sum has other loops or another condition.
@@ -139,13 +141,15 @@ def start_from_addend(kernel: LoopKernel, statement: str, *, assume: str | None 
     nodes = [node for node in kernel.reductions.values() if node.final == statement and node.operation == "sum"
              and p.Variable(node.accumulator) in terms and node.sweep is None]
     if len(nodes) != 1 or len(terms) < 2:
-        raise PreconditionError(f"'{statement}' does not add something to a sum.", subject=statement,
+        what = "adds up several sums" if len(nodes) > 1 else "does not add something to a sum"
+        raise PreconditionError(f"'{statement}' {what}.", subject=statement,
                                 hint="this step is for a statement such as y = x + sum(k, a[k])")
     node = nodes[0]
     init, addend = kernel.statement_by_id[node.init], _without_term(terms, p.Variable(node.accumulator))
     if starts_from_addend(kernel, node) or not variables(addend):
-        raise PreconditionError(f"The sum of '{statement}' cannot start from {to_text(addend)}: it has another start, "
-                                "or this is a number.", subject=statement, hint="leave it as it is")
+        why = "starts from another one" if starts_from_addend(kernel, node) else "is a number"
+        raise PreconditionError(f"The sum of '{statement}' cannot start from {to_text(addend)}: it {why}.",
+                                subject=statement, hint="leave it as it is")
     if init.inames != final.inames or init.predicates != final.predicates or init.domain.set != final.domain.set:
         raise PreconditionError(f"The sum of '{statement}' starts in other loops, or under another condition, than "
                                 "those of the statement.", subject=statement, hint="take this step before others")

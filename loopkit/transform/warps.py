@@ -28,7 +28,7 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str], *, regi
     :arg registers: the number for a thread of the producer, 24 to 64. Its whole warpgroup leaves the others to the
         consumers (``setmaxnreg``, on sm_90a; the option ``producer_registers``). 0: all have as many.
     :raises UnknownNameError: there is no such statement.
-    :raises PreconditionError: a statement is not a copy by TMA, or many threads run it; or the number of registers.
+    :raises PreconditionError: a statement is not a copy by TMA, many threads run it, or *registers* cannot be so many.
 
     >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
     ...     for b, t

@@ -50,7 +50,7 @@ FORMS: list[tuple[dict[str, Any], tuple[int, int, int, int]]] = [
     ({"mask": "causal", "heads_shared": 2, "rows": 128, "keys": 64}, (1, 2, 140, 140)),
     ({"rows": 64, "keys": 32}, (1, 1, 70, 130)),
     ({"mask": "window", "window": 70, "heads_shared": "all", "rows": 64, "keys": 32}, (1, 2, 150, 150)),
-    ({"bias": True, "rows": 64, "keys": 32}, (2, 1, 65, 40)),
+    ({"bias": True, "rows": 64, "keys": 32, "scale": np.float64(0.125)}, (2, 1, 65, 40)),
     ({"mask": "causal", "softcap": 2.0, "rows": 64, "keys": 64, "stages": 3}, (1, 1, 130, 130)),
     ({"dtype": "float16", "rows": 192, "keys": 64}, (1, 1, 193, 1))]
 
@@ -72,6 +72,7 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
         ("q", (batch, heads, n, 64)), ("k", (batch, owners, m, 64)), ("v", (batch, owners, m, 64)))}
     if form.get("bias"):
         given["bias"] = rng.standard_normal((1, heads, n, m)).astype(dtype)
+        given["bias"][..., m // 4:] = -np.inf                      # no key of the first tile counts
     how = {x: y for x, y in form.items() if x in ("mask", "heads_shared", "window", "softcap")}
     expected = result_of(**{"bias": None, **given, **how})
     for completion, contracted in (("first", False), ("last", True)):
@@ -82,7 +83,7 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
 
 @pytest.mark.parametrize(("given", "subject", "message"), [
     ({"head": 96}, "head", "The length of a head is a multiple of 64, at most 256, and not 96."),
-    ({"dtype": "float32"}, "dtype", "Attention has no form for arrays of float32."),
+    ({"dtype": "float32"}, "dtype", "The arrays of attention are bfloat16 or float16, and not float32."),
     ({"mask": "diagonal"}, "mask", "There is no mask 'diagonal'."),
     ({"window": 5}, "window", "A window is for the mask 'window', which needs one."),
     ({"mask": "window"}, "window", "A window is for the mask 'window', which needs one."),
@@ -90,7 +91,9 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
     ({"rows": 100}, "rows", "A tile has a multiple of 64 rows, at most 192, and not 100."),
     ({"keys": 24}, "keys", "A tile has a multiple of 16 keys, at most 256, and not 24."),
     ({"mask": "causal", "rows": 192, "keys": 128}, "keys",
-     "With a mask, the keys of a tile divide its 192 rows, which 128 do not."),
+     "With a mask, the number of keys divides that of rows, and 128 does not divide 192."),
+    ({"scale": 0}, "scale", "The argument 'scale' is a positive number, and not 0."),
+    ({"softcap": -1.0}, "softcap", "The argument 'softcap' is a positive number, and not -1.0."),
     ({"stages": 1}, "stages", "Warpgroups need two tiles of keys or more, and not 1.")])
 def test_what_it_refuses(given: dict[str, Any], subject: str, message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:

@@ -88,3 +88,62 @@ def test_rows_of_other_lanes() -> None:
     knl = lk.tag_inames(lk.split_iname(knl, "j_lane", 2, inner_tag="l.0"), "j_lane_outer:unr")
     (launch,) = lower_fully(knl).launches
     assert launch.mapping.extents["l.0"] == 16
+
+
+#: Statements around threads ``l`` of a row, whose values those of the row alone depend on.
+SHARED_ROWS = {
+    "an atomic sum": """
+        <> c = u[b, r]
+        for l
+            c = c + x[b, r, l]  {atomic}
+        end
+        y[b, r] = c""",
+    "the write of one thread": """
+        <> t = u[b, r]  {id=A}
+        for l
+            t = x[b, r, l]  {id=B, if=l == 3 and x[b, r, 3] > 0}
+            z[b, r, l] = x[b, r, l]
+        end
+        y[b, r] = t""",
+    "a value of what one thread writes": """
+        <> t = u[b, r]
+        for l
+            t = x[b, r, l]  {if=l == 3 and x[b, r, 3] > 0}
+        end
+        <> v = 2*t
+        for l
+            z[b, r, l] = v*x[b, r, l]
+        end
+        y[b, r] = v""",
+    "elements of several threads": """
+        <> T[0] = u[b, r]
+        for l
+            T[l + 1] = x[b, r, l]
+        end
+        y[b, r] = T[4] + T[0]""",
+    "elements that a loop reads": """
+        <> T[0] = u[b, r]
+        for l
+            T[l + 1] = x[b, r, l]
+        end
+        y[b, r] = sum(k, T[k])"""}
+
+
+@pytest.mark.parametrize("name", SHARED_ROWS)
+def test_what_threads_of_a_row_write_for_others(name: str) -> None:
+    """A thread with a copy of its own would miss what the others write."""
+    domains = ["{[b, r, l]: 0<=b<n and 0<=r<8 and 0<=l<4}", *(["{[k]: 0<=k<5}"]*("sum(k" in SHARED_ROWS[name]))]
+    plain = lk.make_kernel(domains,
+                           f"for b, r\n{SHARED_ROWS[name]}\nend", assumptions="n >= 1")
+    plain = lk.add_dtypes(plain, dict.fromkeys(plain.array_args, F32) | {x: F32 for x in ("c", "t", "T", "v")
+                                                                       if x in plain.temporaries})
+    rng = np.random.default_rng(0)
+    given = {x: rng.integers(-9, 9, shape).astype(F32) for x, shape in (("u", (3, 8)), ("x", (3, 8, 4)))}
+    wanted = lk.compile(plain, "c")(**given).asdict()
+    knl = lk.tag_inames(plain, "b:g.0, r:l.0, l:l.0")
+    assert validate(lower_fully(knl)) == ()
+    assert lk.verify(knl, full=True).proven
+    for order in ("forward", "backward"):
+        found = lk.emulate(knl, given, order=order, lockstep=1).asdict()
+        for x, value in wanted.items():
+            np.testing.assert_array_equal(found[x], value)

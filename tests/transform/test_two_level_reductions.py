@@ -133,6 +133,8 @@ def test_an_addend_once_only_and_in_one_thread() -> None:
     result = lk.start_from_addend(with_addend(), "insn")
     with pytest.raises(lk.PreconditionError, match="does not add something"):
         lk.start_from_addend(result, "insn")
+    with pytest.raises(lk.PreconditionError, match="'insn' adds up several sums"):
+        lk.start_from_addend(with_addend("y[i] = x[i] + sum(k, a[i, k]) + sum(k, 2*a[i, k]) {id=insn}"), "insn")
     with pytest.raises(lk.PreconditionError, match="starts from an addend, so threads cannot share it") as caught:
         lk.lower(lk.tag_inames(lk.split_iname(result, "k", 32), "k_inner:l.0"))
     assert caught.value.hint == "leave out start_from_addend"
