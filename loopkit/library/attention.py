@@ -63,7 +63,7 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     found = next(of_head[x] for x in sorted(of_head, key=int) if int(x) >= head)
     rows, keys = rows or found[0], keys or found[1]
     form.require_tiles(rows, keys, stages)
-    return _by_warpgroups(form.kernel(rows, keys), form, rows, keys, stages)
+    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ end
         return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _by_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int) -> lk.LoopKernel:
+def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int) -> lk.LoopKernel:
     """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*."""
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together

@@ -27,8 +27,8 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
-        in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all delayed.
-        A part that is not named runs right before the next named part of its reduction.
+        in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
+        delayed. A part that is not named runs right before the next named part of its reduction.
     :arg by: the number of iterations.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.

@@ -83,12 +83,12 @@ __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
     if (threadIdx.x % 32 == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
 }
-// the threads of a warpgroup keep so many registers each, for others to take the rest
+// the threads of a warpgroup keep COUNT registers each, and others can take the rest
 template <int COUNT> __device__ __forceinline__ void give_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
-// the threads of a warpgroup wait until they have so many registers each
+// the threads of a warpgroup wait until they have COUNT registers each
 template <int COUNT> __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
@@ -412,17 +412,17 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
             acc_j_first_warp[i_box_part] =
                     fmaxf(acc_j_first_warp[i_box_part],
-                    __shfl_down_sync(0xffffffff, acc_j_first_warp[i_box_part], 2));
+                    __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 2));
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
             acc_j_first_warp[i_box_part] =
                     fmaxf(acc_j_first_warp[i_box_part],
-                    __shfl_down_sync(0xffffffff, acc_j_first_warp[i_box_part], 1));
+                    __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 1));
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_first_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_first_warp[i_box_part], 0, 4);
+            acc_j_first_all[i_box_part] = acc_j_first_warp[i_box_part];
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -474,15 +474,17 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 2);
+            acc_j_0_first_warp[i_box_part] =
+                    __fadd_rn(acc_j_0_first_warp[i_box_part],
+                    __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 2));
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 1);
+            acc_j_0_first_warp[i_box_part] += __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 1);
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 0, 4);
+            acc_j_0_first_all[i_box_part] = acc_j_0_first_warp[i_box_part];
         }
         #pragma unroll
         for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -601,18 +603,16 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 acc_j_warp[i_box_part] =
-                        fmaxf(acc_j_warp[i_box_part],
-                        __shfl_down_sync(0xffffffff, acc_j_warp[i_box_part], 2));
+                        fmaxf(acc_j_warp[i_box_part], __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 2));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 acc_j_warp[i_box_part] =
-                        fmaxf(acc_j_warp[i_box_part],
-                        __shfl_down_sync(0xffffffff, acc_j_warp[i_box_part], 1));
+                        fmaxf(acc_j_warp[i_box_part], __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 1));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_warp[i_box_part], 0, 4);
+                acc_j_all[i_box_part] = acc_j_warp[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -664,15 +664,17 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_warp[i_box_part], 2);
+                acc_j_0_warp[i_box_part] =
+                        __fadd_rn(acc_j_0_warp[i_box_part],
+                        __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 2));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_warp[i_box_part] += __shfl_down_sync(0xffffffff, acc_j_0_warp[i_box_part], 1);
+                acc_j_0_warp[i_box_part] += __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 1);
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_all[i_box_part] = __shfl_sync(0xffffffff, acc_j_0_warp[i_box_part], 0, 4);
+                acc_j_0_all[i_box_part] = acc_j_0_warp[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
