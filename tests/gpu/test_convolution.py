@@ -29,6 +29,8 @@ def _gpu() -> None:
     ((33, 56, 56, 64, 256), {"padding": 1, "shape": (33, 56, 56, 64, 256)})])
 @pytest.mark.parametrize("layout", ["frsc", "rscf"])
 def test_windows(size: tuple[int, int, int, int, int], given: dict[str, Any], layout: str) -> None:
+    if layout == "rscf" and size[4] % 8:
+        pytest.skip("rows of as many filters are no multiple of 16 bytes")
     x, w = data(size)
     window = {what: number for what, number in given.items() if what in ("stride", "padding", "dilation")}
     wanted = expected(x, w, **window)
