@@ -259,6 +259,9 @@ class Rings:
 
     def _ordered(self) -> Iterator[PhaseFault]:
         """An event behind a wait of its role is behind it in the tree too, whose order is the witness against deadlock.
+
+        Events of one phase at several places count as one: a second wait for it ends at once, and the phase ends with
+        the last arrival.
         """
         tree = self.tree
         if tree is None or not any(w.event.producer for w in self.waits):
