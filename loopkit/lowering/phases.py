@@ -111,7 +111,11 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
             added.add(added.before, _node_before(tree, needed, number), (*waits, ArrivePhase(phase(number))), reasons)
             continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
-        added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1) if late else number))), reasons)
+        if late:
+            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)))), reasons)
+        else:
+            reader = max((_node_before(tree, ways[s], number) for s in own), key=_positions)
+            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number))), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
             iname = body[-1].iname
