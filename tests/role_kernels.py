@@ -7,12 +7,13 @@ import loopkit as lk
 
 
 def rows(slots: int, factors: str = "a", blocks: int = 0, *, store: str = "plain", height: int = 64,
-         slots_of_last: int = 0) -> lk.LoopKernel:
+         slots_of_last: int = 0, registers: int = 0) -> lk.LoopKernel:
     """The sums along the rows of the products of the elements of the *factors*, with a row for each thread.
 
     :arg slots: the tiles of a factor held at once; *slots_of_last*: those of the last factor, if they are others.
     :arg blocks: as many run all places of the grid; 0: a block for each.
     :arg store: the way of the sums to memory: ``"tma"``, or ``"plain"``.
+    :arg registers: those of the producer.
     """
     knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "\n".join(
         [f"{x}_rows(row, column) := {x}[row, column]" for x in factors]
@@ -31,7 +32,7 @@ def rows(slots: int, factors: str = "a", blocks: int = 0, *, store: str = "plain
     for own, count in ((several, slots), (factors[len(several):], slots_of_last)):
         if own and count > 1:
             knl = lk.pipeline(knl, "k_outer", count, temporaries=[f"{x}_tile" for x in own], ahead=0)
-    knl = lk.specialize_warps(knl, [f"{x}_tile_rule" for x in factors])
+    knl = lk.specialize_warps(knl, [f"{x}_tile_rule" for x in factors], registers=registers)
     return lk.persistent(knl, blocks) if blocks else knl
 
 

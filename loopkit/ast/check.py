@@ -20,6 +20,7 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
+    Tiles,
     commuting_of,
     own_instructions,
 )
@@ -132,6 +133,8 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
             if node.instruction is not None and node.instruction.scope is not Scope.THREAD and (cause or alone):
                 yield node, cause or alone
             yield from _divergent(body, divergent, cause, node)
+        case Tiles(body):
+            yield from _divergent(body, divergent, cause, alone)
         case Block(children):
             for child in children:
                 if isinstance(child, Define):
@@ -207,7 +210,7 @@ class _Checker:
                     foreign = () if instruction is None else instruction.foreign_elements(node, self.thread_axes)
                     # one target prints regions in braces of their own and another does not: right in both
                     self.block(node.body, replace(scope, foreign=frozenset(foreign)), own)
-                case If() | Block():
+                case If() | Block() | Tiles():
                     for part in (node,) if isinstance(node, Block) else child_nodes(node):
                         self.block(as_block(part), scope)
                 case Sync():

@@ -333,14 +333,19 @@ class OneStep(Block):
 
 
 @dataclass(frozen=True)
-class Tiles(Block):
-    """The nodes that a block of a persistent launch runs at each of its places of the grid, one place after another.
+class Tiles:
+    """The threads of a role run *body* at each place of the grid that a block of a persistent launch has, in turn.
 
-    Block *b* of *blocks* runs the places *b*, *b* + *blocks*, ..., counted along ``g.0`` first. The coordinates of the
-    grid are those of the place.
+    In *body*, the coordinates of the grid are those of the place. Each of *blocks* blocks has a place of the first
+    *blocks* ones, one of the next, and so on: in each second round the blocks count backwards.
+
+    :ivar group: 0: places are counted along ``g.0`` first, then along ``g.1``; else so many of these, for each place on
+        ``g.2``, before the next group.
     """
 
-    blocks: int = 0
+    body: Block
+    blocks: int
+    group: int = 0
 
 
 Node = Assign | For | If | ByRole | Define | Sync | Region | Call | Block | FunctionBody | OneStep | Tiles
@@ -417,11 +422,6 @@ class Function:
     body: Block
     ticketed: bool = False
     tensor_maps: tuple[TensorMap, ...] = ()
-
-    @property
-    def tiles(self) -> Tiles | None:
-        """The part that runs at each place of the grid, in a persistent launch."""
-        return next((node for node in self.body.children if isinstance(node, Tiles)), None)
 
 
 @dataclass(frozen=True)

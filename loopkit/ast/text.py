@@ -17,6 +17,7 @@ from loopkit.ast.nodes import (
     Program,
     Region,
     Sync,
+    Tiles,
     own_instructions,
 )
 from loopkit.expr.nodes import to_text
@@ -93,6 +94,10 @@ def _lines(block: Block, depth: int) -> Iterator[str]:
                 yield f"{pad}launch {node.name}"
             case Region():
                 yield f"{pad}region{''.join(f'  [{title}]' for i in own_instructions(node) for title in i.titles)}"
+                yield from _lines(node.body, depth + 1)
+            case Tiles():
+                groups = f", in groups of {node.group}" if node.group else ""
+                yield f"{pad}at each place of the block, one of {node.blocks}{groups}"
                 yield from _lines(node.body, depth + 1)
             case FunctionBody():
                 yield f"{pad}call {node.call}"

@@ -11,7 +11,7 @@ from typing import Any, assert_never, overload
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, Tiles
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import array_of, conjuncts, map_children, substitute, variables
 from loopkit.poly.affine import add, is_quasi_affine
@@ -29,7 +29,7 @@ def child_nodes(node: Node) -> tuple[Node, ...]:
     match node:
         case Block():
             return node.children
-        case For() | Region():
+        case For() | Region() | Tiles():
             return (node.body,)
         case If():
             return (node.then,) if node.otherwise is None else (node.then, node.otherwise)
@@ -58,7 +58,7 @@ def expressions_of(node: Node) -> tuple[Expression, ...]:
             return (node.value,)
         case Sync():
             return tuple(e for i in node.instructions for e in i.operands)
-        case Call() | Block():
+        case Call() | Block() | Tiles():
             return ()
         case _:
             assert_never(node)
@@ -101,7 +101,7 @@ def map_child_nodes(node: Node, f: Change) -> Node:
         case Block():
             new = tuple([f(child) for child in node.children])
             return node if all(a is b for a, b in zip(new, node.children, strict=True)) else replace(node, children=new)
-        case For() | Region():
+        case For() | Region() | Tiles():
             body = as_block(f(node.body))
             return node if body is node.body else replace(node, body=body)
         case If():
@@ -158,7 +158,7 @@ def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappin
                 yield from calls(node.then if holds else node.otherwise or Block(), values)
             case Block():
                 yield from calls(node, values)
-            case Assign() | Region() | Sync():
+            case Assign() | Region() | Sync() | Tiles():
                 raise AssertionError(node)
 
 
@@ -264,7 +264,7 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
             return Block(tuple(_with_instances(node.children, name, value)))
         case For() if node.iname == name:
             return node
-        case For() | If() | Region() | Define() | Sync() | Call():
+        case For() | If() | Region() | Define() | Sync() | Call() | Tiles():
             return map_child_nodes(node, lambda child: _with_instance(child, name, value))
 
 
@@ -339,7 +339,7 @@ def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str]
         case Sync():
             return replace(node, instructions=tuple(
                 i.with_values(lambda e: _put(e, known)) for i in node.instructions))
-        case Region() | Block() | Call():
+        case Region() | Block() | Call() | Tiles():
             return node
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.ast.nodes import Function, Program
-from loopkit.ast.walk import calls
+from loopkit.ast.nodes import Function, Program, Tiles
+from loopkit.ast.walk import calls, nodes_in
 from loopkit.emulation.expressions import Compiler
 from loopkit.emulation.instructions import EMULATIONS
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, of_argument, of_function, poisoned
@@ -165,23 +165,23 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Emulat
     """Run all blocks of a launch, one after another."""
     run = nodes.run(function.body)
     coordinates = {x: nodes.expressions.value(value) for x, value in function.coordinates.items()}
-    grid, block = ([int(evaluate(function.extents.get(axis, 1), numbers)) for axis in axes] for axes in (GRID, BLOCK))
+    grid, block = (tuple(int(evaluate(function.extents.get(axis, 1), numbers)) for axis in axes)
+                   for axes in (GRID, BLOCK))
     threads = prod(block)
     own = np.arange(threads)
     inside = dict(zip(BLOCK, (own % block[0], own // block[0] % block[1], own // (block[0]*block[1])), strict=True))
-    places = prod(grid)
-    every = range(places if function.tiles is None else min(function.tiles.blocks, places))
+    every = range(min([prod(grid), *(x.blocks for x in nodes_in(function.body) if isinstance(x, Tiles))]))
 
-    def enter(s: Strand, place: int) -> None:
+    def enter(s: Strand, place: tuple[int, int, int]) -> None:
         """Give a strand the coordinates of a place of the grid."""
-        s.names |= {"g.0": place % grid[0], "g.1": place // grid[0] % grid[1], "g.2": place // (grid[0]*grid[1])}
+        s.names |= zip(GRID, place, strict=True)
         s.names |= {x: value(s) for x, value in coordinates.items()}
 
     def entered(number: int, s: Strand) -> Iterator[Rendezvous]:
-        enter(s, number)
+        enter(s, (number % grid[0], number // grid[0] % grid[1], number // (grid[0]*grid[1])))
         yield from run(s)
     # tickets are in the order in which blocks start
     for number in every if function.ticketed else choices.ordered(every):
         state = BlockState(number, threads, {**memory, **{
-            a.name: of_function(a, threads) for a in function.arrays}}, choices, places=places, enter=enter)
+            a.name: of_function(a, threads) for a in function.arrays}}, choices, grid=grid, enter=enter)
         run_block(state, {**numbers, **inside}, partial(entered, number))

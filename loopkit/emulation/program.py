@@ -1,7 +1,7 @@
 """The nodes of a function of a loop program as executions of strands."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -194,10 +194,10 @@ class NodeCompiler:
         return run
 
     def _tiles(self, node: Tiles) -> Run:
-        body = self._block(node)
+        body = self._block(node.body)
 
         def run(s: Strand) -> Iterator[Rendezvous]:
-            for place in range(s.block_number, s.block.places, node.blocks):
+            for place in places_of(node, s.block_number, s.block.grid):
                 assert s.block.enter is not None
                 s.block.enter(s, place)
                 yield from body(s)
@@ -277,6 +277,18 @@ class NodeCompiler:
         def run(_: Strand) -> Iterator[Rendezvous]:
             yield meeting
         return run
+
+
+def places_of(tiles: Tiles, block: int, grid: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """The coordinates of the places of a *block*, in their order."""
+    (along_x, along_y, along_z), number = grid, block
+    group = tiles.group or along_x*along_y
+    while number < along_x*along_y*along_z:
+        first = number // (group*along_z)*group
+        across, rest = min(group, along_x*along_y - first), number - first*along_z
+        column = first + rest % across
+        yield column % along_x, column // along_x, rest // across
+        number += 2*(tiles.blocks - number % tiles.blocks) - 1
 
 
 def _as_run(step: Step) -> Run:

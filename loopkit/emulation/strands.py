@@ -37,7 +37,7 @@ class Choices:
 class BlockState:
     """One block: its *number*, the number of its *threads*, its memory, and what its threads have started.
 
-    :ivar places: the places of the grid, if a block runs several; *enter*: gives a strand the coordinates of one.
+    :ivar grid: its extents, of places, if a block runs several; *enter*: gives a strand the coordinates of one.
     :ivar parities: the parities for which threads wait next, by the ring, the slot and the first thread of a strand.
     """
 
@@ -47,8 +47,8 @@ class BlockState:
     choices: Choices
     pending: Pending = field(default_factory=dict)
     rings: dict[str, list[Any]] = field(default_factory=dict)
-    places: int = 1
-    enter: Callable[[Strand, int], None] | None = None
+    grid: tuple[int, ...] = (1, 1, 1)
+    enter: Callable[[Strand, tuple[int, int, int]], None] | None = None
     parities: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:

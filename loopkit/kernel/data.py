@@ -261,7 +261,7 @@ class Options(Declared):
         of a thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's
         threads, blocks and shared memory allow.
     :ivar persistent: the number of blocks of a launch with a producer thread: each runs several places of the grid, one
-        after another (:func:`loopkit.persistent`). 0: each block runs one.
+        after another (:func:`loopkit.persistent`). 0: each block runs one. *persistent_group*: its argument *group*.
     :ivar producer_registers: the registers of a thread of the producer's warpgroup; the consumers have the rest
         (:func:`loopkit.specialize_warps`). 0: all have as many.
     :ivar verify: the extent of the checks before code generation, as in :func:`loopkit.verify`: ``"off"``, ``"on"`` or
@@ -273,6 +273,7 @@ class Options(Declared):
     textual_unroll: bool = False
     min_blocks: int | str = 0
     persistent: int = 0
+    persistent_group: int = 0
     producer_registers: int = 0
     verify: str = "on"
 
@@ -282,9 +283,10 @@ class Options(Declared):
         if self.min_blocks != "max" if isinstance(self.min_blocks, str) else self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks!r}.", subject="min_blocks",
                                     hint="pass a number of blocks, 'max', or 0 for no limit")
-        if self.persistent < 0:
-            raise PreconditionError(f"The option 'persistent' cannot be {self.persistent}.", subject="persistent",
-                                    hint="pass a number of blocks, or 0")
+        for option, what in (("persistent", "blocks"), ("persistent_group", "places")):
+            if (number := getattr(self, option)) < 0:
+                raise PreconditionError(f"The option '{option}' cannot be {number}.", subject=option,
+                                        hint=f"pass a number of {what}, or 0")
         if self.verify not in VERIFY:
             raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
                                     hint=f"pass one of {', '.join(VERIFY)}")

@@ -39,7 +39,7 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
-from loopkit.lowering.roles import branches
+from loopkit.lowering.roles import in_roles
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
@@ -138,21 +138,17 @@ class Coder:
                        if isinstance(node, Barrier) and node.outside] for own in (children[:1], children[1:]))
         tree = seq(*(node for node in children if not (isinstance(node, Barrier) and node.outside)))
 
-        def role(inside: Level, *, producer: bool, condition: Set) -> Block:
+        domain = self._domain(tuple(leaves(tree)), level)
+
+        def role(condition: Set, *, producer: bool) -> Block:
             own = replace(self.launch, tree=self.launch.of_role(tree, producer=producer), statements={
                 s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
-            return replace(self, launch=own).of_one_role(inside.knowing(condition, axis))
-
-        def both(inside: Level) -> Node:
-            producers = role(inside, producer=True, condition=range_condition(axis, place, place))
-            consumers = role(inside, producer=False, condition=range_condition(axis, 0, place - 1))
-            roles = branches(self.launch, producers, consumers)
-            return roles if self.launch.persistent else Block((*start, roles, *end))
-        domain = self._domain(tuple(leaves(tree)), level)
-        whole = generated(self.kernel, "P0", {"P0": domain}, level.context,
-                          lambda _, values: with_values(both(level.inside(domain)), values))
-        # a block that runs several places of the grid starts its rings once
-        return Block((*start, whole, *end)) if self.launch.persistent else as_block(whole)
+            coder, inside = replace(self, launch=own), level.inside(domain).knowing(condition, axis)
+            return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,
+                                      lambda _, values: with_values(coder.of_one_role(inside), values)))
+        producers = role(range_condition(axis, place, place), producer=True)
+        consumers = role(range_condition(axis, 0, place - 1), producer=False)
+        return in_roles(self.launch, start, producers, consumers, end)
 
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""

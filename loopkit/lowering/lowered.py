@@ -279,6 +279,11 @@ class Launch(Shown):
         return 0 if self.producer is None else self.kernel.options.persistent
 
     @property
+    def group(self) -> int:
+        """In a grid of three axes: the places along the first two that persistent blocks run together; 0: all."""
+        return self.kernel.options.persistent_group if self.persistent and {*GRID} <= self.mapping.extents.keys() else 0
+
+    @property
     def consumers(self) -> int:
         """The number of the first threads of the block, that run what the producer does not; 0: there is none."""
         lengths = map(self.length, BLOCK)

@@ -46,7 +46,7 @@ from loopkit.lowering.nests import (
     with_nest_instructions,
     with_tensor_maps,
 )
-from loopkit.lowering.program import generate_loops, host_order, unrolled, with_old_values, with_tiles
+from loopkit.lowering.program import generate_loops, host_order, unrolled, with_old_values
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule
 from loopkit.lowering.storage import allocate_storage, each_storage
@@ -239,8 +239,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("nests", "program", _with_nests, _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, launch, _: with_tiles(rewritten(with_function_bodies(
-        with_regions_apart(body), launch.kernel), with_old_values), launch)), _check_program))
+    Stage(FINISHED, "program", _bodies(lambda body, launch, _: rewritten(with_function_bodies(
+        with_regions_apart(body), launch.kernel), with_old_values)), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from math import prod
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
 from loopkit.ast.check import divergent_names, divergent_nodes, is_one_step, noun_of, operation_of_load
-from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep, Sync, Tiles
+from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.instructions.phases import SLOT, StartPhases
@@ -111,17 +111,6 @@ def with_old_values(node: Node) -> Node:
                 "directly, or uses the place where it is kept.", subject=child.statement,
                 hint="keep the two statements in one loop, without ilp, and no statement between them")
     return replace(node, children=tuple(children)) if len(children) < len(node.children) else node
-
-
-def with_tiles(body: Block, launch: Launch) -> Block:
-    """*body* of a persistent launch, where all but what blocks do once, outside, runs at each place of the grid."""
-    if not launch.persistent:
-        return body
-    def outside(node: Node) -> bool:
-        return isinstance(node, Sync)
-    start, end = ([*takewhile(outside, nodes)] for nodes in (body.children, reversed(body.children)))
-    tiles = Tiles(body.children[len(start):len(body.children) - len(end)], launch.persistent)
-    return Block((*start, tiles, *reversed(end)))
 
 
 def _in_versions(generic: Coder, level: Level, wanted: bool) -> Block:

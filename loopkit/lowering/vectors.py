@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of, data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.assumed import DivisibleSize
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, completion_of
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, Tiles, completion_of
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of, conjunction, conjuncts, subexpressions, substitute, variables
@@ -213,6 +213,8 @@ class _VectorFinder(Elements):
                 return node                                     # it loads its own elements
             case Region():
                 return replace(node, body=self.block(node.body))    # a target may print it without braces
+            case Tiles(body):
+                return replace(node, body=self.inside().block(body))
             case Block():
                 return self.inside().block(node)
             case Assign() | Define() | Sync() | Call():

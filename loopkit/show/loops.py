@@ -15,6 +15,7 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
+    Tiles,
     own_instructions,
 )
 from loopkit.ast.text import block_text
@@ -98,7 +99,7 @@ def _host_rows(lowered: Lowered, block: Block, depth: int) -> Iterator[TreeRow]:
                     yield from _host_rows(lowered, node.otherwise, depth + 1)
             case Block():
                 yield from _host_rows(lowered, node, depth)
-            case Assign() | Define() | Region() | Sync():
+            case Assign() | Define() | Region() | Sync() | Tiles():
                 pass
 
 
@@ -138,6 +139,8 @@ def _node_rows(block: Block, depth: int, note: str) -> Iterator[TreeRow]:
                 yield from _node_rows(body, depth, note)
             case Sync():
                 yield _barrier_row(node, depth)
+            case Tiles(body):
+                yield from _node_rows(body, depth, note)
             case Block():
                 yield from _node_rows(node, depth, note)
             case Define() | Call():

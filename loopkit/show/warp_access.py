@@ -9,7 +9,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Scope, Swizzle, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Scope, Swizzle, Sync, Tiles
 from loopkit.ast.walk import expressions_of, mentioned, nodes_in
 from loopkit.errors import PreconditionError, cell_text, require_known
 from loopkit.expr.evaluate import evaluate, known_value
@@ -220,7 +220,7 @@ def _runs_of(block: Block, known: Mapping[str, int], statement: str, array: str,
                 holds = known_value(node.condition, known)
                 chosen = node.then if holds is None or holds else node.otherwise or Block()
                 yield from _runs_of(chosen, known, statement, array, fixed)
-            case Region(body):
+            case Region(body) | Tiles(body):
                 yield from _runs_of(body, known, statement, array, fixed)
             case Block():
                 yield from _runs_of(node, known, statement, array, fixed)

@@ -25,6 +25,7 @@ from loopkit.ast.nodes import (
     OneStep,
     Region,
     Sync,
+    Tiles,
 )
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import InternalError, PreconditionError
@@ -54,6 +55,7 @@ class Hooks:
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
     :ivar call: the lines of a launch, in the host's part of a program.
+    :ivar tiles: the loop over the places of the grid of a block.
     :ivar comment: the comment before a statement; ``""``: none.
     :ivar before: the lines before an assignment, or before the condition of an ``if``.
     :ivar condition: the condition of an ``if``.
@@ -63,6 +65,7 @@ class Hooks:
     sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     call: Callable[[Call, ValueRanges], Iterable[str]] = lambda _node, _signs: ()
+    tiles: Callable[[Emitter, Tiles, ValueRanges], Iterable[str]] = lambda _emitter, _node, _signs: ()
     comment: Callable[[str], str] = str
     before: Callable[[Emitter, Assign | If, ValueRanges], Iterable[str]] = lambda _emitter, _node, _signs: ()
     condition: Callable[[Emitter, If, ValueRanges], str] = lambda emitter, node, bounds: emitter.condition(
@@ -199,6 +202,8 @@ class Emitter:
                         node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():
                     yield from self._region(node, bounds)
+                case Tiles():
+                    yield from self.hooks.tiles(self, node, bounds)
                 case FunctionBody():
                     yield from self._function(node, bounds)
                 case OneStep(children=(Assign() as load, Assign() as update)):

@@ -103,17 +103,21 @@ def _require_copies(kernel: LoopKernel, names: Iterable[str]) -> None:
 
 
 @transform
-def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
+def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel:
     """Let *blocks* blocks run all places of the grid, each several places in turn, in launches with a producer thread.
 
     The producer copies the first tiles of the next place while the consumers finish the place before
-    (:func:`specialize_warps`). A block runs the places with the numbers ``blockIdx.x``, ``blockIdx.x + blocks``, ...,
-    counted along ``g.0`` first, then along ``g.1`` and ``g.2``. Rings go on from one place to the next: threads keep
-    the parity of each mbarrier. The consumers wait for each other before they use other shared memory again. The
-    places stay independent of each other. The step sets the option ``persistent`` (:class:`Options`).
+    (:func:`specialize_warps`). Places are counted along ``g.0`` first, then along ``g.1`` and ``g.2``. The blocks share
+    the first *blocks* ones, then the next in the opposite order, and so on: if places take less and less time, blocks
+    end together. Rings go on from one place to the next: threads keep the parity of each mbarrier. The consumers wait
+    for each other before they use other shared memory again. The places stay independent of each other. The step sets
+    the options ``persistent`` and ``persistent_group`` (:class:`Options`).
 
     :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
-    :raises PreconditionError: *blocks* is not positive, or no statement runs in the producer thread.
+    :arg group: in a grid of three axes, that many places along ``g.0`` and ``g.1`` have all their places along ``g.2``
+        before the next ones. They may use the same memory, and the times of places along ``g.2`` may differ. 0: all.
+    :raises PreconditionError: *blocks* is not positive, *group* is negative, or no statement runs in the producer
+        thread.
 
     >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
     ...     for b, t
@@ -128,9 +132,10 @@ def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
     >>> knl = lk.pipeline(lk.tensorize(knl, "copy", "tma.load"), "t", 2, ahead=0)
     >>> knl = lk.persistent(lk.specialize_warps(knl, "copy"), 132)
     >>> text = str(lk.generate_code(knl, target="cuda"))
-    >>> print(text[text.index("    // a block runs"):].rstrip())
-        // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
-        for (long long tile_0 = blockIdx.x; tile_0 < n; tile_0 += 132) {
+    >>> print(text[text.index("    const long long tiles"):].rstrip())
+        const long long tiles = n;
+        // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+        for (long long tile_0 = blockIdx.x; tile_0 < tiles; tile_0 += 263 - 2 * (tile_0 % 132)) {
             const int b = (int)tile_0;
     <BLANKLINE>
             if ((int)threadIdx.x == 32) {  // the producer
@@ -157,4 +162,4 @@ def persistent(kernel: LoopKernel, blocks: int) -> LoopKernel:
     if not any(s.options.producer for s in kernel.statements):
         raise PreconditionError("No statement runs in a producer thread, so blocks would gain nothing.",
                                 subject="blocks", hint="specialize_warps(knl, copies) first")
-    return rewritten(kernel, options=replace(kernel.options, persistent=blocks))
+    return rewritten(kernel, options=replace(kernel.options, persistent=blocks, persistent_group=group))

@@ -15,22 +15,26 @@ from loopkit.analysis.events import Event
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import (
     Assign,
+    Block,
     ByRole,
     Call,
     For,
     Function,
+    If,
+    Node,
     Region,
     Sync,
+    Tiles,
 )
 from loopkit.ast.phases import Phase
 from loopkit.ast.walk import nodes_in
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting
-from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.lowered import BLOCK, Launch, Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import projected
@@ -106,10 +110,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     if function.ticketed != launch.ticketed:
         how = "" if function.ticketed else "not "
         yield Mismatch("ticket", launch.name, "", f"the blocks are {how}numbered as they start")
-    tiles = function.tiles
-    once = [] if tiles is None else [node for node in function.body.children if node is not tiles]
-    if (0 if tiles is None else tiles.blocks) != launch.persistent or not all(isinstance(x, Sync) for x in once):
-        yield Mismatch("tiles", launch.name, "", "the blocks do not run the places of the grid one after another")
+    yield from _of_tiles(launch, function)
     grid = grid_of(knl, function)
     every = list(executions(knl, function, grid))
     of_statements: dict[str, list[Execution]] = {}
@@ -134,6 +135,34 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:
         yield from OrderCheck(*subject).findings()
+
+
+def _of_tiles(launch: Launch, function: Function) -> Iterator[Mismatch]:
+    """The roles of a persistent launch do all their work at each place of the grid that the block has.
+
+    They have one loop over these places, or one each, under the same conditions at all places. Nothing outside is of
+    one place.
+    """
+    fixed = {*launch.kernel.value_params, *BLOCK}
+
+    def outside(block: Block, role: str) -> Iterator[tuple[str, Node]]:
+        for node in block.children:
+            if isinstance(node, If) and variables(node.condition) <= fixed:
+                own = ("producer", "consumers") if isinstance(node, ByRole) else (role, role)
+                yield from outside(node.then, own[0])
+                yield from outside(node.otherwise or Block(), own[1])
+            elif isinstance(node, Block):
+                yield from outside(node, role)
+            else:
+                yield role, node
+    once = list(outside(function.body, "both"))
+    roles = {role for role, node in once if isinstance(node, Tiles)}
+    every = [node for node in nodes_in(function.body) if isinstance(node, Tiles)]
+    known = all((x.blocks, x.group) == (launch.persistent, launch.group) for x in every)
+    others = [x for _, x in once if not isinstance(x, Tiles)] if launch.persistent else []
+    if not known or len(roles) < len(every) or ("both" in roles and len(every) > 1) or not all(
+            isinstance(x, Sync) and not any(i.phase for i in x.instructions) for x in others):
+        yield Mismatch("tiles", launch.name, "", "the blocks do not run the places of the grid one after another")
 
 
 def _of_roles(launch: Launch, function: Function) -> Iterator[Mismatch]:
@@ -161,7 +190,7 @@ def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execu
     barriers = [e for e in syncs if is_of_block(e.sync.scope, launch)]
     copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
-    tiles, warps = function.tiles, launch.consumers // launch.machine.warp
+    warps = launch.consumers // launch.machine.warp
     arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
@@ -169,7 +198,7 @@ def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execu
                  [event(e) for e in barriers],
                  # a start at each place of the grid would start the ring again
                  [(i, event(e)) for e in barriers for i in e.sync.instructions if isinstance(i, StartPhases)
-                  and function.body.children[e.path[0].position] is not tiles],
+                  and not e.in_tiles],
                  copied_arrays(launch), None if launch.producer is None else rings_of(
                      launch, launch.tree, frozenset(launch.mapping.block_inames)))
 

@@ -121,7 +121,9 @@ class OrderCheck(LaunchCheck):
         x = self._coordinates(e, ())
         left = x.points
         for place in self.places:
-            if wait_for(event, place.sync.instructions) is not None:
+            # a wait behind all places of the grid is right for the end of the block only
+            if wait_for(event, place.sync.instructions) is not None and (place.in_tiles or event in BEFORE_END
+                                                                         or not self.launch.persistent):
                 left = left.subtract(self._behind(x, place, event).domain())
         if not left.is_empty():
             yield from self.mismatch(event.value, statement, f"the block may end before '{statement}' has read its "
@@ -168,8 +170,9 @@ class OrderCheck(LaunchCheck):
         users = [(s, e) for s, own in self.executions.items() for e in own if arrays & {
             array_of(x) for part in (e.assign.target, e.assign.value) for x in elements_of(part, arrays)}]
         events = {event for _, e in users if (event := completion_of(_instructions_of(e))) in BEFORE_END}
-        barriers = [b for b in self.places if b.sync.scope is Scope.BLOCK and b.sync.threads == self.launch.consumers
-                    and not b.loops and all(pending(b.sync.instructions, event) == 0 for event in events)]
+        barriers = [b for b in self.places if b.in_tiles and b.sync.scope is Scope.BLOCK
+                    and b.sync.threads == self.launch.consumers and not b.loops
+                    and all(pending(b.sync.instructions, event) == 0 for event in events)]
         for s, e in users:
             x = self._coordinates(e, ())
             left = x.points
@@ -186,7 +189,7 @@ class OrderCheck(LaunchCheck):
         if event not in BEFORE_END:
             return
         for place in self.places:
-            if commits(place.sync.instructions, event) and self.is_in_tiles(place):
+            if commits(place.sync.instructions, event) and place.in_tiles:
                 at = self._at(place)
                 left = left.subtract(self._first(x, at).intersect_range(at.points).domain())
         if not left.is_empty():

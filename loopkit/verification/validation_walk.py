@@ -31,6 +31,7 @@ from loopkit.ast.nodes import (
     Region,
     Scope,
     Sync,
+    Tiles,
 )
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
@@ -59,6 +60,7 @@ class Execution:
     :ivar conditions: the non-affine conditions around it, each with its truth value.
     :ivar instruction: the instruction of the region, or of the loops, around it.
     :ivar producer: the producer thread executes it, and other threads do otherwise.
+    :ivar in_tiles: its threads execute it at each place of the grid that the block has.
     """
 
     coordinates: tuple[str, ...]
@@ -70,6 +72,7 @@ class Execution:
     instruction: Instruction | None = None
     node: Assign | Sync | Call | For | Region | None = None
     producer: bool = False
+    in_tiles: bool = False
 
     @property
     def assign(self) -> Assign:
@@ -197,6 +200,8 @@ def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Executio
                 yield replace(place.at(1), node=node)
             yield from _of_block(knl, node.body, replace(place.at(1), instruction=node.instruction))
             yield replace(place.at(2), node=TOGETHER)
+        case Tiles():
+            yield from _of_block(knl, node.body, replace(place, in_tiles=True))
         case Block():
             yield from _of_block(knl, node, place)
         case Define():
@@ -239,10 +244,6 @@ class LaunchCheck:
         body = self.function.body
         names = divergent_names(self.function, mentioned(body).difference(uniform, self.kernel.data))
         return [node for node, _ in divergent_nodes(body, names)]
-
-    def is_in_tiles(self, place: Execution) -> bool:
-        """Does a block execute *place* at each of its places of the grid?"""
-        return self.function.body.children[place.path[0].position] is self.function.tiles
 
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
                  ) -> Iterator[Mismatch]:

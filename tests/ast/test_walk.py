@@ -35,7 +35,7 @@ F, G, H = (Block((Call(name),)) for name in "fgh")
 EXAMPLES: tuple[Node, ...] = (
     Assign(X, 1, None, "insn"), For("i", 0, 4, 1, F), If(X, F, G), Define("x", 1), Sync(()), Region(F), Call("f"),
     Block((Call("f"), Sync(()), Call("g"))), FunctionBody((Call("f"), Call("g")), "insn"),
-    OneStep((Call("f"), Call("g"))), ByRole(X, F, G, threads=32), Tiles((Call("f"),), 4))
+    OneStep((Call("f"), Call("g"))), ByRole(X, F, G, threads=32), Tiles(F, 4))
 
 each_example = pytest.mark.parametrize("node", EXAMPLES, ids=lambda node: type(node).__name__)
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import ByRole, Node, Region, Sync, Tiles
+from loopkit.ast.nodes import Block, ByRole, Function, Node, Region, Sync, Tiles
 from loopkit.ast.walk import nodes_in
+from loopkit.emulation.program import places_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+from loopkit.instructions.role_registers import SetRegisters
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.lowering.lowered import Lowered
 from tests.role_kernels import rows
@@ -18,6 +20,10 @@ from tests.tma_kernels import box, rowdot, rowsum
 
 def _titles(part: Node | None) -> list[str]:
     return [] if part is None else [x.title for x in nodes_in(part) if isinstance(x, Sync)]
+
+
+def _tiles(function: Function) -> list[Tiles]:
+    return [x for x in nodes_in(function.body) if isinstance(x, Tiles)]
 
 
 def test_the_producer_has_a_warp_of_its_own() -> None:
@@ -30,20 +36,44 @@ def test_the_producer_has_a_warp_of_its_own() -> None:
     assert _titles(roles.then) == ["wait for phase k_outer - 2 of tiles_empty"]
     assert _titles(roles.otherwise) == ["wait for phase k_outer of tiles_full",
                                         "arrive for phase k_outer of tiles_empty"]
-    assert function.tiles is None
+    assert not _tiles(function)
 
 
 def test_blocks_run_all_places_of_the_grid() -> None:
     (function,) = lk.lower(rows(3, blocks=5)).program.functions
-    assert function.tiles is not None
-    assert function.tiles.blocks == 5
-    outside = [x for x in function.body.children if not isinstance(x, Tiles)]
-    assert [i.ring for x in nodes_in(outside[0]) if isinstance(x, Sync) for i in x.instructions
+    (tiles,) = _tiles(function)
+    assert tiles.blocks == 5
+    assert [i.ring for x in nodes_in(function.body.children[0]) if isinstance(x, Sync) for i in x.instructions
             if isinstance(i, StartPhases)] == ["a_tile_full", "a_tile_empty"]
-    phases = [i.phase for x in nodes_in(function.tiles) if isinstance(x, Sync) for i in x.instructions
+    phases = [i.phase for x in nodes_in(tiles) if isinstance(x, Sync) for i in x.instructions
               if isinstance(i, WaitPhase | ArrivePhase)]
     assert len(phases) == 3
     assert all(phase.in_tile for phase in phases)
+
+
+def test_each_role_has_its_own_loop_over_places_if_it_changes_its_registers() -> None:
+    (function,) = lk.lower(rows(3, blocks=5, height=256, registers=32)).program.functions
+    (roles,) = (x for x in nodes_in(function.body) if isinstance(x, ByRole))
+    assert roles.otherwise is not None
+    for role in (roles.then, roles.otherwise):
+        first, second = (x for x in nodes_in(role) if isinstance(x, Tiles) or (isinstance(x, Sync) and any(
+            isinstance(i, SetRegisters) for i in x.instructions)))
+        assert isinstance(first, Sync)
+        assert isinstance(second, Tiles)
+
+
+@pytest.mark.parametrize("group", [0, 2, 3, 50])
+def test_each_place_of_the_grid_has_a_block(group: int) -> None:
+    """And blocks share every *blocks* places, with the last ones of one round first in the next."""
+    tiles, grid = Tiles(Block(), 4, group), (3, 2, 5)
+    places = [list(places_of(tiles, block, grid)) for block in range(4)]
+    assert sorted(x for own in places for x in own) == [(*x,) for x in np.ndindex(grid)]
+    assert [len(own) for own in places] == [7, 7, 8, 8]
+    assert [own[:2] for own in places] == {
+        0: [[(0, 0, 0), (1, 0, 1)], [(1, 0, 0), (0, 0, 1)], [(2, 0, 0), (2, 1, 0)], [(0, 1, 0), (1, 1, 0)]],
+        2: [[(0, 0, 0), (1, 0, 3)], [(1, 0, 0), (0, 0, 3)], [(0, 0, 1), (1, 0, 2)], [(1, 0, 1), (0, 0, 2)]],
+        3: [[(0, 0, 0), (1, 0, 2)], [(1, 0, 0), (0, 0, 2)], [(2, 0, 0), (2, 0, 1)], [(0, 0, 1), (1, 0, 1)]],
+        50: [[(0, 0, 0), (1, 0, 1)], [(1, 0, 0), (0, 0, 1)], [(2, 0, 0), (2, 1, 0)], [(0, 1, 0), (1, 1, 0)]]}[group]
 
 
 def test_each_warp_that_has_read_a_tile_arrives() -> None:
@@ -109,6 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: lk.persistent(rowsum(1), 2),
         "No statement runs in a producer thread", "specialize_warps(knl, copies) first"),
     "no blocks": (lambda: lk.persistent(rows(2), 0), "blocks must be a positive integer, not 0", ""),
+    "a negative group": (lambda: lk.persistent(rows(2), 2, group=-1), "'persistent_group' cannot be -1", "or 0"),
     "part of a warp": (
         lambda: _lowered(box((4, 6, 16)), "copy"),
         "the block's other statements have 16 threads, not whole warps of 32", "a multiple of 32 threads"),

@@ -85,7 +85,14 @@ def _of_node(node: Node) -> Wrong:
                                                    otherwise=_left_out(otherwise, k))
         case Tiles():
             yield from (("other blocks", replace(node, blocks=node.blocks + by)) for by in (-1, 1))
-            yield from (("moved", replace(node, children=block.children)) for _, block in _moved(node))
+            yield "other blocks", replace(node, group=node.group + 1)
+            yield "one place only", node.body
+            yield "every place again", replace(node, body=Block((node,)))
+            children = node.body.children
+            if len(children) > 1:
+                yield "two loops over places", Block((replace(node, body=Block(children[:1])),
+                                                      replace(node, body=Block(children[1:]))))
+            yield "not at each place", If(p.Comparison(p.Variable("g.0"), ">=", 1), Block((node,)))
         case Block():
             yield from _moved(node)
             yield from _moved_over_loops(node)
@@ -119,13 +126,23 @@ def _moved_over_loops(block: Block) -> Wrong:
                 if k + 1 < len(children) and isinstance(wait := children[k + 1], Sync):
                     inner = replace(loop, body=Block((*body.children, wait)))
                     yield "into the loop", Block((*others[0], inner, *children[k + 2:]))
-            case Tiles():
+            case Tiles(body=body):
                 if k:
                     yield "at each place", Block((*children[:k - 1], replace(
-                        loop, children=(children[k - 1], *loop.children)), *others[1]))
+                        loop, body=Block((children[k - 1], *body.children))), *others[1]))
                 if others[1]:
                     yield "at each place", Block((*others[0], replace(
-                        loop, children=(*loop.children, others[1][0])), *others[1][1:]))
+                        loop, body=Block((*body.children, others[1][0]))), *others[1][1:]))
+                for at, child in ((0, body.children[0]), (-1, body.children[-1])):
+                    if isinstance(child, Sync):
+                        rest = replace(loop, body=_left_out(body, at % len(body.children)))
+                        yield "once", Block((*others[0], *((rest, child) if at else (child, rest)), *others[1]))
+            case ByRole(then=then, otherwise=Block() as otherwise) if k and isinstance(children[k - 1], Sync):
+                for inner in (then, otherwise):
+                    for tiles in (x for x in nodes_in(inner) if isinstance(x, Tiles)):
+                        again = replace(tiles, body=Block((children[k - 1], *tiles.body.children)))
+                        new = rewritten(loop, lambda node, tiles=tiles, again=again: again if node is tiles else node)
+                        yield "at each place", Block((*children[:k - 1], new, *others[1]))
             case _:
                 pass
 

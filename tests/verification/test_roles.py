@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Program
+from loopkit.ast.nodes import Program, Tiles
+from loopkit.ast.walk import nodes_in as ast_nodes
 from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.groups import CommitGroup
 from loopkit.instructions.phases import StartPhases
@@ -93,18 +94,35 @@ def test_faults_of_a_program_are_found(kernel: Kernel) -> None:
 
 
 #: Faults in what a role or a block of several places of the grid does, and where.
-WHERE = ("at each place", "counted otherwise", "another start", "other blocks", "a role of other threads",
-         "of other threads", "roles exchanged", "in the other role")
+WHERE = ("counted otherwise", "another start", "a role of other threads", "of other threads", "roles exchanged",
+         "in the other role")
 
 
 @pytest.mark.parametrize("kind", WHERE)
 def test_a_fault_of_roles_is_found(kind: str) -> None:
-    """All but one: the last wait for stores at each place, which waits earlier than it must."""
     low = _lowered(OF_FAULTS[0])
     faults = [f for f in ring_faults(low.program) if f.kind.endswith(kind)]
-    found = [bool(validate(replace(low, program=f.program))) for f in faults]
-    assert found.count(False) == (kind == "at each place")
-    assert True in found
+    assert faults
+    assert all(validate(replace(low, program=f.program)) for f in faults)
+
+
+#: Faults in loops over the places of the grid.
+LOOPS = {"at each place", "once", "one place only", "every place again", "two loops over places", "not at each place",
+         "other blocks"}
+
+
+@pytest.mark.parametrize("registers", [0, 32])
+def test_a_fault_of_places_is_found(registers: int) -> None:
+    """All roles have one loop, or one each if they change their registers. Some faults are none: a last wait for stores
+    at each place, which waits earlier than it must, and one more change to the same number of registers.
+    """
+    low = lowered_in_one_version(rows(2, blocks=2, store="tma", height=256 if registers else 64, registers=registers))
+    assert validate(low) == ()
+    assert sum(isinstance(x, Tiles) for x in ast_nodes(low.program.functions[0].body)) == 1 + (registers > 0)
+    faults = [f for f in ring_faults(low.program) if f.kind in LOOPS]
+    assert LOOPS - {f.kind for f in faults} == (set() if registers else {"once", "two loops over places"})
+    missed = [(f.kind, f.text) for f in faults if not validate(replace(low, program=f.program))]
+    assert [kind for kind, _ in missed] == ["at each place"]*(1 + (registers > 0)), missed
 
 
 def _wrong_barriers(own: Barrier) -> Iterator[tuple[str, tuple[Barrier, ...]]]:

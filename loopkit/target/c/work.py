@@ -12,7 +12,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync, Tiles
 from loopkit.expr.mappers import variables
 from loopkit.poly.affine import add, floor_div, subtract
 
@@ -64,7 +64,7 @@ def _work(node: Node, sizes: frozenset[str]) -> _Work:
                            {(trips, *factors): n for factors, n in body.items()})
         case If():
             return _work(node.then, sizes) | (Counter() if node.otherwise is None else _work(node.otherwise, sizes))
-        case Region():
+        case Region() | Tiles():
             return _work(node.body, sizes)
         case Block():
             return sum((_work(child, sizes) for child in node.children), Counter())

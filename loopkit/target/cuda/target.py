@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from math import prod
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Block, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
+from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import WIDEST, MemoryInstruction, indented
@@ -259,7 +261,7 @@ class _CudaFunction(FunctionText):
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function
-        number = launch.kernel.fresh_name("block" if function.tiles is None else "tile")
+        number = launch.kernel.fresh_name("tile" if launch.persistent else "block")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
         arrays_at = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         shuffled = comments_of_shuffles(function)
@@ -268,34 +270,37 @@ class _CudaFunction(FunctionText):
             Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync)], lanes.shuffle,
+                  tiles=lambda emitter, node, bounds: _in_each_tile(node, number, launch, emitter, bounds, places),
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else
-            {**_AXES, **_tile_coordinates(number, launch)} if function.tiles is not None else _AXES,
+            {**_AXES, **_tile_coordinates(number, launch)} if launch.persistent else _AXES,
             LaunchCalls.of(self.called, function, barriers=True))
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
         places = dict[str, str]()
         for x, value in launch.mapping.coordinates.items():
-            is_of_tile = function.tiles is not None and isinstance(value, p.Variable) and value.name in GRID
+            is_of_tile = launch.persistent and isinstance(value, p.Variable) and value.name in GRID
             places[x] = f"const {emitter.index} {x} = {'(int)'*is_of_tile}{emitter.text(value, bounds)};"
             bounds = bounds.defining(x, value)
-        nodes, tiles = function.body.children, function.tiles
-        start, inner, end = ([*emitter.lines(Block(own), bounds)] for own in ((), nodes, ()) if tiles is None) \
-            if tiles is None else ([*emitter.lines(Block(own), bounds)] for own in (
-                nodes[:nodes.index(tiles)], tiles.children, nodes[nodes.index(tiles) + 1:]))
+        nodes = function.body.children
+        once = [*takewhile(lambda node: isinstance(node, Sync), nodes)] if launch.persistent else []
+        start, inner = ([*emitter.lines(Block(tuple(own)), bounds)] for own in (once, nodes[len(once):]))
         # an instruction finds the lanes of its statement without their inames
-        mentioned = set(re.findall(r"\w+", "\n".join(inner)))
-        lines = {x: line for x, line in places.items() if x in mentioned}
-        of_blocks = [lines.pop(x) for x in launch.mapping.block_inames if x in lines] if tiles is not None else []
-        body += lines.values()
-        inner = inner if tiles is None else [*start, *([""] if start else []), *_in_each_tile(
-            tiles, number, launch, emitter, [*of_blocks, *([""] if of_blocks else []), *inner]), *end]
+        body += _lines_for(places, [x for x in places if not (launch.persistent and x in launch.mapping.block_inames)],
+                           inner)
+        inner = [*start, "", *_grid_of_tiles(launch, emitter), *inner] if launch.persistent else inner
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
+
+
+def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[str]) -> list[str]:
+    """The lines that define those of *names* which *inner* mentions."""
+    mentioned = set(re.findall(r"\w+", "\n".join(inner)))
+    return [places[x] for x in names if x in mentioned]
 
 
 def _barrier_of(sync: Sync) -> Iterable[str]:
@@ -314,34 +319,63 @@ def _tile_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     """The coordinate along each axis of the place of the grid with this *number*, as text."""
     if not {"g.1", "g.2"} & launch.mapping.extents.keys():
         return {"g.0": number}
-    along_x, along_y = _tiles_along(launch)
+    along_x, along_y, _ = _tiles_along(launch)
+    if launch.group:
+        _, across, rest, column = _in_group(launch)
+        return {"g.0": f"({column} % {along_x})", "g.1": f"({column} / {along_x})", "g.2": f"({rest} / {across})"}
     rest = f"{number} / {along_x}"
     return {"g.0": f"({number} % {along_x})", **({"g.1": f"({rest})"} if "g.2" not in launch.mapping.extents else
             {"g.1": f"({rest} % {along_y})", "g.2": f"({rest} / {along_y})"})}
 
 
-def _tiles_along(launch: Launch) -> tuple[str, str]:
-    """The names of the extents of the grid along its first two axes."""
-    along_x, along_y = (launch.kernel.fresh_name(f"tiles_along_{x}") for x in "xy")
-    return along_x, along_y
+def _tiles_along(launch: Launch) -> tuple[str, str, str]:
+    """The names of the extents of the grid along its axes."""
+    along_x, along_y, along_z = (launch.kernel.fresh_name(f"tiles_along_{x}") for x in "xyz")
+    return along_x, along_y, along_z
 
 
-def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, inner: Sequence[str]) -> Iterator[str]:
-    """The lines *inner*, of a place of the grid, for each place of a block."""
-    bounds = outer_bounds(launch)
-    extents = {axis: emitter.text(launch.mapping.extents[axis], bounds) for axis in GRID
+def _in_group(launch: Launch) -> tuple[str, str, str, str]:
+    """The names of the first column of a group, the number of its columns, the place in it, and the column of that."""
+    first, across, rest, column = (launch.kernel.fresh_name(x) for x in (
+        "first_column", "columns", "place_in_group", "column"))
+    return first, across, rest, column
+
+
+def _grid_of_tiles(launch: Launch, emitter: Emitter) -> Iterator[str]:
+    """The lines before the loops over the places of a block: their number, and extents that give coordinates."""
+    extents = {axis: emitter.text(launch.mapping.extents[axis], outer_bounds(launch)) for axis in GRID
                if axis in launch.mapping.extents}
-    names = dict(zip(("g.0", "g.1"), _tiles_along(launch), strict=True)) if len(extents) > 1 else {}
-    for axis, name in names.items():
-        if axis in extents and (axis == "g.0" or "g.2" in extents):
+    for axis, name in zip(GRID, _tiles_along(launch) if len(extents) > 1 else (), strict=False):
+        if axis in extents and (axis == "g.0" or "g.2" in extents) and (axis != "g.2" or launch.group):
             yield f"const long long {name} = {extents[axis]};"
             extents[axis] = name
-    count = " * ".join(e if e.isidentifier() else f"({e})" for e in extents.values()) or "1"
-    if emitter.kernel.options.annotate:
-        numbers = f"blockIdx.x, blockIdx.x + {tiles.blocks}, ..."
-        yield f"// a block runs the tiles {numbers}: places of the grid, along x first"
-    yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {tiles.blocks}) {{"
-    yield from indented(inner)
+    count = " * ".join(extents.values() if len(extents) == 1 else (
+        e if e.isidentifier() else f"({e})" for e in extents.values())) or "1"
+    yield f"const long long {launch.kernel.fresh_name('tiles')} = {count};"
+    if emitter.annotate:
+        order = f"along z for each {launch.group} along x and y" if launch.group else "along x first"
+        yield f"// tiles are places of the grid, {order}; a block runs one of each {launch.persistent} in turning order"
+
+
+def _lines_of_group(number: str, launch: Launch) -> Iterator[str]:
+    """The lines that find the column of the tile *number*."""
+    if launch.group:
+        (along_x, along_y, along_z), (first, across, rest, column) = _tiles_along(launch), _in_group(launch)
+        yield f"const long long {first} = {number} / ({launch.group} * {along_z}) * {launch.group};"
+        yield f"const long long {across} = min({launch.group}LL, {along_x} * {along_y} - {first});"
+        yield f"const long long {rest} = {number} - {first} * {along_z};"
+        yield f"const long long {column} = {first} + {rest} % {across};"
+
+
+def _in_each_tile(tiles: Tiles, number: str, launch: Launch, emitter: Emitter, bounds: ValueRanges,
+                  places: Mapping[str, str]) -> Iterator[str]:
+    """The loop of a role over the places of its block. The lines *places* define coordinates."""
+    inner, count = [*emitter.lines(tiles.body, bounds)], launch.kernel.fresh_name("tiles")
+    own = [*_lines_of_group(number, launch), *_lines_for(places, launch.mapping.block_inames, inner)]
+    # the order of the blocks turns after each round
+    step = f"{2*tiles.blocks - 1} - 2 * ({number} % {tiles.blocks})"
+    yield f"for (long long {number} = blockIdx.x; {number} < {count}; {number} += {step}) {{"
+    yield from indented([*own, *([""] if own else []), *inner])
     yield "}"
 
 

@@ -226,11 +226,11 @@ conv2d(const __grid_constant__ CUtensorMap x_map_2x8x8x64_swizzled,
     start_phases<8>(tiles_empty);
     __syncthreads();
 
-    // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
-    for (long long tile =
-            blockIdx.x; tile < (1 <= rows && 1 <= images && 1 <= filters &&
+    const long long tiles = 1 <= rows && 1 <= images && 1 <= filters &&
             1 <= columns ? ((images + 1) / 2)*((rows + 7) / 8)*((columns + 7) / 8)*((filters + 255) / 256) :
-            0); tile += 132) {
+            0;
+    // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+    for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
         const int n_block =
                 (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1, (rows + 7) / 8));
         const int h_block =

@@ -215,14 +215,15 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     __syncthreads();
 
     const long long tiles_along_x = 8*((m + 255) / 256);
-    // a block runs the tiles blockIdx.x, blockIdx.x + 132, ...: places of the grid, along x first
-    for (long long tile = blockIdx.x; tile < tiles_along_x * ((n + 1023) / 1024); tile += 132) {
+    const long long tiles = tiles_along_x * ((n + 1023) / 1024);
+    // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+    for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
         const int i_group = (int)(tile / tiles_along_x);
         const int j_block = (int)(tile % tiles_along_x) / 8;
         const int i_block = (int)(tile % tiles_along_x) % 8;
 
-        if (1024*i_group + 128*i_block < n) {
-            if ((int)threadIdx.x == 256) {  // the producer
+        if ((int)threadIdx.x == 256) {  // the producer
+            if (1024*i_group + 128*i_block < n) {
                 for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
                     // a_tile: insn.k.update reads, a_tile_rule overwrites
                     // b_tile: insn.k.update reads, b_tile_rule overwrites
@@ -236,7 +237,9 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                                 &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
                     }
                 }
-            } else if ((int)threadIdx.x < 256) {
+            }
+        } else if ((int)threadIdx.x < 256) {
+            if (1024*i_group + 128*i_block < n) {
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                     #pragma unroll

@@ -288,12 +288,12 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     unsigned long long (&tiles_empty)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
 
-    if (1024*i_group + 128*i_block < n) {
-        // all threads use the mbarriers after thread 0 prepared them
-        start_phases<5>(tiles_full);
-        start_phases<8>(tiles_empty);
-        __syncthreads();
-        if ((int)threadIdx.x == 256) {  // the producer
+    // all threads use the mbarriers after thread 0 prepared them
+    start_phases<5>(tiles_full);
+    start_phases<8>(tiles_empty);
+    __syncthreads();
+    if ((int)threadIdx.x == 256) {  // the producer
+        if (1024*i_group + 128*i_block < n) {
             for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
                 // a_tile: insn.k.update reads, a_tile_rule overwrites
                 // b_tile: insn.k.update reads, b_tile_rule overwrites
@@ -307,7 +307,9 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
                             &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
                 }
             }
-        } else if ((int)threadIdx.x < 256) {
+        }
+    } else if ((int)threadIdx.x < 256) {
+        if (1024*i_group + 128*i_block < n) {
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
