@@ -25,8 +25,8 @@ _LEAST = "-1.0e30"
 @checked
 def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", window: int | None = None,
               heads_shared: int | str = 1, bias: bool = False, softcap: float | None = None,
-              scale: float | None = None, rows: int | None = None, keys: int | None = None, stages: int | None = None
-              ) -> lk.LoopKernel:
+              scale: float | None = None, rows: int | None = None, keys: int | None = None, stages: int | None = None,
+              multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for attention: ``o[b, h, i] = sum(j, w[i, j]*v[b, h, j])``, where the weights *w* of a query ``i`` are
     the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
 
@@ -49,6 +49,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     :arg scale: a positive number; default: ``head**-0.5``.
     :arg rows: the queries of a block, a multiple of 64; *keys*: those of a tile, a multiple of 16 that divides *rows*
         if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
+    :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles of queries;
+        0: each block has one. Default: those of the measured GPU if such blocks are faster there, else 0.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention(head=64, mask="causal")
@@ -58,12 +60,15 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
-    tiles = measured(name, tiles=None if rows is None or keys is None else {str(head): (rows, keys)}, stages=stages)
-    of_head, stages = tiles
-    found = next(of_head[x] for x in sorted(of_head, key=int) if int(x) >= head)
-    rows, keys = rows or found[0], keys or found[1]
+    tiles, several, stages, blocks = measured(name, tiles=None, persistent=None, stages=stages,
+                                              multiprocessors=multiprocessors)
+    length = min((x for x in tiles if int(x) >= head), key=int)
+    rows, keys = rows or tiles[length][0], keys or tiles[length][1]
     form.require_tiles(rows, keys, stages)
-    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages)
+    # beside a bias of all pairs, threads lack the registers
+    pays = several[length] and not (bias and mask == "full")
+    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
+                          blocks if multiprocessors is not None or pays else 0)
 
 
 @dataclass(frozen=True)
@@ -187,12 +192,17 @@ end
         return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int) -> lk.LoopKernel:
-    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*."""
+def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int
+                   ) -> lk.LoopKernel:
+    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*; *blocks* run all of these, or 0: one each.
+    """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
     knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
-    knl = lk.tag_inames(knl, {"a": "g.0", "h": "g.1", "b": "g.2"})
+    # with a causal mask, the last queries have most keys, and come first
+    causal = form.mask == "causal"
+    knl = lk.reverse(knl, "a") if causal else knl
+    knl = lk.tag_inames(knl, dict(zip("hba" if causal and blocks else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
     knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
     # products take strips of 32 bytes of their factors
     knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
@@ -216,4 +226,6 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
-    return lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
+    knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
+    # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
+    return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl

@@ -22,13 +22,13 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
     compiled = compile_cuda(code.source, "sm_90a")
     assert not compiled.spills
     assert "C75" not in compiled.binary.log
-    loop = code.source[code.source.index("wait_for_phase(&q_tile_full"):]
+    loop = code.source[code.source.index("wait_for_next_phase(q_tile_full"):]
     loop = loop[loop.index("for (int t = 1;"):]
     order = ["wgmma_m64n128k16_f32_bf16<", "wgmma_m64n128k16_f32_bf16_registers", "wait_for_products<1>", "exp2_ftz",
              "wait_for_products<0>", "// factors"]
     assert [*map(loop.index, order)] == sorted(map(loop.index, order))
     # scores are replaced in the tile on the diagonal only, which is the first one
-    assert "-1e+30f" not in loop
+    assert "-1e+30f" not in loop[:loop.index("sums_last")]
 
 
 def result_of(q: Any, k: Any, v: Any, mask: str = "full", heads_shared: int | str = 1, window: int | None = None,
@@ -47,8 +47,8 @@ def result_of(q: Any, k: Any, v: Any, mask: str = "full", heads_shared: int | st
 
 
 FORMS: list[tuple[dict[str, Any], tuple[int, int, int, int]]] = [
-    ({"mask": "causal", "heads_shared": 2, "rows": 128, "keys": 64}, (1, 2, 140, 140)),
-    ({"rows": 64, "keys": 32}, (1, 1, 70, 130)),
+    ({"mask": "causal", "heads_shared": 2, "rows": 128, "keys": 64, "multiprocessors": 3}, (1, 2, 140, 140)),
+    ({"rows": 64, "keys": 32, "multiprocessors": 2}, (1, 2, 70, 130)),
     ({"mask": "window", "window": 70, "heads_shared": "all", "rows": 64, "keys": 32}, (1, 2, 150, 150)),
     ({"bias": True, "rows": 64, "keys": 32, "scale": np.float64(0.125)}, (2, 1, 65, 40)),
     ({"mask": "causal", "softcap": 2.0, "rows": 64, "keys": 64, "stages": 3}, (1, 1, 130, 130)),

@@ -75,6 +75,14 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
+// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
+// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
+    unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
+{
+    wait_for_phase(&mbarriers[slot], parities >> slot & 1);
+    parities ^= 1u << slot;
+}
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
@@ -187,20 +195,27 @@ __device__ __forceinline__ float exp2_ftz(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
+__device__ __forceinline__ int floor_div_i32(int a, int b)
+{
+    const int q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+__device__ __forceinline__ int floor_mod_i32(int a, int b)
+{
+    const int r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 
 // q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][128]
 // k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][m][128]
 // v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][m][128]
-// the launch gives 163920 bytes of dynamic shared memory
+// the launch gives 163936 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(384, 1)
 attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap k_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled, const int batch, const int heads,
-    const int key_heads, const int n)
+    const int key_heads, const int m, const int n)
 {
-    const int b = blockIdx.z;
-    const int h = blockIdx.y;
-    const int a = blockIdx.x;
     const int i_warpgroup = (int)threadIdx.x / 128;
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
@@ -239,299 +254,124 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
     // mbarriers for the copies to q_tile
     unsigned long long (&q_tile_full)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 163840);
+    // mbarriers for the warps that have read q_tile
+    unsigned long long (&q_tile_empty)[1] =
+            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 163856);
     // mbarriers for the copies to k_tile
     unsigned long long (&k_tile_full)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163856);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163872);
     // mbarriers for the warps that have read k_tile
     unsigned long long (&k_tile_empty)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163872);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163888);
     // mbarriers for the copies to v_tile
     unsigned long long (&v_tile_full)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163888);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163904);
     // mbarriers for the warps that have read v_tile
     unsigned long long (&v_tile_empty)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163904);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163920);
     float acc_j_first_warp[2]{};  // combined by shuffles in rows of 4
     float acc_j_0_first_warp[2]{};  // combined by shuffles in rows of 4
     float acc_j_warp[2]{};  // combined by shuffles in rows of 4
     float acc_j_0_warp[2]{};  // combined by shuffles in rows of 4
 
     // all threads use the mbarriers after thread 0 prepared them
+    unsigned int q_tile_full_parities_ = 0u;
     start_phases<2>(q_tile_full);
+    unsigned int q_tile_empty_parities_ = ~0u;
+    start_phases<8>(q_tile_empty);
+    unsigned int k_tile_full_parities_ = 0u;
     start_phases<2>(k_tile_full);
+    unsigned int k_tile_empty_parities_ = ~0u;
     start_phases<8>(k_tile_empty);
+    unsigned int v_tile_full_parities_ = 0u;
     start_phases<2>(v_tile_full);
+    unsigned int v_tile_empty_parities_ = ~0u;
     start_phases<8>(v_tile_empty);
     __syncthreads();
+
+    const long long tiles_along_x = key_heads;
+    const long long tiles_along_y = batch;
+    const long long tiles_along_z = (n + 127) / 128;
+    const long long tiles = tiles_along_x * tiles_along_y * tiles_along_z;
+    // tiles are places of the grid, along z for each 66 along x and y; a block runs one of each 132 in turning order
     if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
         give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
-            for (int q_d_part = 0; q_d_part < 2; ++q_d_part) {
-                // q_tile_rule
-                load_box_4d(&q_tile[q_d_part][0][0], q_map_1x1x128x64_swizzled, 16384, &q_tile_full[0], b,
-                        h, 128*a, 64*q_d_part);
-            }
-            const int t_first = 0;
-            // k_tile: scores_first.d.update reads, k_tile_rule overwrites
-            // k_tile: scores.d.update reads, k_tile_rule overwrites
-            wait_for_phase(&k_tile_empty[t_first % 2], (t_first + 2) / 2 % 2);
-            for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
-                // k_tile_rule_first
-                load_box_4d(&k_tile[t_first % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                        &k_tile_full[t_first], b, h, -128*t_first + 128*a, 64*k_d_part);
-            }
-            // v_tile: sums.c.update reads, v_tile_rule overwrites
-            wait_for_phase(&v_tile_empty[t_first % 2], (t_first + 2) / 2 % 2);
-            for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
-                // v_tile_rule_first
-                load_box_4d(&v_tile[t_first % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                        &v_tile_full[t_first], b, h, -128*t_first + 128*a, 64*v_e_part);
-            }
-            for (int t = 1; t < a + 1; ++t) {
+            for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+                const long long first_column = tile / (66 * tiles_along_z) * 66;
+                const long long columns = min(66LL, tiles_along_x * tiles_along_y - first_column);
+                const long long place_in_group = tile - first_column * tiles_along_z;
+                const long long column = first_column + place_in_group % columns;
+                const int b = (int)(column / tiles_along_x);
+                const int h = (int)(column % tiles_along_x);
+                const int a = (int)(place_in_group / columns);
+
+                // q_tile: it is copied again for the next place of the grid
+                wait_for_next_phase(q_tile_empty, 0, q_tile_empty_parities_);
+                for (int q_d_part = 0; q_d_part < 2; ++q_d_part) {
+                    // q_tile_rule
+                    load_box_4d(&q_tile[q_d_part][0][0], q_map_1x1x128x64_swizzled, 16384, &q_tile_full[0],
+                            b, h, 128*floor_div_i32(m + 127, 128) - 128*a - 128, 64*q_d_part);
+                }
+                const int t_first = 0;
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
                 // k_tile: scores.d.update reads, k_tile_rule overwrites
-                wait_for_phase(&k_tile_empty[t % 2], (t + 2) / 2 % 2);
+                wait_for_next_phase(k_tile_empty, t_first % 2, k_tile_empty_parities_);
                 for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
-                    // k_tile_rule
-                    load_box_4d(&k_tile[t % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                            &k_tile_full[t % 2], b, h, -128*t + 128*a, 64*k_d_part);
+                    // k_tile_rule_first
+                    load_box_4d(&k_tile[t_first % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
+                            &k_tile_full[t_first], b, h,
+                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*k_d_part);
                 }
                 // v_tile: sums.c.update reads, v_tile_rule overwrites
-                wait_for_phase(&v_tile_empty[t % 2], (t + 2) / 2 % 2);
+                wait_for_next_phase(v_tile_empty, t_first % 2, v_tile_empty_parities_);
                 for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
-                    // v_tile_rule
-                    load_box_4d(&v_tile[t % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                            &v_tile_full[t % 2], b, h, -128*t + 128*a, 64*v_e_part);
+                    // v_tile_rule_first
+                    load_box_4d(&v_tile[t_first % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
+                            &v_tile_full[t_first], b, h,
+                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*v_e_part);
+                }
+                for (int t = 1; t < (n - 1) / 128 - a + 1; ++t) {
+                    // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+                    // k_tile: scores.d.update reads, k_tile_rule overwrites
+                    wait_for_next_phase(k_tile_empty, t % 2, k_tile_empty_parities_);
+                    for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
+                        // k_tile_rule
+                        load_box_4d(&k_tile[t % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
+                                &k_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
+                                64*k_d_part);
+                    }
+                    // v_tile: sums.c.update reads, v_tile_rule overwrites
+                    wait_for_next_phase(v_tile_empty, t % 2, v_tile_empty_parities_);
+                    for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
+                        // v_tile_rule
+                        load_box_4d(&v_tile[t % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
+                                &v_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
+                                64*v_e_part);
+                    }
                 }
             }
         }
     } else if ((int)threadIdx.x < 256) {
         take_registers<232>();
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // first_top
-            top[i_box_part] = -1e+30f;
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // first_total
-            total[i_box_part] = 0.0f;
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int e_part = 0; e_part < 16; ++e_part) {
-                #pragma unroll
-                for (int e_item = 0; e_item < 2; ++e_item) {
-                    // first_sums
-                    sums[i_box_part][e_part][e_item] = 0.0f;
-                }
-            }
-        }
-        // q_tile: q_tile_rule writes, scores_first.d.update reads
-        // q_tile: q_tile_rule writes, scores.d.update reads
-        wait_for_phase(&q_tile_full[0], 0);
-        const int t_first = 0;
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // scores_first.d.init
-                    acc_d_first[i_box_part][j_part][j_item] = 0.0f;
-                }
-            }
-        }
-        // k_tile: k_tile_rule_first writes, scores_first.d.update reads
-        wait_for_phase(&k_tile_full[t_first], t_first / 2 % 2);
-        // acc_d_first: scores_first.d.init writes, scores_first.d.update reads
-        keep_below(acc_d_first);
-        register_fence();
-        #pragma unroll
-        for (int d_step = 0; d_step < 8; ++d_step) {
-            // scores_first.d.update
-            wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d_first[0][0][0],
-                matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
-                matrix_at<16, 1024, 1>(&k_tile[t_first % 2][d_step / 4][0][16*(d_step % 4)]));
-        }
-        // acc_d_first: scores_first.d.update writes, scores_first reads
-        end_product_group();
-        // k_tile: scores_first.d.update reads, k_tile_rule overwrites
-        // k_tile: scores.d.update reads, k_tile_rule overwrites
-        wait_for_products<0>();
-        keep_below(acc_d_first);
-        arrive_as_warp(&k_tile_empty[t_first]);
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // scores_first
-                    s[i_box_part][j_part][j_item] = acc_d_first[i_box_part][j_part][j_item];
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane < 8*j_part + 2*j_lane +
-                            j_item) {
-                        // mask
-                        s[i_box_part][j_part][j_item] = -1e+30f;
-                    }
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // next_first.j.init
-            acc_j_first[i_box_part] = -INFINITY;
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // next_first.j.update
-                    acc_j_first[i_box_part] = fmaxf(acc_j_first[i_box_part], s[i_box_part][j_part][j_item]);
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // next_first.j.store ... next_first.j.result: shuffles combine acc_j_first[i_box_part] of 4 lanes; all of them get the result
-            acc_j_first_warp[i_box_part] = acc_j_first[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_first_warp[i_box_part] =
-                    fmaxf(acc_j_first_warp[i_box_part],
-                    __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 2));
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_first_warp[i_box_part] =
-                    fmaxf(acc_j_first_warp[i_box_part],
-                    __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 1));
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_first_all[i_box_part] = acc_j_first_warp[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // next_first
-            next[i_box_part] = fmaxf(top[i_box_part], acc_j_first_all[i_box_part]);
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // low_first
-            low[i_box_part] = 0.12751743f*next[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // shrink_first
-            shrink[i_box_part] = exp2_ftz(0.12751743f*top[i_box_part] - low[i_box_part]);
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // weights_first
-                    w[i_box_part][j_part][j_item] =
-                            exp2_ftz(0.12751743f*s[i_box_part][j_part][j_item] - low[i_box_part]);
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // total_first.j.init
-            acc_j_0_first[i_box_part] = 0.0f;
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // total_first.j.update
-                    acc_j_0_first[i_box_part] += w[i_box_part][j_part][j_item];
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // total_first.j.store ... total_first.j.result: shuffles combine acc_j_0_first[i_box_part] of 4 lanes; all of them get the result
-            acc_j_0_first_warp[i_box_part] = acc_j_0_first[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_warp[i_box_part] =
-                    __fadd_rn(acc_j_0_first_warp[i_box_part],
-                    __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 2));
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_warp[i_box_part] += __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 1);
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            acc_j_0_first_all[i_box_part] = acc_j_0_first_warp[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // total_first
-            total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_first_all[i_box_part];
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int j_part = 0; j_part < 16; ++j_part) {
-                #pragma unroll
-                for (int j_item = 0; j_item < 2; ++j_item) {
-                    // factors_first
-                    p[j_part / 2][j_part % 2][i_box_part][j_item] =
-                            (__nv_bfloat16)w[i_box_part][j_part][j_item];
-                }
-            }
-        }
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            // top_first
-            top[i_box_part] = next[i_box_part];
-        }
-        for (int t = 1; t < a + 1; ++t) {
+        for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+            const long long first_column = tile / (66 * tiles_along_z) * 66;
+            const long long columns = min(66LL, tiles_along_x * tiles_along_y - first_column);
+            const long long place_in_group = tile - first_column * tiles_along_z;
+            const long long column = first_column + place_in_group % columns;
+            const int b = (int)(column / tiles_along_x);
+            const int h = (int)(column % tiles_along_x);
+            const int a = (int)(place_in_group / columns);
+
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                #pragma unroll
-                for (int j_part = 0; j_part < 16; ++j_part) {
-                    #pragma unroll
-                    for (int j_item = 0; j_item < 2; ++j_item) {
-                        // scores.d.init
-                        acc_d[i_box_part][j_part][j_item] = 0.0f;
-                    }
-                }
+                // first_top
+                top[i_box_part] = -1e+30f;
             }
-            // k_tile: k_tile_rule_first writes, scores.d.update reads
-            // k_tile: k_tile_rule writes, scores.d.update reads
-            wait_for_phase(&k_tile_full[t % 2], t / 2 % 2);
-            // acc_d: scores.d.init writes, scores.d.update reads
-            keep_below(acc_d);
-            register_fence();
             #pragma unroll
-            for (int d_step = 0; d_step < 8; ++d_step) {
-                // scores.d.update
-                wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d[0][0][0],
-                    matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
-                    matrix_at<16, 1024, 1>(&k_tile[t % 2][d_step / 4][0][16*(d_step % 4)]));
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // first_total
+                total[i_box_part] = 0.0f;
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -539,50 +379,57 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int e_part = 0; e_part < 16; ++e_part) {
                     #pragma unroll
                     for (int e_item = 0; e_item < 2; ++e_item) {
-                        // sums.c.init
-                        acc_c[i_box_part][e_part][e_item] =
-                                sums[i_box_part][e_part][e_item]*shrink[i_box_part];
+                        // first_sums
+                        sums[i_box_part][e_part][e_item] = 0.0f;
                     }
                 }
             }
-            // acc_d: scores.d.update writes, scores reads
-            // acc_c: sums.c.init writes, sums.c.update reads
-            end_product_group();
-            keep_below(acc_c);
-            keep_words_below(p);
-            register_fence();
-            // v_tile: v_tile_rule_first writes, sums.c.update reads
-            // v_tile: v_tile_rule writes, sums.c.update reads
-            wait_for_phase(&v_tile_full[(t + 1) % 2], (t + 3) / 2 % 2);
+            // q_tile: q_tile_rule writes, scores_first.d.update reads
+            // q_tile: q_tile_rule writes, scores.d.update reads
+            wait_for_next_phase(q_tile_full, 0, q_tile_full_parities_);
+            const int t_first = 0;
             #pragma unroll
-            for (int c_step = 0; c_step < 8; ++c_step) {
-                // sums.c.update
-                wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c[0][0][0],
-                    word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
-                    word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
-                    matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // scores_first.d.init
+                        acc_d_first[i_box_part][j_part][j_item] = 0.0f;
+                    }
+                }
             }
+            // k_tile: k_tile_rule_first writes, scores_first.d.update reads
+            wait_for_next_phase(k_tile_full, t_first, k_tile_full_parities_);
+            // acc_d_first: scores_first.d.init writes, scores_first.d.update reads
+            keep_below(acc_d_first);
+            register_fence();
+            #pragma unroll
+            for (int d_step = 0; d_step < 8; ++d_step) {
+                // scores_first.d.update
+                wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d_first[0][0][0],
+                    matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
+                    matrix_at<16, 1024,
+                            1>(&k_tile[t_first % 2][d_step / 4][128*floor_div_i32(m + 127,
+                                128) - 128*floor_div_i32(n - 1, 128) - 128][16*(d_step % 4)]));
+            }
+            // acc_d_first: scores_first.d.update writes, scores_first reads
+            end_product_group();
             // k_tile: scores_first.d.update reads, k_tile_rule overwrites
             // k_tile: scores.d.update reads, k_tile_rule overwrites
-            end_product_group();
-            wait_for_products<1>();
-            keep_below(acc_d);
-            arrive_as_warp(&k_tile_empty[t % 2]);
+            wait_for_products<0>();
+            keep_below(acc_d_first);
+            arrive_as_warp(&k_tile_empty[t_first]);
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
                 for (int j_part = 0; j_part < 16; ++j_part) {
                     #pragma unroll
                     for (int j_item = 0; j_item < 2; ++j_item) {
-                        // scores
-                        s[i_box_part][j_part][j_item] = acc_d[i_box_part][j_part][j_item];
+                        // scores_first
+                        s[i_box_part][j_part][j_item] = acc_d_first[i_box_part][j_part][j_item];
                     }
                 }
-            }
-            #pragma unroll
-            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // next.j.init
-                acc_j[i_box_part] = -INFINITY;
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -590,43 +437,65 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int j_part = 0; j_part < 16; ++j_part) {
                     #pragma unroll
                     for (int j_item = 0; j_item < 2; ++j_item) {
-                        // next.j.update
-                        acc_j[i_box_part] = fmaxf(acc_j[i_box_part], s[i_box_part][j_part][j_item]);
+                        if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane < 8*j_part +
+                                2*j_lane + j_item) {
+                            // mask
+                            s[i_box_part][j_part][j_item] = -1e+30f;
+                        }
                     }
                 }
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // next.j.store ... next.j.result: shuffles combine acc_j[i_box_part] of 4 lanes; all of them get the result
-                acc_j_warp[i_box_part] = acc_j[i_box_part];
+                // next_first.j.init
+                acc_j_first[i_box_part] = -INFINITY;
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_warp[i_box_part] =
-                        fmaxf(acc_j_warp[i_box_part], __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 2));
+                #pragma unroll
+                for (int j_part = 0; j_part < 16; ++j_part) {
+                    #pragma unroll
+                    for (int j_item = 0; j_item < 2; ++j_item) {
+                        // next_first.j.update
+                        acc_j_first[i_box_part] =
+                                fmaxf(acc_j_first[i_box_part], s[i_box_part][j_part][j_item]);
+                    }
+                }
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_warp[i_box_part] =
-                        fmaxf(acc_j_warp[i_box_part], __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 1));
+                // next_first.j.store ... next_first.j.result: shuffles combine acc_j_first[i_box_part] of 4 lanes; all of them get the result
+                acc_j_first_warp[i_box_part] = acc_j_first[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_all[i_box_part] = acc_j_warp[i_box_part];
+                acc_j_first_warp[i_box_part] =
+                        fmaxf(acc_j_first_warp[i_box_part],
+                        __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 2));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // next
-                next[i_box_part] = fmaxf(top[i_box_part], acc_j_all[i_box_part]);
+                acc_j_first_warp[i_box_part] =
+                        fmaxf(acc_j_first_warp[i_box_part],
+                        __shfl_xor_sync(0xffffffff, acc_j_first_warp[i_box_part], 1));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // low
+                acc_j_first_all[i_box_part] = acc_j_first_warp[i_box_part];
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // next_first
+                next[i_box_part] = fmaxf(top[i_box_part], acc_j_first_all[i_box_part]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // low_first
                 low[i_box_part] = 0.12751743f*next[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // shrink
+                // shrink_first
                 shrink[i_box_part] = exp2_ftz(0.12751743f*top[i_box_part] - low[i_box_part]);
             }
             #pragma unroll
@@ -635,7 +504,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int j_part = 0; j_part < 16; ++j_part) {
                     #pragma unroll
                     for (int j_item = 0; j_item < 2; ++j_item) {
-                        // weights
+                        // weights_first
                         w[i_box_part][j_part][j_item] =
                                 exp2_ftz(0.12751743f*s[i_box_part][j_part][j_item] - low[i_box_part]);
                     }
@@ -643,8 +512,8 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // total.j.init
-                acc_j_0[i_box_part] = 0.0f;
+                // total_first.j.init
+                acc_j_0_first[i_box_part] = 0.0f;
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -652,50 +521,35 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int j_part = 0; j_part < 16; ++j_part) {
                     #pragma unroll
                     for (int j_item = 0; j_item < 2; ++j_item) {
-                        // total.j.update
-                        acc_j_0[i_box_part] += w[i_box_part][j_part][j_item];
+                        // total_first.j.update
+                        acc_j_0_first[i_box_part] += w[i_box_part][j_part][j_item];
                     }
                 }
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // total.j.store ... total.j.result: shuffles combine acc_j_0[i_box_part] of 4 lanes; all of them get the result
-                acc_j_0_warp[i_box_part] = acc_j_0[i_box_part];
+                // total_first.j.store ... total_first.j.result: shuffles combine acc_j_0_first[i_box_part] of 4 lanes; all of them get the result
+                acc_j_0_first_warp[i_box_part] = acc_j_0_first[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_warp[i_box_part] =
-                        __fadd_rn(acc_j_0_warp[i_box_part],
-                        __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 2));
+                acc_j_0_first_warp[i_box_part] =
+                        __fadd_rn(acc_j_0_first_warp[i_box_part],
+                        __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 2));
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_warp[i_box_part] += __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 1);
+                acc_j_0_first_warp[i_box_part] +=
+                        __shfl_xor_sync(0xffffffff, acc_j_0_first_warp[i_box_part], 1);
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                acc_j_0_all[i_box_part] = acc_j_0_warp[i_box_part];
+                acc_j_0_first_all[i_box_part] = acc_j_0_first_warp[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // total
-                total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_all[i_box_part];
-            }
-            // v_tile: sums.c.update reads, v_tile_rule overwrites
-            wait_for_products<0>();
-            keep_below(acc_c);
-            keep_words_below(p);
-            arrive_as_warp(&v_tile_empty[(t + 1) % 2]);
-            #pragma unroll
-            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                #pragma unroll
-                for (int e_part = 0; e_part < 16; ++e_part) {
-                    #pragma unroll
-                    for (int e_item = 0; e_item < 2; ++e_item) {
-                        // sums
-                        sums[i_box_part][e_part][e_item] = acc_c[i_box_part][e_part][e_item];
-                    }
-                }
+                // total_first
+                total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_first_all[i_box_part];
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -703,7 +557,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int j_part = 0; j_part < 16; ++j_part) {
                     #pragma unroll
                     for (int j_item = 0; j_item < 2; ++j_item) {
-                        // factors
+                        // factors_first
                         p[j_part / 2][j_part % 2][i_box_part][j_item] =
                                 (__nv_bfloat16)w[i_box_part][j_part][j_item];
                     }
@@ -711,77 +565,278 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                // top
+                // top_first
                 top[i_box_part] = next[i_box_part];
             }
-        }
-        const int t_last = a + 1;
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int e_part = 0; e_part < 16; ++e_part) {
+            for (int t = 1; t < (n - 1) / 128 - a + 1; ++t) {
                 #pragma unroll
-                for (int e_item = 0; e_item < 2; ++e_item) {
-                    // sums_last.c.init
-                    acc_c_last[i_box_part][e_part][e_item] =
-                            sums[i_box_part][e_part][e_item]*shrink[i_box_part];
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // scores.d.init
+                            acc_d[i_box_part][j_part][j_item] = 0.0f;
+                        }
+                    }
                 }
-            }
-        }
-        // v_tile: v_tile_rule_first writes, sums_last.c.update reads
-        // v_tile: v_tile_rule writes, sums_last.c.update reads
-        wait_for_phase(&v_tile_full[(t_last + 1) % 2], (t_last + 3) / 2 % 2);
-        // acc_c_last: sums_last.c.init writes, sums_last.c.update reads
-        keep_below(acc_c_last);
-        keep_words_below(p);
-        register_fence();
-        #pragma unroll
-        for (int c_step = 0; c_step < 8; ++c_step) {
-            // sums_last.c.update
-            wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c_last[0][0][0],
-                word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
-                word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
-                matrix_at<16384, 1024, 1>(&v_tile[(t_last - 1) % 2][0][16*c_step][0]));
-        }
-        // acc_c_last: sums_last.c.update writes, sums_last reads
-        end_product_group();
-        // v_tile: sums.c.update reads, v_tile_rule overwrites
-        wait_for_products<0>();
-        keep_below(acc_c_last);
-        arrive_as_warp(&v_tile_empty[(t_last + 1) % 2]);
-        #pragma unroll
-        for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-            #pragma unroll
-            for (int e_part = 0; e_part < 16; ++e_part) {
+                // k_tile: k_tile_rule_first writes, scores.d.update reads
+                // k_tile: k_tile_rule writes, scores.d.update reads
+                wait_for_next_phase(k_tile_full, t % 2, k_tile_full_parities_);
+                // acc_d: scores.d.init writes, scores.d.update reads
+                keep_below(acc_d);
+                register_fence();
                 #pragma unroll
-                for (int e_item = 0; e_item < 2; ++e_item) {
-                    // sums_last
-                    sums[i_box_part][e_part][e_item] = acc_c_last[i_box_part][e_part][e_item];
+                for (int d_step = 0; d_step < 8; ++d_step) {
+                    // scores.d.update
+                    wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d[0][0][0],
+                        matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
+                        matrix_at<16, 1024,
+                                1>(&k_tile[t % 2][d_step / 4][128*floor_div_i32(m + 127,
+                                    128) - 128*floor_div_i32(n - 1, 128) - 128][16*(d_step % 4)]));
                 }
-            }
-        }
-        if (128*a + 64*i_warpgroup + 16*i_box_warp + i_box_lane < n) {
-            if (128*a + 128 <= n) {  // a full tile
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                     #pragma unroll
                     for (int e_part = 0; e_part < 16; ++e_part) {
-                        alignas(4) __nv_bfloat16 o_vec[2];
                         #pragma unroll
                         for (int e_item = 0; e_item < 2; ++e_item) {
-                            // result
-                            o_vec[e_item] =
-                                    (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
+                            // sums.c.init
+                            acc_c[i_box_part][e_part][e_item] =
+                                    sums[i_box_part][e_part][e_item]*shrink[i_box_part];
                         }
-                        *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n + 16384*a +
-                                    8192*i_warpgroup + 2048*i_box_warp + 1024*i_box_part + 128*i_box_lane +
-                                    8*e_part + 2*e_lane]) = *reinterpret_cast<const unsigned int *>(o_vec);
                     }
                 }
-            } else {
+                // acc_d: scores.d.update writes, scores reads
+                // acc_c: sums.c.init writes, sums.c.update reads
+                end_product_group();
+                keep_below(acc_c);
+                keep_words_below(p);
+                register_fence();
+                // v_tile: v_tile_rule_first writes, sums.c.update reads
+                // v_tile: v_tile_rule writes, sums.c.update reads
+                wait_for_next_phase(v_tile_full, (t + 1) % 2, v_tile_full_parities_);
+                #pragma unroll
+                for (int c_step = 0; c_step < 8; ++c_step) {
+                    // sums.c.update
+                    wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c[0][0][0],
+                        word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
+                        word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
+                        matrix_at<16384, 1024,
+                                1>(&v_tile[(t - 1) % 2][0][128*floor_div_i32(m + 127, 128) +
+                                    16*c_step - 128*floor_div_i32(n - 1, 128) - 128][0]));
+                }
+                // k_tile: scores_first.d.update reads, k_tile_rule overwrites
+                // k_tile: scores.d.update reads, k_tile_rule overwrites
+                end_product_group();
+                wait_for_products<1>();
+                keep_below(acc_d);
+                arrive_as_warp(&k_tile_empty[t % 2]);
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                    if (128*a + 64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane < n) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // scores
+                            s[i_box_part][j_part][j_item] = acc_d[i_box_part][j_part][j_item];
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // next.j.init
+                    acc_j[i_box_part] = -INFINITY;
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // next.j.update
+                            acc_j[i_box_part] = fmaxf(acc_j[i_box_part], s[i_box_part][j_part][j_item]);
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // next.j.store ... next.j.result: shuffles combine acc_j[i_box_part] of 4 lanes; all of them get the result
+                    acc_j_warp[i_box_part] = acc_j[i_box_part];
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_warp[i_box_part] =
+                            fmaxf(acc_j_warp[i_box_part],
+                            __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 2));
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_warp[i_box_part] =
+                            fmaxf(acc_j_warp[i_box_part],
+                            __shfl_xor_sync(0xffffffff, acc_j_warp[i_box_part], 1));
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_all[i_box_part] = acc_j_warp[i_box_part];
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // next
+                    next[i_box_part] = fmaxf(top[i_box_part], acc_j_all[i_box_part]);
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // low
+                    low[i_box_part] = 0.12751743f*next[i_box_part];
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // shrink
+                    shrink[i_box_part] = exp2_ftz(0.12751743f*top[i_box_part] - low[i_box_part]);
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // weights
+                            w[i_box_part][j_part][j_item] =
+                                    exp2_ftz(0.12751743f*s[i_box_part][j_part][j_item] - low[i_box_part]);
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // total.j.init
+                    acc_j_0[i_box_part] = 0.0f;
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // total.j.update
+                            acc_j_0[i_box_part] += w[i_box_part][j_part][j_item];
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // total.j.store ... total.j.result: shuffles combine acc_j_0[i_box_part] of 4 lanes; all of them get the result
+                    acc_j_0_warp[i_box_part] = acc_j_0[i_box_part];
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_0_warp[i_box_part] =
+                            __fadd_rn(acc_j_0_warp[i_box_part],
+                            __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 2));
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_0_warp[i_box_part] += __shfl_xor_sync(0xffffffff, acc_j_0_warp[i_box_part], 1);
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    acc_j_0_all[i_box_part] = acc_j_0_warp[i_box_part];
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // total
+                    total[i_box_part] = total[i_box_part]*shrink[i_box_part] + acc_j_0_all[i_box_part];
+                }
+                // v_tile: sums.c.update reads, v_tile_rule overwrites
+                wait_for_products<0>();
+                keep_below(acc_c);
+                keep_words_below(p);
+                arrive_as_warp(&v_tile_empty[(t + 1) % 2]);
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int e_part = 0; e_part < 16; ++e_part) {
+                        #pragma unroll
+                        for (int e_item = 0; e_item < 2; ++e_item) {
+                            // sums
+                            sums[i_box_part][e_part][e_item] = acc_c[i_box_part][e_part][e_item];
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    #pragma unroll
+                    for (int j_part = 0; j_part < 16; ++j_part) {
+                        #pragma unroll
+                        for (int j_item = 0; j_item < 2; ++j_item) {
+                            // factors
+                            p[j_part / 2][j_part % 2][i_box_part][j_item] =
+                                    (__nv_bfloat16)w[i_box_part][j_part][j_item];
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    // top
+                    top[i_box_part] = next[i_box_part];
+                }
+            }
+            // q_tile: it is copied again for the next place of the grid
+            arrive_as_warp(&q_tile_empty[0]);
+            const int t_last = -a + (n - 1) / 128 + 1;
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int e_part = 0; e_part < 16; ++e_part) {
+                    #pragma unroll
+                    for (int e_item = 0; e_item < 2; ++e_item) {
+                        // sums_last.c.init
+                        acc_c_last[i_box_part][e_part][e_item] =
+                                sums[i_box_part][e_part][e_item]*shrink[i_box_part];
+                    }
+                }
+            }
+            // v_tile: v_tile_rule_first writes, sums_last.c.update reads
+            // v_tile: v_tile_rule writes, sums_last.c.update reads
+            wait_for_next_phase(v_tile_full, floor_mod_i32(t_last + 1, 2), v_tile_full_parities_);
+            // acc_c_last: sums_last.c.init writes, sums_last.c.update reads
+            keep_below(acc_c_last);
+            keep_words_below(p);
+            register_fence();
+            #pragma unroll
+            for (int c_step = 0; c_step < 8; ++c_step) {
+                // sums_last.c.update
+                wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c_last[0][0][0],
+                    word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
+                    word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
+                    matrix_at<16384, 1024,
+                            1>(&v_tile[floor_mod_i32(t_last - 1, 2)][0][128*floor_div_i32(m + 127, 128) +
+                                16*c_step - 128*floor_div_i32(n - 1, 128) - 128][0]));
+            }
+            // acc_c_last: sums_last.c.update writes, sums_last reads
+            end_product_group();
+            // v_tile: sums.c.update reads, v_tile_rule overwrites
+            wait_for_products<0>();
+            keep_below(acc_c_last);
+            if (0 < t_last) {
+                arrive_as_warp(&v_tile_empty[(t_last + 1) % 2]);
+            }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                #pragma unroll
+                for (int e_part = 0; e_part < 16; ++e_part) {
+                    #pragma unroll
+                    for (int e_item = 0; e_item < 2; ++e_item) {
+                        // sums_last
+                        sums[i_box_part][e_part][e_item] = acc_c_last[i_box_part][e_part][e_item];
+                    }
+                }
+            }
+            if (64*i_warpgroup + 16*i_box_warp + i_box_lane + m <= 128*a + (m - 1) % 128 + n) {
+                #pragma unroll
+                for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                    if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + m + i_box_lane <= 128*a +
+                            (m - 1) % 128 + n) {
                         #pragma unroll
                         for (int e_part = 0; e_part < 16; ++e_part) {
                             alignas(4) __nv_bfloat16 o_vec[2];
@@ -791,9 +846,10 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                                 o_vec[e_item] =
                                         (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
                             }
-                            *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n + 16384*a +
-                                        8192*i_warpgroup + 2048*i_box_warp + 1024*i_box_part +
-                                        128*i_box_lane + 8*e_part + 2*e_lane]) =
+                            *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n +
+                                        16384*floor_div_i32(m + 127, 128) + 8192*i_warpgroup +
+                                        2048*i_box_warp + 1024*i_box_part + 128*i_box_lane + 8*e_part +
+                                        2*e_lane - 16384*a - 16384]) =
                                     *reinterpret_cast<const unsigned int *>(o_vec);
                         }
                     }
