@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loopkit.runtime import compiler
-from tests.deep import DEEP, commit, share, some
+from tests.deep import DEEP, some
 from tests.golden_files import GoldenFiles
 
 # the same examples in each run, on machines of any speed; --hypothesis-profile=search looks for new ones
@@ -40,42 +40,27 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases of tests marked ``deep``, but of what is asked for by name.
-
-    Of the tests that are left out with all marked cases, each commit runs a share: no test fails unnoticed for long.
-    """
+    """Leave out cases of tests marked ``deep``, but of what is asked for by name."""
     if DEEP or config.option.keyword or any("::" in argument for argument in config.args):
         return
     deep = left_out(items)
-    alone = families(item for item in items if item in deep and "every" not in mark_of(item).kwargs)
-    deep.difference_update(share(alone, commit()))
     items[:] = [item for item in items if item not in deep]
     config.hook.pytest_deselected(items=list(deep))
 
 
-def families(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """*items* by their functions: the cases of each."""
-    found: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        found.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return found
-
-
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     """Those of *items* that run in deep runs only."""
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        families.setdefault(item.nodeid.partition("[")[0], []).append(item)
     deep = set[pytest.Item]()
-    for family in families(item for item in items if item.get_closest_marker("deep") is not None).values():
-        deep.update(family)                                                             # all cases, or some
-        if "every" in mark_of(family[0]).kwargs:
-            deep.difference_update(some(family, mark_of(family[0]).kwargs["every"], lambda item: item.nodeid))
+    for family in families.values():
+        marked = [item for item in family if item.get_closest_marker("deep") is not None]     # all cases, or some
+        deep.update(marked)
+        marker = marked[0].get_closest_marker("deep") if marked else None
+        if marker is not None and "every" in marker.kwargs:
+            deep.difference_update(some(marked, marker.kwargs["every"], lambda item: item.nodeid))
     return deep
-
-
-def mark_of(item: pytest.Item) -> pytest.Mark:
-    """The mark ``deep`` of *item*, which has one."""
-    mark = item.get_closest_marker("deep")
-    assert mark is not None
-    return mark
 
 
 @pytest.fixture(scope="session")

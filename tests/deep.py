@@ -2,11 +2,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
-from shutil import which
 from typing import TypeVar, cast
 from zlib import crc32
 
@@ -29,26 +26,6 @@ def some(cases: Sequence[T], every: int, name: Callable[[T], str] = str) -> list
     """
     chosen = sorted(cases, key=lambda case: crc32(name(case).encode()))[:-(-len(cases) // every)]
     return [case for case in cases if case in chosen]
-
-
-#: The commits after which each test without a case in the sample has run once, as a rule.
-SHARES = 16
-
-
-def commit() -> int:
-    """The commit that is checked out, as a number; 0 without git."""
-    git = which("git")
-    if git is None:
-        return 0
-    found = subprocess.run([git, "rev-parse", "--short=8", "HEAD"], cwd=Path(__file__).parent, capture_output=True,
-                           text=True, check=False)
-    return int(found.stdout[:8], 16) if found.returncode == 0 else 0
-
-
-def share(families: Mapping[str, Sequence[T]], number: int) -> list[T]:
-    """One case of each test in a share of *families*, their cases by name; other ones for another *number*."""
-    part, case = number % SHARES, number // SHARES
-    return [cases[case % len(cases)] for name, cases in families.items() if crc32(name.encode()) % SHARES == part]
 
 
 def shared(make: Function) -> Function:
