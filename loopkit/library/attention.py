@@ -65,7 +65,7 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     length = min((x for x in tiles if int(x) >= head), key=int)
     rows, keys = rows or tiles[length][0], keys or tiles[length][1]
     form.require_tiles(rows, keys, stages)
-    # beside a bias of all pairs, threads lack the registers
+    # with a bias of all pairs, threads lack the registers
     pays = several[length] and not (bias and mask == "full")
     return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
                           blocks if multiprocessors is not None or pays else 0)
