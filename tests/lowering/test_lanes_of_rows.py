@@ -59,6 +59,16 @@ def test_one_thread_of_a_row_stores() -> None:
     compile_cuda(source)
 
 
+def test_a_result_of_each_row() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<8 and 0<=j<4}", "z[i] = x[i]\ny[i, j] = 2*x[j]")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:l.0, j:l.0")
+    assert lk.verify(knl, full=True).proven
+    x = np.random.default_rng(0).standard_normal(8).astype(F32)
+    found = lk.emulate(knl, x=x)
+    np.testing.assert_array_equal(found.z, x)
+    np.testing.assert_array_equal(found.y, np.tile(2*x[:4], (8, 1)))
+
+
 def test_what_other_rows_read_has_one_copy() -> None:
     """The values of a row are for threads of another one too: one thread of the row stores them in shared memory."""
     knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i<8 and 0<=j<4}", """
