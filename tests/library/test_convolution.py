@@ -96,6 +96,7 @@ def test_filters_in_other_layouts(dtype: str, layout: str, store: str) -> None:
     require_right(knl, x, np.ascontiguousarray(w.transpose(axes)), expected(x, w, padding=1), completion="last")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("order", ["forward", "backward"])
 def test_blocks_that_run_several_tiles(order: str) -> None:
     """One of the tiles is partial along each axis."""
@@ -116,6 +117,7 @@ def test_an_epilogue_of_any_number_of_filters() -> None:
                                   .astype(float))
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("size", "stride", "tile"), [
     ((64, 56, 56, 256, 256), 1, "'n': 2, 'h': 8, 'q': 8, 'f': 256"),
     ((64, 56, 56, 256, 256), 2, "'n': 8, 'h': 4, 'q': 4, 'f': 256"),

@@ -35,6 +35,7 @@ def rows_of_lanes(more: str = "", lanes: int = 4, rows: int = 8, result: str = "
                            tags={"j_part": "unr", "j_lane": "l.0", "j_item": "unr"})
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize(("lanes", "rows"), [(4, 8), (4, 32), (8, 4), (32, 2)])
 def test_a_value_for_each_row(lanes: int, rows: int) -> None:
     knl = rows_of_lanes(lanes=lanes, rows=rows)
