@@ -107,7 +107,7 @@ class Shuffle(Instruction):
 
 
 def may_exchange(operation: Operation, dtype: np.dtype) -> bool:
-    """May both lanes of a pair combine their values of *dtype* by *operation*, for both to hold the same bits?
+    """Can both lanes of a pair combine their values of *dtype* by *operation*, so that both then hold the same bits?
 
     The text combines truth values by ``||`` and ``&&``, which would not shuffle in a lane whose own value decides.
     """

@@ -63,7 +63,6 @@ class Window:
         last = extent + 2*self.padding[axis] - self.dilation[axis]*(self.extents[axis] - 1) - 1
         return max(last // self.stride[axis] + 1, 0)
 
-
     def read(self, boxes: Boxes) -> int:
         """The elements of a channel that a tile reads: few in a compact box."""
         images, *box = boxes.extents

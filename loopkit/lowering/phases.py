@@ -300,7 +300,7 @@ class _Copied:
         for h in (h for h in copies if h.array == self.array and h.sink not in self.writers):
             for number in self.numbers_at(h.sink):
                 node, place = _node_before(tree, ways[h.sink], number), (_body_of(ways[h.sink], number), number)
-                nodes[place] = min(nodes.get(place, node), node, key=lambda way: [step.position for step in way])
+                nodes[place] = min(nodes.get(place, node), node, key=_positions)
                 reasons.setdefault(place, {})[h.reason] = None
         return {(node, number): reasons[body, number] for (body, number), node in nodes.items()}
 
