@@ -21,6 +21,7 @@ Commuting = tuple[p.Variable | p.Subscript, str | None]
 #: An access or a place of a launch.
 E = TypeVar("E", bound=Hashable)
 V = TypeVar("V")
+N = TypeVar("N", int, np.ndarray)
 
 
 class Scope(IntEnum):
@@ -360,23 +361,29 @@ def own_instructions(node: Node) -> tuple[Instruction, ...]:
 
 @dataclass(frozen=True)
 class Swizzle:
-    """A permuted layout of shared memory: in row *r*, column *c* is stored at column ``c ^ chunk*(r mod period)``.
+    """A permuted layout of shared memory: column *c* of row *r* is stored at ``c ^ chunk*(r // every mod period)``.
 
-    The column is the fastest axis. Both numbers are powers of two.
+    The column is the fastest axis. The numbers are powers of two.
 
     :ivar axis: the number of the row axis, among all axes of the array.
     :ivar row_axes: the number of axes that count the rows together: *axis*, and those before it in memory.
+    :ivar every: the number of neighbouring rows that have the same permutation.
     """
 
     axis: int
     chunk: int
     period: int
     row_axes: int = 1
+    every: int = 1
 
     def __str__(self) -> str:
         times = f"{self.chunk}*" if self.chunk > 1 else ""
         rows = f"axis {self.axis}" if self.row_axes == 1 else f"row of the {self.row_axes} axes up to {self.axis}"
-        return f"columns ^ {times}({rows} mod {self.period})"
+        return f"columns ^ {times}({rows}{f' // {self.every}' if self.every > 1 else ''} mod {self.period})"
+
+    def mask(self, row: N) -> N:
+        """The bits of the column that change in *row*, a number or several."""
+        return self.chunk*(row // self.every % self.period)
 
     def counted(self, of_axes: Sequence[V]) -> Sequence[V]:
         """The values *of_axes*, in the order of memory, of those that count the rows."""

@@ -11,7 +11,7 @@ from loopkit.analysis.accesses import expanded_expression
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Completion
-from loopkit.ast.tensor_maps import UNIT
+from loopkit.ast.tensor_maps import LINE, ROWS, UNIT
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import resolve
 from loopkit.expr.mappers import array_of, variables
@@ -92,13 +92,12 @@ def _in_rows(kernel: LoopKernel, copy: Statement, tile: str, names: list[str], i
         rank = len(subscripts) + 1
         order = [*range(axes[0]), last, *(k for k in range(axes[0], rank) if k != last)]
         kernel = tag_array_axes(kernel, tile, ",".join(f"N{rank - 1 - order.index(k)}" for k in range(rank)))
-    period = instruction.row // UNIT
-    return swizzle(kernel, tile, chunk=UNIT // size, period=period, row_axes=_row_axes(
-        kernel, tile, len(names) - 1, period)), names
+    return swizzle(kernel, tile, chunk=UNIT // size, period=instruction.row // UNIT, every=LINE // instruction.row,
+                   row_axes=_row_axes(kernel, tile, len(names) - 1)), names
 
 
-def _row_axes(kernel: LoopKernel, tile: str, most: int, period: int) -> int:
-    """The number of axes, up to *most*, that count the rows of a box: as few as have a multiple of *period* rows."""
+def _row_axes(kernel: LoopKernel, tile: str, most: int) -> int:
+    """The number of axes, up to *most*, that count the rows of a box: as few as have a multiple of 8 rows."""
     *extents, _ = kernel.temporaries[tile].layout.in_memory(array_shapes(kernel)[tile])
     numbers = [prod(e for e in extents[len(extents) - k:] if isinstance(e, int)) for k in range(1, most + 1)]
-    return next((k for k, rows in enumerate(numbers, 1) if rows % period == 0), most)
+    return next((k for k, rows in enumerate(numbers, 1) if rows % ROWS == 0), most)
