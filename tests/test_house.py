@@ -189,7 +189,7 @@ def test_only_the_library_takes_the_length_of_a_warp_from_the_table() -> None:
 #: its transformation, the pass that finds where it serves, and its check. All others ask an instruction what it does.
 INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
-        "transform.pipelining",)),
+        "transform.engines", "transform.pipelining")),
     "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
         "lowering.groups", "lowering.barriers", "lowering.waits", "verification.races",
         "verification.validation_order")),
@@ -212,9 +212,9 @@ INSTRUCTIONS = {
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "transform.warps", "lowering.phases")),
+        "transform.tensorize", "transform.engines", "transform.warps", "lowering.phases")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
-        "transform.tensorize",)),
+        "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
     "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", (
@@ -232,7 +232,7 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.boxes", "transform.boxes", "verification.validation_nests",
+        "instructions.boxes", "transform.boxes", "transform.engines", "verification.validation_nests",
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),

@@ -158,7 +158,7 @@ def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str
     row = m.box[-1]*size
     if row % UNIT:
         yield (f"A row of the box of '{m.name}' has {row} bytes, which is not a multiple of {UNIT}",
-               f"give its last axis a multiple of {UNIT//size} elements")
+               f"give its last axis a multiple of {UNIT//size} elements, or let threads copy it")
     if m.swizzle not in (0, row):
         yield (f"A row of the box of '{m.name}' has {row} bytes, and its swizzle has {m.swizzle}",
                f"give its last axis {m.swizzle//size} elements, or use swizzle=0")

@@ -65,8 +65,9 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     several boxes there has a multiple of 128 bytes. ``"tma.store"`` copies a box back, as far as it lies inside of the
     array: :func:`buffer_array` with ``default_tag=None`` makes such copies. No other statement of the launch writes the
     array, and none reads the stored elements later. ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the
-    temporary the layout that ``wgmma`` reads: rows of 128 bytes whose pieces of 16 bytes are permuted
-    (:func:`swizzle`). Wider rows become several boxes, one below another.
+    temporary a layout that ``wgmma`` reads: rows of 128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`);
+    other names end with ``64`` or ``32``. Wider rows become several boxes, one below another. :func:`add_prefetch`,
+    :func:`precompute` and :func:`store_via` make such copies in one step, by their argument *engine*.
 
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
