@@ -202,8 +202,8 @@ INSTRUCTIONS = {
         "lowering.pipeline", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "verification.validation_order",
         "runtime.precision", "instructions.wgmma", "instructions.shared_matrices", "instructions.products",
-        "instructions.mma", "instructions.ldmatrix", "instructions.boxes", "transform.boxes", "transform.nest_loops",
-        "show.warp_access")),
+        "instructions.mma", "instructions.matrix_moves", "instructions.boxes", "transform.boxes",
+        "transform.matrix_moves", "transform.nest_loops", "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|ArrivePhase|start_phases|wait_for_phase", (
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
@@ -223,7 +223,11 @@ INSTRUCTIONS = {
         "instructions.wgmma",)),
     "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", ("lowering.groups",)),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
-        "transform.tensorize",)),
+        "instructions.matrix_moves", "transform.matrix_moves", "transform.tensorize")),
+    "stmatrix": (r"\b[Ss]t[Mm]atrix\b|StMatrixIssue", (
+        "instructions.matrix_moves", "transform.matrix_moves", "transform.tensorize")),
+    "matrix_moves": (r"MatrixMove", (
+        "instructions.ldmatrix", "instructions.stmatrix", "transform.matrix_moves", "transform.tensorize")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "lowering.shuffles", "lowering.reductions",
         "verification.validation_instructions", "verification.validation_butterflies",
@@ -233,7 +237,8 @@ INSTRUCTIONS = {
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "instructions.boxes", "transform.boxes", "transform.engines", "verification.validation_nests",
-        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
+        "kernel.tags", "transform.tags", "transform.tensorize", "transform.matrix_moves", "lowering.vectors",
+        "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),
 }

@@ -384,12 +384,12 @@ class _Digit:
 
 
 def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[str]) -> None:
-    """Check that *elements* of a fragment fill whole registers of 32 bits.
+    """Check that *elements* that a thread has fill whole registers of 32 bits.
 
     :raises NoMatchError: they do not, or the number of a register depends on one of the names *moved*.
     """
     memory = nest.memory_of(elements[0])
-    if memory.space is not AddressSpace.WARP:
+    if memory.space not in (AddressSpace.WARP, AddressSpace.PRIVATE):
         return
     shape = memory.registers
     count = max(WORD // memory.dtype.itemsize, 1)

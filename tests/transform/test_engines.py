@@ -48,7 +48,7 @@ def test_a_load_by_threads_is_a_copy_of_vectors() -> None:
     assert strips(engine="register") == strips()
 
 
-@pytest.mark.deep(every=5)
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("swizzle", [128, 64, 32, 0])
 @pytest.mark.parametrize("engine", ["cp.async", "register", "tma"])
 def test_each_engine_and_layout(engine: str, swizzle: int) -> None:
