@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from loopkit.transform.delaying import delay
     from loopkit.transform.derivative import diff_kernel
     from loopkit.transform.domain_padding import pad_domain
+    from loopkit.transform.engines import store_via
     from loopkit.transform.expansion import contract, expand, privatize
     from loopkit.transform.fixing import fix_parameters
     from loopkit.transform.functions import inline_callable_kernel
@@ -196,7 +197,7 @@ __all__ = [
     "shift", "simplify_indices",
     "skew", "specialize_warps",
     "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
-    "start_from_addend",
+    "start_from_addend", "store_via",
     "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
     "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]

@@ -137,7 +137,7 @@ def test_checks() -> None:
 def test_matrix_instructions() -> None:
     found = dict[str, tuple[str, ...]]()
     rows = section("transformations", "Matrix instructions")
-    for row in re.findall(r"^``(?:wgmma|mma|ldmatrix|tma)\..*$", rows, re.MULTILINE):
+    for row in re.findall(r"^``(?:wgmma|mma|ldmatrix|stmatrix|tma)\..*$", rows, re.MULTILINE):
         name, *others = re.findall(r"``([\w.]+)``", row)
         kind, _, *types = name.split(".")
         numbers = tuple(re.split(r"  +", row)[1:3])

@@ -189,7 +189,7 @@ def test_only_the_library_takes_the_length_of_a_warp_from_the_table() -> None:
 #: its transformation, the pass that finds where it serves, and its check. All others ask an instruction what it does.
 INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
-        "transform.pipelining",)),
+        "transform.engines", "transform.pipelining")),
     "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
         "lowering.groups", "lowering.barriers", "lowering.waits", "verification.races",
         "verification.validation_order")),
@@ -202,8 +202,8 @@ INSTRUCTIONS = {
         "lowering.pipeline", "verification.validation_nests",
         "verification.validation_walk", "verification.validation_instructions", "verification.validation_order",
         "runtime.precision", "instructions.wgmma", "instructions.shared_matrices", "instructions.products",
-        "instructions.mma", "instructions.ldmatrix", "instructions.boxes", "transform.boxes", "transform.nest_loops",
-        "show.warp_access")),
+        "instructions.mma", "instructions.matrix_moves", "instructions.boxes", "transform.boxes",
+        "transform.matrix_moves", "transform.nest_loops", "show.warp_access")),
     "phases": (r"StartPhases|WaitPhase|ArrivePhase|start_phases|wait_for_phase", (
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
@@ -212,9 +212,9 @@ INSTRUCTIONS = {
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "transform.warps", "lowering.phases")),
+        "transform.tensorize", "transform.engines", "transform.warps", "lowering.phases")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
-        "transform.tensorize",)),
+        "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
     "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", (
@@ -223,7 +223,11 @@ INSTRUCTIONS = {
         "instructions.wgmma",)),
     "fences": (r"ProxyFence|RegisterFence|proxy_fence|register_fence", ("lowering.groups",)),
     "ldmatrix": (r"\b[Ll]d[Mm]atrix\b|LdMatrixIssue", (
-        "transform.tensorize",)),
+        "instructions.matrix_moves", "transform.matrix_moves", "transform.tensorize")),
+    "stmatrix": (r"\b[Ss]t[Mm]atrix\b|StMatrixIssue", (
+        "instructions.matrix_moves", "transform.matrix_moves", "transform.tensorize")),
+    "matrix_moves": (r"MatrixMove", (
+        "instructions.ldmatrix", "instructions.stmatrix", "transform.matrix_moves", "transform.tensorize")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "lowering.shuffles", "lowering.reductions",
         "verification.validation_instructions", "verification.validation_butterflies",
@@ -232,8 +236,9 @@ INSTRUCTIONS = {
         "kernel.tags", "lowering.vectors", "target.c.target", "verification.validation_instructions",
         "verification.validation_simd")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "instructions.boxes", "transform.boxes", "verification.validation_nests",
-        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
+        "instructions.boxes", "transform.boxes", "transform.engines", "verification.validation_nests",
+        "kernel.tags", "transform.tags", "transform.tensorize", "transform.matrix_moves", "lowering.vectors",
+        "lowering.vector_elements",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),
 }

@@ -36,10 +36,11 @@ def plain(name: str, left: str = "ik", right: str = "jk") -> lk.LoopKernel:
 
 
 def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, swizzled: bool = True,
-            by_tma: bool = False) -> lk.LoopKernel:
+            by_tma: int = 0) -> lk.LoopKernel:
     """The same by the instruction, in a pipeline of tiles, each of 128 bytes along the steps.
 
-    :arg by_tma: TMA copies the tiles; else the threads, by ``cp.async`` if there are several stages.
+    :arg by_tma: TMA copies the tiles with a swizzle of these bytes; 0: the threads do, by ``cp.async`` if there are
+        several stages.
     """
     wgmma = WGMMA[name]
     rows, columns, steps = wgmma.shape
@@ -55,7 +56,8 @@ def product(name: str, left: str = "ik", right: str = "jk", stages: int = 3, *, 
         knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
                             precompute_inames=inames, default_tag=None, dtype=knl.array_args[x].dtype)
         length = 128 // size if axes.endswith("k") else extent
-        knl = _boxes(knl, x, inames, length, size) if by_tma else _pieces(knl, x, inames, length, size, swizzled)
+        knl = lk.tensorize(knl, f"{x}_tile_rule", f"tma.load.swizzle{by_tma}") if by_tma else \
+            _pieces(knl, x, inames, length, size, swizzled)
     if wgmma.factor.size < 4:
         knl = lk.set_accumulator_dtype(knl, np.dtype(wgmma.sum.dtype))
     knl = lk.tensorize(knl, "insn", name)
@@ -105,17 +107,6 @@ def _pieces(knl: lk.LoopKernel, x: str, inames: list[str], length: int, size: in
     return lk.swizzle(knl, tile, chunk=items) if swizzled else knl
 
 
-def _boxes(knl: lk.LoopKernel, x: str, inames: list[str], length: int, size: int) -> lk.LoopKernel:
-    """The tile of a factor, copied by TMA in boxes whose rows have 128 bytes."""
-    tile, (first, last), width = f"{x}_tile", inames, 128 // size
-    if length > width:
-        knl = lk.split_iname(knl, last, width, outer_iname=f"{last}_group", inner_iname=f"{last}_item")
-        knl = lk.tag_array_axes(lk.split_array_axis(knl, tile, 1, width), tile, "N1,N2,N0")
-        knl = lk.prioritize_loops(knl, f"{last}_group, {first}, {last}_item")
-        last = f"{last}_item"
-    return lk.swizzle(lk.tensorize(knl, f"{tile}_rule", "tma.load", [first, last]), tile, chunk=16 // size)
-
-
 def data(name: str, left: str = "ik", right: str = "jk", seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The factors and the product. Whole numbers, whose sums are exact; those for tf32 with bits that it ignores."""
     wgmma, rng = WGMMA[name], np.random.default_rng(seed)
@@ -159,7 +150,7 @@ def product_of_products(stages: int = 3) -> lk.LoopKernel:
                              ("v", ["j_step", "j_box", "e"], ["v_j", "v_e"])):
         knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=f"{x}_tile", precompute_inames=inames,
                             default_tag=None, dtype=BF16)
-        knl = _boxes(knl, x, inames, 64, 2)
+        knl = lk.tensorize(knl, f"{x}_tile_rule", "tma.load.swizzle128")
     knl = lk.set_accumulator_dtype(knl, np.float32)
     knl = lk.tensorize(knl, "p_held_rule", f"wgmma.m64n{tile}k16.f32.bf16")
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{features}k16.f32.bf16")
@@ -192,9 +183,12 @@ PRODUCTS = [
         (128, 8, "f32.tf32"), (128, 32, "f32.e4m3"), (24, 32, "f32.e5m2"), (128, 32, "s32.s8"), (80, 32, "s32.u8"))
       for swizzled in (True, False))]
 
-#: Those whose tiles TMA copies: the instruction, the axes of the factors and the stages.
-BY_TMA = [("wgmma.m64n128k16.f32.bf16", "ik", "kj", 3), ("wgmma.m64n64k16.f32.f16", "ki", "jk", 2),
-          ("wgmma.m64n256k32.f32.e4m3", "ik", "jk", 3), ("wgmma.m64n128k8.f32.tf32", "ik", "jk", 4)]
+#: Those whose tiles TMA copies: the instruction, the axes of the factors, the stages and the bytes of the swizzle.
+BY_TMA = [("wgmma.m64n128k16.f32.bf16", "ik", "kj", 3, 128), ("wgmma.m64n64k16.f32.f16", "ki", "jk", 2, 128),
+          ("wgmma.m64n256k32.f32.e4m3", "ik", "jk", 3, 128), ("wgmma.m64n128k8.f32.tf32", "ik", "jk", 4, 128),
+          *(("wgmma.m64n64k16.f32.bf16", *axes, 2, swizzle) for swizzle in (32, 64)
+            for axes in (("ik", "kj"), ("ki", "jk"))),
+          ("wgmma.m64n64k8.f32.tf32", "ik", "jk", 2, 64), ("wgmma.m64n64k32.s32.s8", "ik", "jk", 2, 32)]
 
 #: Those with the left factor in registers: the instruction, the axes of the right factor and the stages.
 FROM_REGISTERS = [("wgmma.m64n64k16.f32.bf16", "kj", 3), ("wgmma.m64n8k16.f32.bf16", "jk", 2),

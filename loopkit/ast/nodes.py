@@ -21,6 +21,7 @@ Commuting = tuple[p.Variable | p.Subscript, str | None]
 #: An access or a place of a launch.
 E = TypeVar("E", bound=Hashable)
 V = TypeVar("V")
+N = TypeVar("N", int, np.ndarray)
 
 
 class Scope(IntEnum):
@@ -75,7 +76,8 @@ class Instruction:
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
     :cvar executes_loops: it executes an assignment with the loops around it.
-    :cvar loads_for_others: a thread may load an element for another thread of its scope.
+    :cvar loads_for_others: a thread may load an element for another thread of its scope; *stores_for_others*: it may
+        store one.
     :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar asynchronous_proxy: it accesses shared memory through the asynchronous proxy, and not the generic one.
     :cvar asynchronous_registers: it accesses registers of its threads later than other instructions do.
@@ -87,6 +89,7 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     executes_loops: ClassVar[bool] = False
     loads_for_others: ClassVar[bool] = False
+    stores_for_others: ClassVar[bool] = False
     asynchronous_proxy: ClassVar[bool] = False
     asynchronous_registers: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
@@ -360,23 +363,29 @@ def own_instructions(node: Node) -> tuple[Instruction, ...]:
 
 @dataclass(frozen=True)
 class Swizzle:
-    """A permuted layout of shared memory: in row *r*, column *c* is stored at column ``c ^ chunk*(r mod period)``.
+    """A permuted layout of shared memory: column *c* of row *r* is stored at ``c ^ chunk*(r // every mod period)``.
 
-    The column is the fastest axis. Both numbers are powers of two.
+    The column is the fastest axis. The numbers are powers of two.
 
     :ivar axis: the number of the row axis, among all axes of the array.
     :ivar row_axes: the number of axes that count the rows together: *axis*, and those before it in memory.
+    :ivar every: the number of neighbouring rows that have the same permutation.
     """
 
     axis: int
     chunk: int
     period: int
     row_axes: int = 1
+    every: int = 1
 
     def __str__(self) -> str:
         times = f"{self.chunk}*" if self.chunk > 1 else ""
         rows = f"axis {self.axis}" if self.row_axes == 1 else f"row of the {self.row_axes} axes up to {self.axis}"
-        return f"columns ^ {times}({rows} mod {self.period})"
+        return f"columns ^ {times}({rows}{f' // {self.every}' if self.every > 1 else ''} mod {self.period})"
+
+    def mask(self, row: N) -> N:
+        """The bits of the column that change in *row*, a number or several."""
+        return self.chunk*(row // self.every % self.period)
 
     def counted(self, of_axes: Sequence[V]) -> Sequence[V]:
         """The values *of_axes*, in the order of memory, of those that count the rows."""

@@ -11,8 +11,9 @@ from pymbolic.typing import Expression
 from loopkit.errors import PreconditionError
 from loopkit.expr.tuples import dtype_text
 
-#: The sizes of elements that TMA copies, and its permutations of shared memory, in bytes.
-_ELEMENTS, _SWIZZLES = (1, 2, 4, 8), (0, 32, 64, 128)
+#: The sizes of elements that TMA copies, and its permutations of shared memory, in bytes, as ``CUtensorMapSwizzle``
+#: numbers them from 0.
+_ELEMENTS, SWIZZLES = (1, 2, 4, 8), (0, 32, 64, 128)
 
 #: Bytes whose multiples are the address of a mapped array, its strides but the last, and the rows of a box.
 UNIT = 16
@@ -23,8 +24,8 @@ _STRIDES, _EXTENT, _AXES, _BOX = 2**40, 2**31, 5, 256
 #: The largest step from one element of a box to the next.
 _STEP = 8
 
-#: Bytes of a line of shared memory; a swizzle permutes units by the number of their line.
-LINE = 128
+#: Bytes of a line of shared memory; a swizzle permutes units by the number of their line, over so many rows.
+LINE, ROWS = 128, 8
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class TensorMap:
     @property
     def alignment(self) -> int:
         """The bytes whose multiple the address of a box in shared memory must be."""
-        return max(LINE, 8*self.swizzle)
+        return max(LINE, ROWS*self.swizzle)
 
     def bytes_of_box(self, itemsize: int) -> int:
         """The bytes that a copy of a box transfers, also one that lies partly outside of the array."""
@@ -151,13 +152,13 @@ def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str
             apart = f", {step} apart," if step > 1 else ""
             yield (f"The box of '{m.name}' has {extent} elements{apart} along axis {axis}, and TMA copies 1 to {_BOX}",
                    f"copy several boxes of at most {_BOX // step} elements along this axis")
-    if m.swizzle not in _SWIZZLES:
+    if m.swizzle not in SWIZZLES:
         yield (f"TMA has no swizzle of {m.swizzle} bytes, which '{m.name}' has",
-               f"swizzles have {', '.join(map(str, _SWIZZLES[1:-1]))} or {_SWIZZLES[-1]} bytes, or 0 for none")
+               f"swizzles have {', '.join(map(str, SWIZZLES[1:-1]))} or {SWIZZLES[-1]} bytes, or 0 for none")
     row = m.box[-1]*size
     if row % UNIT:
         yield (f"A row of the box of '{m.name}' has {row} bytes, which is not a multiple of {UNIT}",
-               f"give its last axis a multiple of {UNIT//size} elements")
+               f"give its last axis a multiple of {UNIT//size} elements, or let threads copy it")
     if m.swizzle not in (0, row):
         yield (f"A row of the box of '{m.name}' has {row} bytes, and its swizzle has {m.swizzle}",
                f"give its last axis {m.swizzle//size} elements, or use swizzle=0")

@@ -9,9 +9,8 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Assign, Completion, For, Region
 from loopkit.ast.walk import rewritten
-from loopkit.emulation import boxes, phases, warpgroups
+from loopkit.emulation import boxes, matrices, phases, warpgroups
 from loopkit.emulation.expressions import Element
-from loopkit.emulation.matrices import load, product
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, Lanes, NumpyArray, Place, PrivateArray, poisoned
 from loopkit.emulation.pending import Effect
 from loopkit.emulation.program import Emulation, Emulations, Nodes, Step
@@ -28,6 +27,7 @@ from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.instructions.role_registers import SetRegisters
 from loopkit.instructions.shuffle import Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
+from loopkit.instructions.stmatrix import StMatrixIssue
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
 from loopkit.instructions.vector_access import (
@@ -224,6 +224,7 @@ EMULATIONS: Emulations = {
     StartPhases: Emulation(sync=phases.start), WaitPhase: Emulation(ended=phases.ended),
     ArrivePhase: Emulation(sync=phases.arrive),
     TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
-    Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
+    Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=matrices.product),
+    LdMatrixIssue: Emulation(region=matrices.load), StMatrixIssue: Emulation(region=matrices.store),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
     RegisterFence: Emulation(), SetRegisters: Emulation()}

@@ -1,14 +1,14 @@
 """The emulations of matrix instructions, by the layouts of their fragments and the bytes of their registers."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Region
-from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, PrivateArray, SharedArray
+from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray
 from loopkit.emulation.program import Nodes, Step
 from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
@@ -16,10 +16,12 @@ from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import named_dtype
 from loopkit.expr.mappers import array_of
 from loopkit.instructions.fragments import Fragment
-from loopkit.instructions.ldmatrix import LdMatrix, LdMatrixIssue
+from loopkit.instructions.ldmatrix import LdMatrixIssue
+from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue
 from loopkit.instructions.mma import Mma, MmaIssue
 from loopkit.instructions.nests import WORD
 from loopkit.instructions.products import Product
+from loopkit.instructions.stmatrix import StMatrixIssue
 
 #: Lanes of a warp; rows of a matrix that ldmatrix loads, and bytes of a row.
 _LANES, _ROWS, _BYTES = 32, 8, 16
@@ -95,33 +97,66 @@ def matrix(layout: Fragment, registers: NumpyArray, dtype: np.dtype, lanes: int 
     return found
 
 
-# Loads of matrices
+# Moves of matrices
 
-def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
-    """The lanes' rows of matrices, and a word of each matrix for each lane."""
-    loads = issue.instruction
-    assert isinstance(loads, LdMatrix)
+#: The elements of the lanes' rows in shared memory, and the place of the first element in each register.
+_Operands = tuple[SharedArray, Place, list[tuple[EmulatedArray, Place]]]
+
+
+def _operands_of_move(nodes: Nodes, issue: MatrixMoveIssue) -> Callable[[Strand], _Operands]:
+    """The operands of a move; :raises VerificationError: it has other registers, or a row is not aligned."""
+    moves = issue.instruction
+    assert isinstance(moves, MatrixMove)
     row, size = nodes.expressions.element(issue.row), nodes.expressions.dtype_of(issue.row).itemsize
-    targets = [nodes.expressions.element(e) for e in issue.targets[::max(WORD // size, 1)]]
-    if len(targets) != loads.count:
-        raise VerificationError(f"{loads.name} has {loads.count} registers, and not {len(targets)}.", check="emulation")
+    registers = [nodes.expressions.element(e) for e in issue.registers[::max(WORD // size, 1)]]
+    if len(registers) != moves.count:
+        raise VerificationError(f"{moves.name} has {moves.count} registers, and not {len(registers)}.",
+                                check="emulation")
 
-    def move(s: Strand) -> None:
+    def found(s: Strand) -> _Operands:
         _require_warps(s, issue.noun)
         cells, (*_, first) = row(s)
         assert isinstance(cells, SharedArray)
-        first = s.lanes(first)[:_ROWS*loads.count]
+        first = s.lanes(first)[:_ROWS*moves.count]
         if (first*size % _BYTES).any():
             raise VerificationError(f"{issue.noun} of '{cells.name}' begins a row at no multiple of {_BYTES} bytes.",
                                     check="emulation")
-        rows = cells.load(s, (first[:, None] + np.arange(_BYTES // size),))
-        matrices = np.ascontiguousarray(rows).view(np.uint8).reshape(loads.count, _ROWS, _BYTES // 2, 2)
-        if loads.transposed:
-            matrices = matrices.transpose(0, 2, 1, 3)
-        words = np.ascontiguousarray(matrices).reshape(loads.count, _LANES, WORD)
-        for place, word in zip(targets, words, strict=True):
-            registers, start = place(s)
-            assert isinstance(registers, PrivateArray)
+        return cells, (first[:, None] + np.arange(_BYTES // size),), [place(s) for place in registers]
+    return found
+
+
+def _turned(moves: MatrixMove, matrices: NumpyArray) -> NumpyArray:
+    """The bytes of the lanes' words as those of the rows, or the other way round."""
+    pairs = matrices.reshape(moves.count, _ROWS, _BYTES // 2, 2)
+    return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3) if moves.transposed else pairs)
+
+
+def load(nodes: Nodes, _: Region, issue: LdMatrixIssue) -> Step:
+    """The lanes' rows of matrices, and a word of each matrix for each lane."""
+    operands, loads = _operands_of_move(nodes, issue), issue.instruction
+    assert isinstance(loads, MatrixMove)
+
+    def move(s: Strand) -> None:
+        cells, rows, registers = operands(s)
+        matrices = _turned(loads, np.ascontiguousarray(cells.load(s, rows)).view(np.uint8))
+        for (held, start), word in zip(registers, matrices.reshape(loads.count, _LANES, WORD), strict=True):
             for k, value in enumerate(word.view(cells.data.dtype).T):
-                registers.store(s, EmulatedArray.after(start, k), value)
+                held.store(s, EmulatedArray.after(start, k), value)
+    return move
+
+
+def store(nodes: Nodes, _: Region, issue: StMatrixIssue) -> Step:
+    """A word of each matrix from each lane, at the lanes' rows of matrices."""
+    operands, stores = _operands_of_move(nodes, issue), issue.instruction
+    assert isinstance(stores, MatrixMove)
+
+    def move(s: Strand) -> None:
+        cells, (rows,), registers = operands(s)
+        items = WORD // cells.data.itemsize
+        words = np.stack([np.stack([s.lanes(held.load(s, EmulatedArray.after(start, k))) for k in range(items)], axis=1)
+                          for held, start in registers])
+        matrices = _turned(stores, np.ascontiguousarray(words).view(np.uint8))
+        cells.load(s, (rows,))                          # they are inside of the array
+        cells.data[rows] = matrices.reshape(-1, _BYTES).view(cells.data.dtype)
+        cells.unfenced[rows] = s.threads[:len(rows), None]
     return move

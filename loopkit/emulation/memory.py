@@ -168,7 +168,7 @@ class SharedArray(FlatArray):
         own = list(index)
         if (swizzle := self.array.swizzle) is not None:
             row = _offset(swizzle.counted(own), swizzle.counted(self.extents))
-            own[-1] = own[-1] ^ swizzle.chunk*(row % swizzle.period)
+            own[-1] = own[-1] ^ swizzle.mask(row)
         return _offset(own, self.extents)
 
 

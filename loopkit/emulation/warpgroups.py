@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from loopkit.ast.nodes import Completion, Region
+from loopkit.ast.tensor_maps import LINE, UNIT
 from loopkit.emulation.matrices import FactorRegisters, matrix, of_unit, places_in
 from loopkit.emulation.memory import EmulatedArray, NumpyArray, Place, SharedArray, fenced
 from loopkit.emulation.pending import Effect
@@ -17,8 +18,8 @@ from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.shared_matrices import MatrixLayout, SharedMatrix
 from loopkit.instructions.wgmma import Wgmma, WgmmaIssue
 
-#: Threads of a warpgroup; bytes of a swizzled row, and of its pieces, which are permuted over 8 rows.
-_THREADS, _ROW, _PIECE, _PERIOD = 128, 128, 16, 8
+#: Threads of a warpgroup.
+_THREADS = 128
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +81,7 @@ def _loaded_matrix(cells: SharedArray, first: int, part: SharedMatrix, extents: 
     size = cells.data.itemsize
     at = first*size + _offsets(part.layout, extents, size, tuple(part.distances.items()))
     if part.layout.swizzle:
-        at ^= at // _ROW % _PERIOD*_PIECE
+        at ^= at // LINE % (part.layout.swizzle // UNIT)*UNIT
     if (at % size).any() or at.min() < 0 or at.max() >= cells.data.nbytes:
         raise VerificationError(f"A matrix that begins at byte {first*size} of '{cells.name}' ends outside.",
                                 check="emulation")

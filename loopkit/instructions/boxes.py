@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Region, Scope
-from loopkit.ast.tensor_maps import LINE, UNIT, TensorMap, requirements
+from loopkit.ast.tensor_maps import LINE, ROWS, SWIZZLES, TensorMap, requirements
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import array_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -33,9 +33,6 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply
 from loopkit.poly.piecewise import params_where
 
-#: The swizzle of the matrix units: rows of 128 bytes, whose pieces of 16 bytes are permuted over 8 rows.
-_ROW, _ROWS = 128, 8
-
 
 @dataclass(frozen=True)
 class BoxCopy(NestInstruction):
@@ -54,7 +51,7 @@ class BoxCopy(NestInstruction):
 
 def box_names(name: str) -> tuple[tuple[str, int], ...]:
     """The names of a copy with all of its layouts in shared memory, and the bytes of their permuted rows."""
-    return (name, 0), (f"{name}.swizzle{_ROW}", _ROW)
+    return tuple((f"{name}.swizzle{row}" if row else name, row) for row in SWIZZLES)
 
 
 @dataclass(frozen=True)
@@ -254,15 +251,12 @@ def require_whole_rows(target: p.Subscript, memory: ElementMemory, loops: Mappin
 
 def swizzle_of(memory: ElementMemory, name: str) -> int:
     """The bytes of a row with swizzled pieces; 0: none; :raises NoMatchError: TMA has no such permutation."""
-    own, size = memory.swizzle, memory.dtype.itemsize
-    if own is None:
-        return 0
-    *_, row = memory.shape
-    if not memory.has_rows_swizzled(_ROW, UNIT, _ROWS):
-        raise NoMatchError(f"TMA cannot store '{name}' with the swizzle '{own}' of rows of {to_text(row)} elements",
-                           f"its swizzle permutes the pieces of 16 bytes of rows of {_ROW} bytes over {_ROWS} rows: "
-                           f"swizzle(knl, '{name}', chunk={UNIT // size}) for rows of {_ROW // size} elements")
-    return _ROW
+    row = memory.row_swizzled
+    if row is None:
+        raise NoMatchError(f"TMA cannot store '{name}' with the swizzle '{memory.swizzle}' of rows of "
+                           f"{to_text(memory.shape[-1])} elements", "its swizzle permutes the pieces of 16 bytes of "
+                           f"rows of 32, 64 or {LINE} bytes over {ROWS} rows: {memory.swizzle_call(name)}")
+    return row
 
 
 # CUDA

@@ -17,7 +17,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope, Swizzle
-from loopkit.ast.tensor_maps import TensorMap
+from loopkit.ast.tensor_maps import LINE, ROWS, SWIZZLES, UNIT, TensorMap
 from loopkit.expr.mappers import array_of, conjunction, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.fragments import Digits, combined
@@ -57,17 +57,27 @@ class ElementMemory:
         """The extents of the registers of a thread."""
         return self.shape[:len(self.shape) - self.thread_axes]
 
-    def has_rows_swizzled(self, row: int, piece: int, rows: int) -> bool:
-        """Are pieces of rows permuted by the number of the row in memory, which counts from a multiple of *rows*?
-
-        :arg row: the bytes of a row; *piece*: those of a piece; *rows*: the number of rows with different permutations.
+    @property
+    def row_swizzled(self) -> int | None:
+        """The bytes of a row whose pieces of 16 bytes are permuted as TMA and the matrix units do it: by the number of
+        their 128 bytes in memory. 0: there is no permutation; ``None``: there is another one.
         """
         own, size, columns = self.swizzle, self.dtype.itemsize, self.shape[-1]
-        if own is None or own.axis != len(self.shape) - 2 or not isinstance(columns, int):
-            return False
+        if own is None:
+            return 0
+        if own.axis != len(self.shape) - 2 or not isinstance(columns, int) or columns*size not in SWIZZLES:
+            return None
         counted = [e for e in own.counted(self.shape) if isinstance(e, int)]
-        whole = len(counted) == own.row_axes and (prod(counted) % rows == 0 or own.row_axes == len(self.shape) - 1)
-        return whole and (own.chunk*size, own.period, columns*size) == (piece, rows, row)
+        whole = len(counted) == own.row_axes and (prod(counted) % ROWS == 0 or own.row_axes == len(self.shape) - 1)
+        found = own.chunk*size, own.every*columns*size, own.period*UNIT
+        return columns*size if whole and found == (UNIT, LINE, columns*size) else None
+
+    def swizzle_call(self, name: str) -> str:
+        """The call that gives rows of the array *name* the layout of TMA and the matrix units, and those rows."""
+        columns, size = self.shape[-1], self.dtype.itemsize
+        row = columns*size if isinstance(columns, int) and columns*size in SWIZZLES else LINE
+        narrow = f", period={row // UNIT}, every={LINE // row}" if row < LINE else ""
+        return f"swizzle(knl, '{name}', chunk={UNIT // size}{narrow}) for rows of {row // size} elements"
 
 
 @dataclass(frozen=True)
@@ -374,12 +384,12 @@ class _Digit:
 
 
 def require_registers(nest: Nest, elements: Sequence[p.Subscript], moved: set[str]) -> None:
-    """Check that *elements* of a fragment fill whole registers of 32 bits.
+    """Check that *elements* that a thread has fill whole registers of 32 bits.
 
     :raises NoMatchError: they do not, or the number of a register depends on one of the names *moved*.
     """
     memory = nest.memory_of(elements[0])
-    if memory.space is not AddressSpace.WARP:
+    if memory.space not in (AddressSpace.WARP, AddressSpace.PRIVATE):
         return
     shape = memory.registers
     count = max(WORD // memory.dtype.itemsize, 1)

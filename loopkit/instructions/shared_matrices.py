@@ -12,6 +12,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.tensor_maps import LINE, ROWS, UNIT
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import array_of, subexpressions, variables
 from loopkit.expr.nodes import to_text
@@ -32,12 +33,6 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.piecewise import params_where
 
-#: Bytes of a piece of a row: the unit of layouts; of a swizzled row; of the rows after which the swizzle repeats.
-_PIECE, _ROW, _REPEAT = 16, 128, 1024
-
-#: Rows of a piece of a matrix.
-_ROWS = 8
-
 #: Bytes that a descriptor has no more room for.
 _FAR = 1 << 18
 
@@ -47,28 +42,28 @@ class MatrixLayout:
     """The places of the elements of a matrix in shared memory.
 
     :ivar transposed: elements of one step are next to each other; else steps of one row.
-    :ivar swizzle: pieces of rows of 128 bytes are permuted over 8 rows; else rows of 16 bytes follow each other.
+    :ivar swizzle: the bytes of a row, whose pieces are permuted over 8 rows; 0: rows of 16 bytes follow each other.
     """
 
     transposed: bool
-    swizzle: bool
+    swizzle: int
 
     @property
     def unit(self) -> int:
         """The bytes of a row of a box."""
-        return _ROW if self.swizzle else _PIECE
+        return self.swizzle or UNIT
 
     @property
     def alignment(self) -> int:
         """The bytes at a multiple of which an array with it begins."""
-        return _REPEAT if self.swizzle else _PIECE
+        return ROWS*self.swizzle or UNIT
 
     def digits(self, size: int) -> tuple[tuple[int, str], tuple[int, str]]:
         """For a row of the matrix, then for a step: the number in a box, and the distance of boxes.
 
         Elements of *size* bytes. The axis along the rows of a box has as many as fit, the other axis has 8.
         """
-        along, across = (self.unit // size, self._far), (_ROWS, self._near)
+        along, across = (self.unit // size, self._far), (ROWS, self._near)
         return (along, across) if self.transposed else (across, along)
 
     @property
@@ -124,7 +119,7 @@ def shared_matrix(of: Product, nest: Nest, parts: ProductParts, element: p.Subsc
     if memory.space is not AddressSpace.SHARED:
         raise NoMatchError(f"'{name}' is in {memory.space} memory, and the instruction multiplies matrices in shared "
                            "memory", f"add_prefetch(knl, '{name}', ...) or precompute the tile")
-    _require_rows(memory, name)
+    swizzle = _swizzle_of(memory, name)
 
     def at(row: int, step: int) -> p.Subscript:
         return element_at(element, {**axis.digits(row), **parts.depth.digits(step)})
@@ -138,8 +133,8 @@ def shared_matrix(of: Product, nest: Nest, parts: ProductParts, element: p.Subsc
     if distance(0, 1) != 1 and not _may_be_transposed(of):
         raise NoMatchError(f"steps of {to_text(element)} are not next to each other, as the instruction needs them for "
                            f"{of.factor.dtype}", f"store '{name}' with the steps along its last axis")
-    layout = MatrixLayout(_may_be_transposed(of) and distance(1, 0) == 1, memory.swizzle is not None)
-    distances = {"leading": _PIECE, "stride": _PIECE}
+    layout = MatrixLayout(_may_be_transposed(of) and distance(1, 0) == 1, swizzle)
+    distances = {"leading": UNIT, "stride": UNIT}
     (in_row, of_rows), (in_step, of_steps) = layout.digits(size)
     for place, count, extent, field in (((in_row, 0), in_row, rows, of_rows),
                                         ((0, in_step), in_step, of.shape[2], of_steps)):
@@ -155,20 +150,19 @@ def _may_be_transposed(of: Product) -> bool:
     return of.factor.size == 2
 
 
-def _require_rows(memory: ElementMemory, name: str) -> None:
-    """:raises NoMatchError: the swizzle of an array is not that of the matrix units."""
-    own = memory.swizzle
-    if own is None:
-        return
-    if not memory.has_rows_swizzled(_ROW, _PIECE, _ROWS):
-        raise NoMatchError(f"the matrix units cannot read '{name}' with the swizzle '{own}' of rows of "
+def _swizzle_of(memory: ElementMemory, name: str) -> int:
+    """The bytes of a swizzled row; 0: none; :raises NoMatchError: the swizzle is not one of the matrix units."""
+    row = memory.row_swizzled
+    if row is None:
+        raise NoMatchError(f"the matrix units cannot read '{name}' with the swizzle '{memory.swizzle}' of rows of "
                            f"{to_text(memory.shape[-1])} elements", _as_rows(name, memory))
+    return row
 
 
 def _as_rows(name: str, memory: ElementMemory) -> str:
     """A way out: the layout that serves most."""
     size = memory.dtype.itemsize
-    swizzled, row = f"swizzle(knl, '{name}', chunk={_PIECE // size})", _ROW // size
+    swizzled, row = f"swizzle(knl, '{name}', chunk={UNIT // size})", LINE // size
     if memory.shape[-1] == row and memory.swizzle is None:
         return swizzled
     return (f"let the last axis of '{name}' have {row} elements, and {swizzled}: split_iname, split_array_axis and "
@@ -182,7 +176,7 @@ def require_layout(of: Product, nest: Nest, parts: ProductParts, element: p.Subs
     name, size = array_of(element), memory.dtype.itemsize
     if layout.transposed and not _may_be_transposed(of):
         raise NoMatchError(f"{of.factor.dtype} matrices are not transposed")
-    if any(not 0 <= by < _FAR or by % _PIECE for by in matrix.distances.values()):
+    if any(not 0 <= by < _FAR or by % UNIT for by in matrix.distances.values()):
         raise NoMatchError(f"boxes of '{name}' are {matrix.leading} and {matrix.stride} bytes apart",
                            _as_rows(name, memory))
     first, place = (multiply(size, linear(e.index_tuple, memory.shape)) for e in (matrix.first, element))
@@ -197,11 +191,11 @@ def require_layout(of: Product, nest: Nest, parts: ProductParts, element: p.Subs
                            _as_rows(name, memory))
     inside = [c for i, extent in zip(matrix.first.index_tuple, memory.shape, strict=True)
               for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))]
-    starts = (p.Comparison(remainder(first, _PIECE), "!=", 0),
-              *((p.Comparison(remainder(first, _REPEAT), ">=", _ROW),) if layout.swizzle else ()))
+    starts = (p.Comparison(remainder(first, UNIT), "!=", 0), *(
+        (p.Comparison(remainder(first, layout.alignment), ">=", layout.unit),) if layout.swizzle else ()))
     if not all(_never((*inside, wrong)) for wrong in starts):
-        what = f"a multiple of {_ROWS} rows and " if layout.swizzle else ""
-        raise NoMatchError(f"the matrix from {to_text(matrix.first)} on may not begin at {what}a multiple of {_PIECE} "
+        what = f"a multiple of {ROWS} rows and " if layout.swizzle else ""
+        raise NoMatchError(f"the matrix from {to_text(matrix.first)} on may not begin at {what}a multiple of {UNIT} "
                            "bytes", "begin the boxes of a product at multiples of their shape")
 
 

@@ -15,6 +15,7 @@ from loopkit.instructions import (
     phases,
     role_registers,
     simd_loop,
+    stmatrix,
     tma,
     tma_store,
     vector_access,
@@ -29,7 +30,7 @@ STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
 
 #: The instructions that execute nests of loops, by name.
 NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {
-    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **tma.TMA, **tma_store.TMA_STORES}
+    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **stmatrix.STMATRIX, **tma.TMA, **tma_store.TMA_STORES}
 
 #: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {
@@ -46,7 +47,8 @@ CUDA_TEXTS: InstructionTexts = {
     phases.ArrivePhase: phases.CUDA_ARRIVE, role_registers.SetRegisters: role_registers.CUDA,
     tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
-    ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
+    ldmatrix.LdMatrixIssue: ldmatrix.CUDA, stmatrix.StMatrixIssue: stmatrix.CUDA,
+    vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
 #: Those of OpenCL C. It has no asynchronous copies and no matrix instructions, whose statements become plain code, and

@@ -103,8 +103,8 @@ def _load_text(rank: int) -> str:
     starts, places, values = start_operands(rank, 3)
     return f"""
 // TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
-// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
-// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle of 16*n bytes, piece p of
+// 16 bytes of the 128 bytes number r is stored as piece p ^ (r % n).
 __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, {starts})
 {{

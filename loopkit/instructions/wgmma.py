@@ -187,9 +187,12 @@ WGMMA: Mapping[str, Wgmma] = {wgmma.name: wgmma for wgmma in _instructions_of_si
 
 # CUDA: functions in PTX that the threads of a warpgroup call together
 
+#: The number of a swizzle in a descriptor, by its bytes.
+_SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
+
 _MATRIX_AT = """
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
-// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
@@ -272,7 +275,8 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Va
     held = () if isinstance(issue.left, SharedMatrix) else issue.left
     words = [f"word_at({place(e)})" for e in held[::WORD // wgmma.factor.size]]
     factors = [*map(", ".join, zip(words[::2], words[1::2], strict=True)), *(
-        f"matrix_at<{m.leading}, {m.stride}, {int(m.layout.swizzle)}>(&{place(m.first)})" for m in issue.matrices)]
+        f"matrix_at<{m.leading}, {m.stride}, {_SWIZZLES[m.layout.swizzle]}>(&{place(m.first)})"
+        for m in issue.matrices)]
     turned = [int(m.layout.transposed) for m in issue.matrices] if wgmma.factor.size == 2 else []
     template = ", ".join(map(str, (*issue.distances, *turned)))
     yield f"{_function_of(wgmma, held=bool(held))}<{template}>(&{place(issue.sums[0])},"

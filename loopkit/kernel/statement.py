@@ -97,12 +97,12 @@ class Statement(Shown):
     @property
     def loads_for_others(self) -> bool:
         """May a thread load an element that it reads for another thread?"""
-        return self.loads_for is not Scope.THREAD
+        return self.accesses_for(is_write=False) is not Scope.THREAD
 
-    @property
-    def loads_for(self) -> Scope:
-        """The threads for which a thread may load an element."""
-        return max((i.scope for i in self.instructions if i.loads_for_others), default=Scope.THREAD)
+    def accesses_for(self, *, is_write: bool) -> Scope:
+        """The threads for which a thread may store an element, or load one."""
+        return max((i.scope for i in self.instructions if (i.stores_for_others if is_write else i.loads_for_others)),
+                   default=Scope.THREAD)
 
     @property
     def completion(self) -> Completion:

@@ -223,8 +223,7 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
                              ("k", ["j", "d_step", "d_box"], ["k_j", "k_d"]),
                              ("v", ["c_step", "c_box", "e"], ["v_j", "v_e"])):
         knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=f"{x}_tile", precompute_inames=inames,
-                            default_tag=None, dtype=form.dtype)
-        knl = lk.tensorize(knl, f"{x}_tile_rule", f"tma.load.swizzle{ROW}")
+                            engine="tma", swizzle=ROW, dtype=form.dtype)
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
     knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
     knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")

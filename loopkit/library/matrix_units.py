@@ -54,15 +54,12 @@ def product_by_matrix_units(dtype: np.dtype, result: npt.DTypeLike | None, tile:
     # partial tiles compute with zeros beyond the edge, so that all lanes take part
     knl = lk.pad_domain(knl, dict(zip("ijk", tile, strict=True)))
     knl = _in_boxes(knl, tile, warp, group, unit)
-    # a strip of each factor in shared memory, copied 16 bytes at a time
-    items = items_a_thread(dtype)
+    # a strip of each factor in shared memory, copied asynchronously, 16 bytes at a time
     strips = {"a": (["i_warp", "i_reg", "i_box"], ["a_i", "a_k"]),
               "b": (["j_warp", "j_reg", "j_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])}
     for x, (sweep, inames) in strips.items():
         knl = lk.precompute(knl, f"{x}_rows", [*sweep, "k_step", "k_box"], temporary_name=f"{x}_tile",
-                            precompute_inames=inames, default_tag=None, dtype=dtype)
-        knl = lk.split_iname(knl, inames[1], items, inner_tag="vec", outer_tag="l.auto")
-    knl = lk.tag_inames(knl, {inames[0]: "l.auto" for _, inames in strips.values()})
+                            precompute_inames=inames, engine="cp.async", dtype=dtype)
     # products are exact in the dtype of the sums
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     # the layout of the instruction distributes sums and fragments over the lanes of a warp
@@ -74,9 +71,9 @@ def product_by_matrix_units(dtype: np.dtype, result: npt.DTypeLike | None, tile:
     if b_transposed or dtype.itemsize == 2:
         knl = lk.tensorize(knl, "b_fragment_rule", "ldmatrix.x4" if b_transposed else "ldmatrix.x4.trans")
     # neighbouring rows of a column lie in different banks
-    knl = lk.swizzle(knl, "a_tile, b_tile", chunk=items)
+    knl = lk.swizzle(knl, "a_tile, b_tile", chunk=items_a_thread(dtype))
     # copies of later strips run while the warps multiply; the last iterations start none, or one of a partial strip
-    knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], asynchronous=True)
+    knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
     return lk.peel(knl, "k_outer", last=stages)
 
 

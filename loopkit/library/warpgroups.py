@@ -10,7 +10,7 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
 from loopkit.expr.mappers import variables
-from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
+from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
 
@@ -201,11 +201,9 @@ def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk
     """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
     tile, copy = f"{x}_tile", f"{x}_whole"
     if copy in knl.temporaries:
-        knl = lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, default_tag=None)
-    else:
-        knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, default_tag=None,
-                            dtype=knl.data[x].dtype)
-    return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
+        return lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, engine="tma", swizzle=ROW)
+    return lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
+                         swizzle=ROW, dtype=knl.data[x].dtype)
 
 
 def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str) -> lk.LoopKernel:
@@ -218,15 +216,12 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
     knl = lk.split_iname(knl, f"{c}_column", ROW // dtype.itemsize // 8, outer_iname=f"{c}_part",
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
     knl = lk.prioritize_loops(knl, f"{c}_part, i_box_part, {c}_box")
-    knl = lk.buffer_array(knl, c, "i_warpgroup, i_box_warp, i_box_part, i_box_lane, "
-                          f"{c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile", default_tag=None)
-    if store == "tma":
-        knl = lk.tensorize(knl, f"store_{c}", "tma.store.swizzle128")
-    else:
+    knl = lk.store_via(knl, c, "i_warpgroup, i_box_warp, i_box_part, i_box_lane, "
+                       f"{c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile",
+                       engine="tma" if store == "tma" else "register", swizzle=ROW)
+    if store != "tma":
         # the elements of several rows at a time, so that a thread does not wait for each of them
-        knl = lk.split_iname(knl, f"{c}_store_0", 16, inner_tag="l.auto")
-        knl = lk.tag_inames(knl, {f"{c}_store_1": "l.auto"})
-        knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
+        knl = lk.split_iname(lk.untag_inames(knl, f"{c}_store_0"), f"{c}_store_0", 16, inner_tag="l.auto")
     return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 
 

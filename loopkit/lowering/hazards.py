@@ -191,8 +191,8 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
     pairs = _in_one_block(knl, source, sink, pairs)
-    # any lane of the warp may load the operands of a collective instance
-    may_differ = any(bound.statement.loads_for_others for bound in ends) or launch.in_two_roles(source, sink)
+    # any lane of the warp may load the operands of a collective instance, or store its results
+    may_differ = any(_accesses_for(bound) > Scope.THREAD for bound in ends) or launch.in_two_roles(source, sink)
     known: list[tuple[Expression, ...]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent != 1):
         first, second = (_own_inames_on(knl, bound, axis) for bound in ends)
@@ -208,13 +208,18 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     return None if pairs.is_empty() else pairs
 
 
+def _accesses_for(bound: BoundStatement) -> Scope:
+    """The threads for which a thread may access an element."""
+    return max(bound.statement.accesses_for(is_write=own) for own in (False, True))
+
+
 def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     """The scope of the barrier that *pairs* need; a warp has threads with neighbouring numbers, ``l.0`` fastest."""
     ends = launch.statements[source], launch.statements[sink]
     if launch.within_warp():
         return Scope.WARP
     # an instruction accesses elements for threads of other warps too
-    if not isinstance(launch.threads, int) or any(bound.statement.loads_for > Scope.WARP for bound in ends):
+    if not isinstance(launch.threads, int) or any(_accesses_for(bound) > Scope.WARP for bound in ends):
         return Scope.BLOCK
     first, second = (_warp_number(launch, bound) for bound in ends)
     if first is None or second is None:

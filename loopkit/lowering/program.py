@@ -167,7 +167,10 @@ def _note(storage: Storage, by_engines: bool) -> str:
         return storage.temporary.note
     rows = prod(e for e in storage.swizzle.counted(storage.in_memory) if isinstance(e, int))
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
-    row = "r" if rows <= period else f"(r % {period})"
+    every = storage.swizzle.every
+    number = "r" if every == 1 else f"r // {every}"
+    row = number if rows <= every*period else f"{number} % {period}"
+    row = row if row == "r" else f"({row})"
     mask = row if chunk == 1 else f"({chunk}*{row})"
     also = ", also for TMA and matrix descriptors" if by_engines else ""
     of_row = "row r" if storage.swizzle.row_axes == 1 else f"row r of {storage.swizzle.row_axes} axes"

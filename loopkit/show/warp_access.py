@@ -49,7 +49,7 @@ class Memory:
             row = 0
             for place, extent in zip(*map(self.swizzle.counted, (element, self.extents)), strict=True):
                 row = extent*row + place
-            column ^= self.swizzle.chunk*(row % self.swizzle.period)
+            column ^= self.swizzle.mask(row)
         strides = [prod(self.extents[i + 1:]) for i in range(len(self.extents))]
         return self.itemsize*sum(x*stride for x, stride in zip((*others, column), strides, strict=True))
 

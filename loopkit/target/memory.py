@@ -20,7 +20,7 @@ from loopkit.instructions.base import InstructionTexts, MemoryInstruction, inden
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import Launch, Lowered, serves
-from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
+from loopkit.poly.affine import add, arithmetic, digit_of, integer_factor, multiply
 from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
@@ -129,11 +129,12 @@ def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, e
     """The column of the element with *indices*, as text."""
     extents, number = swizzle.counted(array.shape), swizzle.counted(indices)
     row = reduce(lambda row, own: add(multiply(own[0], row), own[1]), zip(extents, number, strict=True), add(0))
-    row, column = _modulo(row, swizzle.period), add(indices[-1])
-    if not isinstance(row, int) and prod(extents) > swizzle.period and not (
-            isinstance(row, p.Remainder) and row.denominator == swizzle.period):
-        row = p.Remainder(arithmetic(row), swizzle.period)
-    mask = multiply(swizzle.chunk, row)
+    period = swizzle.every*swizzle.period
+    row, column = _modulo(row, period), add(indices[-1])
+    if not isinstance(row, int) and prod(extents) > period and not (
+            isinstance(row, p.Remainder) and row.denominator == period):
+        row = p.Remainder(arithmetic(row), period)
+    mask = multiply(swizzle.chunk, row if swizzle.every == 1 else digit_of(row, swizzle.every, 0))
     if isinstance(column, int) and isinstance(mask, int):
         return str(column ^ mask)
     if mask == 0:

@@ -110,12 +110,13 @@ def _axis_order(kernel: LoopKernel, name: str, dim_tags: str) -> tuple[int, ...]
 
 @transform
 def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None = None, *, chunk: int = 1,
-            period: int | None = None, row_axes: int = 1) -> LoopKernel:
+            period: int | None = None, row_axes: int = 1, every: int = 1) -> LoopKernel:
     """Permute the columns of a shared array differently in each row, so that a column is spread over many banks.
 
-    The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
-    then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk* elements stay
-    contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is needed.
+    The element of row *r* and column *c* is stored in column ``c ^ chunk*(r // every mod period)``. Threads that
+    access a column then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk*
+    elements stay contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is
+    needed.
 
     :arg variable: a temporary in shared memory, with constant extents; or several.
     :arg axis: the number of the axis of rows; negative numbers count from the end. The default is the axis before the
@@ -124,10 +125,13 @@ def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None 
     :arg period: how many rows have different permutations; a power of two; default: the number of chunks in 128 bytes,
         after which the banks repeat, or fewer if the number of columns requires it.
     :arg row_axes: how many axes count the rows together: the axis of rows, and others before it in memory.
+    :arg every: how many neighbouring rows have the same permutation; a power of two. For rows of fewer than 128 bytes:
+        those in 128 bytes, which lie in different banks.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: it has fewer than two axes, or than *row_axes* before the columns; *axis* is the
-        columns' axis or does not exist; its shape is not constant; *chunk* or *period* is not a power of two, or the
-        number of columns is not a multiple of *chunk* times *period*; the dtype is unknown and no *period* is given.
+        columns' axis or does not exist; its shape is not constant; *chunk*, *period* or *every* is not a power of two,
+        or the number of columns is not a multiple of *chunk* times *period*; the dtype is unknown and no *period* is
+        given.
     :raises StorageError: (when code is generated) the temporary is not in shared memory.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
@@ -137,12 +141,12 @@ def swizzle(kernel: LoopKernel, variable: str | Iterable[str], axis: int | None 
     shared float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
     """
     for name in matching_names(variable, kernel.temporaries):
-        kernel = _swizzled_one(kernel, name, axis, chunk, period, row_axes)
+        kernel = _swizzled_one(kernel, name, axis, chunk, period, row_axes, _power_of_two(every, "every"))
     return kernel
 
 
-def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: int, period: int | None, row_axes: int
-                  ) -> LoopKernel:
+def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: int, period: int | None, row_axes: int,
+                  every: int) -> LoopKernel:
     temporary = _temporary(kernel, variable)
     shape, axes = _shape(kernel, temporary, "swizzled")
     if len(shape) < 2:
@@ -168,7 +172,7 @@ def _swizzled_one(kernel: LoopKernel, variable: str, axis: int | None, chunk: in
         raise PreconditionError(f"The {columns} columns of '{variable}' are not a multiple of {chunk*period}, the "
                                 f"columns that {period} rows permute.", subject=variable,
                                 hint=f"choose chunk and period with the product {whole}, or add_padding")
-    layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period, row_axes))
+    layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period, row_axes, every))
     return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, layout=layout)})
 
 

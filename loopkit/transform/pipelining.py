@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last
 from loopkit.analysis.constructors import annotated, rewritten, with_axes, with_dependences, with_other_axes
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.order import loops_of
@@ -16,13 +15,13 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
 from loopkit.kernel.tree import Loop, in_order_of, leaves, loops_in, parts_of, rewrite_over, seq, with_ids
 from loopkit.poly.affine import add, remainder, subtract
+from loopkit.transform.engines import with_asynchronous_copies
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
@@ -49,7 +48,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     step distributes ``l.auto`` inames over the ``l`` axes of the loop, so that a thread stores what it loaded.
 
     With *asynchronous*, ``cp.async`` (sm_80 and later) copies to shared memory, and waits leave as many commit groups
-    pending as possible. Copies by TMA (:func:`tensorize`) are asynchronous by themselves.
+    pending as possible. Copies that already have an asynchronous engine (:func:`add_prefetch`) need no such argument.
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
@@ -91,13 +90,13 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     _require_loop(kernel, iname, ahead)
     copies = _copies(kernel, iname, temporaries)
-    asynchronous |= bool(by_tma := _copied_by_tma(kernel, iname, copies, asynchronous))
+    asynchronous |= bool(own := _asynchronous(kernel, iname, copies, asynchronous))
     way = count, _, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    kernel = _with_asynchronous_copies(kernel, copies.keys() - by_tma) if asynchronous else kernel
+    kernel = with_asynchronous_copies(kernel, copies.keys() - own) if asynchronous else kernel
     kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
     result = _overlapped(kernel, iname, copies, way, allowed, step)
     if (effect := side_effect(before, result, step, allowed, names)) is not None:
@@ -123,13 +122,6 @@ def _overlapped(kernel: LoopKernel, iname: str, copies: _Copies, way: tuple[int,
     result = allowed.legal(result, step)
     result = _with_prologue(result, iname, copies, distance) if distance else result
     return allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
-
-
-def _with_asynchronous_copies(kernel: LoopKernel, copies: AbstractSet[str]) -> LoopKernel:
-    kernel = rewritten(kernel, statements=tuple(
-        replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
-    require_operands(kernel)
-    return kernel
 
 
 def _require_stages(iname: str, stages: object, ahead: object, registers: bool | None, asynchronous: bool
@@ -159,14 +151,13 @@ def _require_stages(iname: str, stages: object, ahead: object, registers: bool |
 _Copies = Mapping[str, str]
 
 
-def _copied_by_tma(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous: bool) -> set[str]:
-    """The copies that TMA makes; :raises PreconditionError: the others would go through registers."""
-    found = {c for c in copies if kernel.statement_by_id[c].completion is Completion.PHASE}
+def _asynchronous(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous: bool) -> set[str]:
+    """The copies that are asynchronous; :raises PreconditionError: the others would go through registers."""
+    found = {c for c in copies if kernel.statement_by_id[c].completion is not Completion.IMMEDIATE}
     other = next((c for c in copies if c not in found), None)
     if found and other is not None and not asynchronous:
-        raise PreconditionError(f"TMA makes the copy '{min(found)}', and threads make the copy '{other}'.",
-                                subject=other, hint=f"pipeline(knl, '{iname}', ..., asynchronous=True), or tensorize "
-                                                    f"'{other}' too")
+        raise PreconditionError(f"The copy '{min(found)}' is asynchronous, and '{other}' is not.", subject=other,
+                                hint=f"pipeline(knl, '{iname}', ..., asynchronous=True)")
     return found
 
 

@@ -30,6 +30,7 @@ from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.data import as_dtype
+from loopkit.transform.engines import LOADS, Engine
 from loopkit.transform.reducing_rules import tag_of_values, with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
@@ -43,10 +44,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
-                 prefetch_insn_id: str | None = None, within: Within = None,
-                 allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
-                 assume: str | None = None, unsafe: bool = False
-                 ) -> LoopKernel:
+                 prefetch_insn_id: str | None = None, within: Within = None, engine: str = "register",
+                 swizzle: int = 0, allow_reordering: bool = False, allow_global_storage: bool = False,
+                 allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Copy the elements of an array that are read over *sweep_inames* into a temporary, and read the temporary instead.
 
     The copy is in the innermost loop of *fetch_outer_inames*, right before the part that reads it. The temporary holds
@@ -54,14 +54,11 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     several (a stencil), the gaps between them too. The writers and readers of the copy determine its address space:
     shared memory if threads read each other's elements.
 
-    :arg var_name: an array argument or a temporary. ``"a[i, :]"`` selects the accesses with the subscript ``i`` and any
-        second one, and also sweeps the inames of the second one, except those of the grid. If ``i`` was split, it
-        stands for its parts.
-    :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence. Without inames the copy has
-        one element.
+    :arg var_name: an array argument or a temporary. ``"a[i, :]"`` selects accesses with the subscript ``i``, or its
+        parts if it was split, and any second one, whose inames are also swept, except those of the grid.
+    :arg sweep_inames: the inames whose iterations share one copy, ``"i, j"`` or a sequence; none: it is one element.
     :arg dim_arg_names: names for the inames of the copy; default: ``a_dim_0``, ... for an array ``a``.
-    :arg default_tag: the tag of these inames; ``"l.auto"`` distributes them over the threads of the block, and
-        ``None`` leaves them to later steps.
+    :arg default_tag: their tag; ``"l.auto"`` distributes them over the threads of the block, ``None`` leaves loops.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
         which the read elements do not depend. Parallel inames of the grid always stay, and so do the inames of loops
         that write the array. All inames stay if a move would break a given order or enlarge storage.
@@ -70,23 +67,26 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg box_multiples: with *fetch_bounding_box*: round the lengths of the box up to multiples of these numbers, one
         for each axis with more than one element, or one number for all axes. If a loop of the copy is split by such a
         number, it has no remainder and no guard.
+    :arg engine: ``"register"``: threads load and store the elements; ``"cp.async"`` (sm_80), with ``"l.auto"`` in
+        vectors of up to 16 bytes; or ``"tma"`` (sm_90): one thread starts the copy of a box (:func:`tensorize`). The
+        last two are asynchronous, and :func:`pipeline` lets them run ahead.
+    :arg swizzle: the bytes of a row of the temporary whose pieces of 16 bytes are permuted, as matrix units read them:
+        32, 64 or 128; 0: rows are as they are. Wider rows become several boxes, one below another.
     :arg allow_reordering: loops with a given order may be reordered or distributed. ``for`` blocks,
         ``prioritize_loops``, ``interchange``, ``tile``, ... give an order.
     :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy
         may be in global memory.
     :arg allow_launches: there may be more launches, or loops of the host.
-    :raises UnknownNameError: there is no such array, or no reader has an iname.
-    :raises PreconditionError: nothing reads the array; a subscript is not affine, even for each value of an iname; the
-        box has no constant size; *fetch_bounding_box* is given for an array that the kernel writes, or whose extents
-        are unknown; *box_multiples* has other values than positive integers, has not one number for each axis, or is
-        given without *fetch_bounding_box*.
+    :raises UnknownNameError: there is no such array or engine, or no reader has an iname.
+    :raises PreconditionError: the engine cannot copy such rows; nothing reads the array; a subscript is not affine,
+        even for each value of an iname; the box has no constant size; *fetch_bounding_box* is given for an array that
+        the kernel writes, or of unknown extents; *box_multiples* are not positive integers, one for each axis, or come
+        without *fetch_bounding_box*.
     :raises ScheduleError, StorageError: the readers share no place for the copy, or the copy needs a change that no
         *allow* argument permits.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
-    >>> lk.add_prefetch(knl, "a[:]") == lk.add_prefetch(knl, "a", "j")
-    True
     >>> print(lk.add_prefetch(knl, "a", "j").statements_text)
     for a_dim_0 [l.auto]
       a_fetch[a_dim_0] = a[a_dim_0]  {id=a_fetch_rule}
@@ -95,6 +95,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
+    mover = Engine.of(engine, swizzle, default_tag, LOADS)
     name, only = _chosen_accesses(kernel, var_name)
     require_known("array", [name], kernel.data)
     # a rule that holds a reduction is a name for it, and stays
@@ -105,9 +106,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return _staged(StagingBuffer(
         kernel, f"add_prefetch({var_name!r}, {list(sweep)})", staged,
         temporary_for(kernel, temporary_name, f"{name}_fetch", dtype, temporary_address_space),
-        BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
+        BoxRequest(sweep, mover.tag_before, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
-        fetch_outer_inames, prefetch_insn_id, within)
+        fetch_outer_inames, prefetch_insn_id, within, mover)
 
 
 def _chosen_accesses(kernel: LoopKernel, text: str) -> tuple[str, tuple[Expression | None, ...]]:
@@ -165,14 +166,13 @@ def _inames_of_whole_axes(kernel: LoopKernel, staged: Staged, text: str, within:
 
 @transform
 def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
-               precompute_inames: str | Iterable[str] | None = None,
-               default_tag: str | InameTag | None = "l.auto",
+               precompute_inames: str | Iterable[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
-               dtype: npt.DTypeLike | None = None, within: Within = None, allow_reordering: bool = False,
-               allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
-               unsafe: bool = False) -> LoopKernel:
+               dtype: npt.DTypeLike | None = None, within: Within = None, engine: str = "register", swizzle: int = 0,
+               allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
+               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary, and read the temporary instead.
 
     :arg subst_use: the name of the rule.
@@ -185,10 +185,11 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute the whole bounding box of the read values (also for the cross of a stencil), as far
         as the operands lie inside their arrays. The loops of the computation then have the simplest bounds.
-    :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
+    :arg box_multiples: as for :func:`add_prefetch`; so are *engine*, *swizzle* and the *allow* arguments. The values
+        that ``"cp.async"`` and ``"tma"`` copy are elements of an array, or zeros outside of it.
     :arg dtype: dtype of the temporary; default: that of the rule's values. A rule of only inames, sizes and literals
         needs it.
-    :raises UnknownNameError: there is no such rule, or no use has an iname.
+    :raises UnknownNameError: there is no such rule or engine, or no use has an iname.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; a reduction of the rule is conditional, or its domain depends
         on inames that the rule does not mention; or *fetch_bounding_box* is given and the rule reads an array that the
@@ -204,6 +205,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
+    mover = Engine.of(engine, swizzle, default_tag, LOADS)
     if subst_use not in kernel.substitutions:
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), matching_names(sweep_inames, kernel.inames)
@@ -218,14 +220,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
                     free)
     given = None if dtype is None else as_dtype(dtype, f"The rule '{subst_use}'")
-    request = BoxRequest(sweep, tag_of_values(kernel, rule, default_tag), fetch_bounding_box, precompute_inames,
+    request = BoxRequest(sweep, tag_of_values(kernel, rule, mover.tag_before), fetch_bounding_box, precompute_inames,
                          box_multiples)
     step, allowed = f"precompute({subst_use!r}, {list(sweep)})", Allowed(
         allow_reordering, allow_global_storage, allow_launches, assume, unsafe)
     result = _staged(StagingBuffer(
         kernel, step, staged, temporary_for(kernel, temporary_name, subst_use, given, temporary_address_space),
         request, allowed),
-        precompute_outer_inames, compute_insn_id, within,
+        precompute_outer_inames, compute_insn_id, within, mover,
         lambda made, copy: allowed.legal(with_reductions(made, copy, rule, reduced), step) if reduced else made)
     made = result.statement_by_id.keys() - kernel.statement_by_id.keys()
     if any(True for s in result.statements if s.id not in made
@@ -286,7 +288,7 @@ _Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
 
 
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None, within: Within,
-            complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made) -> LoopKernel:
+            engine: Engine, complete: Callable[[LoopKernel, str], LoopKernel] = lambda made, copy: made) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy.
 
     :arg complete: gives the copy of this id its further statements.
@@ -301,8 +303,8 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else matching_names(outer, kernel.inames), readers)
-    return replace(buffer, uses=readers, outer=place).placed_best(
-        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None)
+    return engine.moving(replace(buffer, uses=readers, outer=place).placed_best(
+        lambda at: complete(_with_copy(at, own_id, readers), own_id), fixed=outer is not None), own_id)
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:

@@ -4,24 +4,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
-from math import gcd, prod
+from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, expanded_expression
-from loopkit.analysis.constructors import annotated, with_other_axes
+from loopkit.analysis.constructors import with_other_axes
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
-from loopkit.expr.dtypes import resolve
 from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
 from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.fragments import Digit, Digits, Fragment
-from loopkit.instructions.ldmatrix import LdMatrix
+from loopkit.instructions.matrix_moves import MatrixMove
 from loopkit.instructions.mma import Mma
-from loopkit.instructions.nests import WORD, NestInstruction
+from loopkit.instructions.nests import NestInstruction
 from loopkit.instructions.products import Product
 from loopkit.instructions.table import NEST_INSTRUCTIONS
 from loopkit.kernel.data import AddressSpace
@@ -31,7 +29,8 @@ from loopkit.kernel.tags import InstructionTag, LocalTag, UnrollTag, VecTag
 from loopkit.transform.array_axes import group_and_place
 from loopkit.transform.boxes import copied_by_boxes
 from loopkit.transform.iname import split_levels
-from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, type_of_copy, with_loop_order
+from loopkit.transform.matrix_moves import moved_by_lanes
+from loopkit.transform.nest_loops import Tags, executed_by, extent_from_zero, with_loop_order
 from loopkit.transform.step import iname_list, require_untagged, transform
 from loopkit.transform.tags import tagged
 
@@ -50,7 +49,8 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     space ``"warp"``, the registers of a warp. One statement copies it (``add_prefetch(...,
     temporary_address_space="warp", default_tag=None)``). The layout then also splits its axes and the loops of the
     copy. ``"ldmatrix.x4"`` executes such a copy from shared memory: four matrices of 8 rows of 16 bytes, ``.x2`` two
-    and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes.
+    and ``.x1`` one. ``.trans`` loads columns, for elements of 2 bytes. ``"stmatrix.x4"`` (sm_90) stores such matrices,
+    from values in registers.
 
     **Products of warpgroups.** Four warps start ``"wgmma.m64n256k16.f32.bf16"`` (sm_90a): 64 rows, 8 to 256 columns,
     and 32 bytes of steps. Both factors are in shared memory, in rows of 128 bytes with a :func:`swizzle` in pieces of
@@ -63,10 +63,10 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     asynchronous: threads wait for the phase of an mbarrier before they read the tile. The rows of the array begin at
     multiples of 16 bytes. The box fills the last axes of the temporary, in the order of the array's axes; one of
     several boxes there has a multiple of 128 bytes. ``"tma.store"`` copies a box back, as far as it lies inside of the
-    array: :func:`buffer_array` with ``default_tag=None`` makes such copies. No other statement of the launch writes the
-    array, and none reads the stored elements later. ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the
-    temporary the layout that ``wgmma`` reads: rows of 128 bytes whose pieces of 16 bytes are permuted
-    (:func:`swizzle`). Wider rows become several boxes, one below another.
+    array. No other statement of the launch writes the array, and none reads the stored elements later.
+    ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the temporary a layout that ``wgmma`` reads: rows of
+    128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`); other names end with ``64`` or ``32``. Wider rows
+    become several boxes, one below another. :func:`add_prefetch` and :func:`store_via` make such copies in one step.
 
     The C target and OpenCL run the loops. A product of the instruction may differ from theirs by rounding: it adds the
     terms of a box in another order, and does not round each term. A partial tile without elements for some lanes runs
@@ -114,8 +114,8 @@ def _executed(kernel: LoopKernel, statement: str, instruction: NestInstruction, 
     match instruction:
         case Product():
             return _by_products(kernel, statement, instruction, inames)
-        case LdMatrix():
-            return _load(kernel, statement, instruction)
+        case MatrixMove():
+            return moved_by_lanes(kernel, statement, instruction)
         case BoxCopy():
             return copied_by_boxes(kernel, statement, instruction, inames)
         case _:
@@ -377,41 +377,3 @@ def _with_axes(kernel: LoopKernel, name: str, axes: tuple[int, int], layout: Fra
         return parts(own, {k: ({d: d.extent for d in digits}, shape[k] // prod(d.extent for d in digits))
                            for k, digits in digits_of.items()})
     return with_other_axes(kernel, [name], subscripts, extents)
-
-
-# Loads of matrices
-
-def _load(kernel: LoopKernel, statement: str, load: LdMatrix) -> tuple[LoopKernel, Tags]:
-    copy = kernel.statement_by_id[statement]
-    temporary = kernel.temporaries.get(copy.written)
-    loops = [x for x in loops_of(kernel.paths[statement]) if isinstance(kernel.tags.get(x), UnrollTag)]
-    given = type_of_copy(kernel, copy.written)
-    size = 0 if given is None else resolve(given).itemsize
-    if temporary is None or temporary.address_space is not AddressSpace.WARP or size not in (1, 2, 4) or not loops:
-        raise PreconditionError(f"'{statement}' does not write a fragment with elements of at most 4 bytes.",
-                                subject=statement, hint="tensorize a product first, with a factor in a temporary of "
-                                                        "the address space 'warp'")
-    source = expanded_expression(kernel, copy)
-    if not isinstance(source, p.Subscript) or any(isinstance(e, p.Subscript) for i in source.index_tuple
-                                                  for e in subexpressions(i)):
-        raise PreconditionError(f"'{statement}' copies {source}, which is not an element of an array in shared memory.",
-                                subject=statement, hint="compute the values into shared memory first")
-    # the innermost loop is over the elements of a register
-    tags: Tags = {loops.pop(): InstructionTag()} if size < WORD else {}
-    count = 1
-    while count < load.count and loops:
-        x = loops.pop()
-        extent, wanted = extent_from_zero(kernel, x) or 1, load.count // count
-        part = gcd(extent, wanted)
-        if part == extent:
-            tags[x] = InstructionTag()
-        elif part > 1:
-            outer, inner = (kernel.fresh_name(f"{x}_{own}") for own in ("outer", "load"))
-            kernel = split_levels(annotated(kernel, tags={y: t for y, t in kernel.tags.items() if y != x}), x,
-                                  {outer: None, inner: part})
-            tags |= {outer: UnrollTag(), inner: InstructionTag()}
-        count *= part
-    if count != load.count:
-        raise PreconditionError(f"'{statement}' copies {count} matrices for each lane, which is not a multiple of "
-                                f"{load.count}.", subject=statement, hint=f"use ldmatrix.x{count}")
-    return executed_by(kernel, statement, load), tags

@@ -27,6 +27,7 @@ from loopkit.poly.relations import (
     in_one_iteration,
     in_time_order,
     neighbouring,
+    other_instance,
     same_element,
     shared_dims,
 )
@@ -199,18 +200,19 @@ class Conflicts:
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         a, b = self._bound(c.source), self._bound(c.sink)
-        loads_for = max((x.loads_for for x, y in ((a.statement, c.source), (b.statement, c.sink)) if not y.is_write),
-                        default=Scope.THREAD)
+        accesses_for = max(x.statement.accesses_for(is_write=y.is_write) for x, y in ((a, c.source), (b, c.sink)))
         if self._in_warp_registers(c.array):        # each warp has the rows that it computes
-            loads_for = min(loads_for, Scope.WARP)
+            accesses_for = min(accesses_for, Scope.WARP)
         apart = partial(self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads,
-                        loads_for=loads_for)
+                        accesses_for=accesses_for)
         turned = ("block", beyond_warps, (*c.pattern[1::-1], *c.pattern[2:]))
         if turned[2] != c.pattern and turned in self.memo:
             known: Map | None = self.memo[turned]
             return None if known is None else known.reverse()
+        # whoever stores an element, one thread does
+        once = accesses_for is not Scope.THREAD and c.source is c.sink
         return kept(self.memo, ("block", beyond_warps, c.pattern), lambda: self._on_one_cell(
-            c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs))))
+            c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, other_instance(pairs) if once else pairs))))
 
     def unseparated(self, c: Candidate) -> Map | None:
         """The conflicting pairs of *c* without a barrier between: races; ``None`` if there are none."""
@@ -355,7 +357,8 @@ class Conflicts:
     def _kind(self, a: Access) -> object:
         storage, bound = self.storages.get(a.array), self._bound(a)
         lead = None if storage is None else (storage.lead, storage.lows)
-        return lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on, bound.producer
+        return (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on, bound.producer,
+                bound.statement.accesses_for(is_write=a.is_write))
 
 
 #: Most pairs of pieces for which the relation itself is used.

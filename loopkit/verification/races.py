@@ -258,10 +258,11 @@ def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
     if conflicts.in_registers(u.array):
         return
-    loads = [x.statement.loads_for for x, kind in ((a, "anti"), (b, "flow")) if u.kind == kind]
+    others = (x.statement.accesses_for(is_write=u.kind != read) for x, read in ((a, "anti"), (b, "flow")))
+    accesses_for = max(others)
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads),
                          (Scope.BLOCK, conflicts.threads.in_two_warps)):
-        pairs = apart(a, b, u.pairs, loads_for=max(loads, default=Scope.THREAD))
+        pairs = apart(a, b, u.pairs, accesses_for=accesses_for)
         if pairs is not None:
             yield scope, replace(u, pairs=pairs)
 

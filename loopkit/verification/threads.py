@@ -49,18 +49,18 @@ class Threads:
         return self._apart_along(self._long(GRID), a, b, pairs)
 
     def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map, *,
-                       loads_for: Scope = Scope.THREAD) -> Map | None:
+                       accesses_for: Scope = Scope.THREAD) -> Map | None:
         """The *pairs*, all of one block, that two threads may run.
 
-        :arg loads_for: any of these threads may load the element for an instruction of all of them.
+        :arg accesses_for: any of these threads may access the element for an instruction of all of them.
         """
         if a is b and a.auto:
             pairs = other_instance(pairs)            # some thread runs it, but only one
-        if loads_for is not Scope.THREAD:
+        if accesses_for is not Scope.THREAD:
             return None if pairs.is_empty() else pairs
         return self._apart_along(self._long(BLOCK), a, b, pairs)
 
-    def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map, *, loads_for: Scope = Scope.THREAD
+    def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map, *, accesses_for: Scope = Scope.THREAD
                      ) -> Map | None:
         """The *pairs*, all of one block, that threads of two warps may run.
 
@@ -69,8 +69,8 @@ class Threads:
         warp = self.launch.machine.warp
         if self.launch.within_warp():
             return None
-        if loads_for > Scope.WARP:
-            return self.on_two_threads(a, b, pairs, loads_for=loads_for)
+        if accesses_for > Scope.WARP:
+            return self.on_two_threads(a, b, pairs, accesses_for=accesses_for)
         if not isinstance(self.launch.threads, int):
             return self.on_two_threads(a, b, pairs)
         first, second = (kept(self.memo, ("number", x.hardware, x.alone_on, x.producer), partial(self._number, x))

@@ -257,16 +257,17 @@ class OrderCheck(LaunchCheck):
             yield Scope.THREAD, pairs
             if wide or event is Completion.PHASE:
                 return
-        # any lane of a warp may load the operands of an instruction
-        instructions = [z.execution.instruction for z in (x, y) if z.execution.instruction is not None]
-        foreign = any(i.loads_for_others for i in instructions)
+        # any lane of a warp may load the operands of an instruction, or store its results
+        instructions = [i for z in (x, y) if (i := z.execution.instruction) is not None
+                        and (i.loads_for_others or i.stores_for_others)]
+        foreign = bool(instructions)
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
                 continue
             # those of a warpgroup, for another warp
             if isinstance(self.launch.threads, int) and not any(
-                    i.loads_for_others and i.scope > Scope.WARP for i in instructions):
+                    i.scope > Scope.WARP for i in instructions):
                 warp = [floor_div(self.thread_number, self.launch.machine.warp)]
                 others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
             yield Scope.BLOCK, others

@@ -29,7 +29,7 @@ EXTREMES = (MODES[0], MODES[3])
 #: The kinds of faults that change the order of accesses, or a matrix instruction.
 KINDS = frozenset({
     "barrier deleted", "barrier moved", "group deleted", "group not ended", "wait deleted", "wait weakened",
-    "wait moved", "wait of fewer threads", "row changed", "load of another kind", "operand changed"})
+    "wait moved", "wait of fewer threads", "row changed", "move of another kind", "operand changed"})
 
 
 def copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_faults_of_synchronisation_show() -> None:
 def test_faults_of_matrix_instructions_show() -> None:
     name = "mma.m16n8k16.f32.bf16"
     seen = require_shown(product(name, "ldmatrix"), [data(name)], every=8)
-    assert {"barrier deleted", "row changed", "load of another kind", "operand changed"} <= seen
+    assert {"barrier deleted", "row changed", "move of another kind", "operand changed"} <= seen
 
 
 def require_shown(knl: lk.LoopKernel, runs: list[Any], locksteps: tuple[int, ...] = (32,), every: int = 1

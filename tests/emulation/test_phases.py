@@ -26,9 +26,10 @@ def test_rows(stages: int) -> None:
         np.testing.assert_array_equal(found, ROWS.sum(axis=1))
 
 
-def test_boxes() -> None:
-    x = np.random.default_rng(0).integers(-9, 9, (6, 7, 12)).astype(np.float32)
-    np.testing.assert_array_equal(lk.emulate(box((2, 3, 8)), x=x).y, 2*x[:2, :3, :8])
+@pytest.mark.parametrize("extents", [(8,), (3, 8), (2, 3, 8), (2, 1, 3, 8), (2, 1, 3, 2, 8)])
+def test_boxes(extents: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, [n + 4 for n in extents]).astype(np.float32)
+    np.testing.assert_array_equal(lk.emulate(box(extents), x=x).y, 2*x[tuple(slice(n) for n in extents)])
 
 
 @pytest.mark.parametrize(("stride", "before"), [(1, 3), (2, 0), (2, 3), (3, 5), (8, 30), (5, 90)])

@@ -21,8 +21,8 @@ template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(
     }
 }
 // TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
-// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
-// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle of 16*n bytes, piece p of
+// 16 bytes of the 128 bytes number r is stored as piece p ^ (r % n).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1)
 {

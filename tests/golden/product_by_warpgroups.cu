@@ -52,7 +52,7 @@ __device__ __forceinline__ void register_fence()
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
-// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {

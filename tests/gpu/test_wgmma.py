@@ -26,9 +26,9 @@ def test_each_layout(name: str, left: str, right: str, stages: int, swizzled: bo
     require_equal(product(name, left, right, stages, swizzled=swizzled), name, left, right)
 
 
-@pytest.mark.parametrize(("name", "left", "right", "stages"), BY_TMA)
-def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
-    require_equal(product(name, left, right, stages, by_tma=True), name, left, right)
+@pytest.mark.parametrize(("name", "left", "right", "stages", "swizzle"), BY_TMA)
+def test_tiles_by_tma(name: str, left: str, right: str, stages: int, swizzle: int) -> None:
+    require_equal(product(name, left, right, stages, by_tma=swizzle), name, left, right)
 
 
 @pytest.mark.parametrize(("name", "right", "stages"), FROM_REGISTERS)

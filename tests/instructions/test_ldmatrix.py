@@ -66,7 +66,7 @@ def test_a_fragment_of_several_loads(load: str, copies: int) -> None:
     own = [node.instruction for node in nodes_in(low.program.functions[0].body)
            if isinstance(node, Region) and isinstance(node.instruction, LdMatrixIssue)]
     assert len(own) == copies
-    assert len({e for i in own for e in i.targets}) == 8
+    assert len({e for i in own for e in i.registers}) == 8
     assert len({i.row for i in own}) == copies
 
 
@@ -137,16 +137,16 @@ def swizzled_too_finely() -> None:
     (lambda: lower_load("x2", "b", name="mma.m16n8k32.s32.s8"),
      "b_tile[16*(l.0 // 8 % 2), l.0 % 8] and b_tile[16*(l.0 // 8 % 2) + 1, l.0 % 8] are not next to each other in "
      "memory",
-     "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads"),
+     "store 'b_tile' with the elements of a register in a row, or leave the copy to plain loads and stores"),
     (box_within_a_row, "a_tile[l.0 % 16, 8*(l.0 // 16 % 2) + 4] may not begin at a multiple of 16 bytes",
-     "begin the box of the fragment at a multiple of 8 elements, or leave the copy to plain loads"),
+     "begin the box of the fragment at a multiple of 8 elements, or leave the copy to plain loads and stores"),
     (lambda: lower_load("x4", change=padded),
      "a row of 'a_tile' has 20 elements, which are not a multiple of 16 bytes", "add_padding(knl, 'a_tile', 0, by=8)"),
     (lambda: lower_load("x4", staged=False),
      "'a' is in global memory, and not in shared memory", "add_prefetch(knl, 'a', ...) before that of the fragment"),
     (lambda: lower_load("x4.trans", text=SWAPPED, name="mma.m16n8k32.s32.s8"),
      "'a_tile' is int8, and .trans loads elements of 2 bytes",
-     "let the matrix lie transposed in memory, and load it without .trans"),
+     "let the matrix lie transposed in memory, and leave out .trans"),
     (fragment_in_shared_memory,
      "'a_fragment' is in shared memory, and not in a fragment", "add_prefetch(..., temporary_address_space='warp')"),
     (unrolled_again, "its loops are a_tile_dim_0_part of 2, a_tile_dim_1_item of 2, but they must be 4 matrices of 2 "

@@ -55,10 +55,10 @@ def test_each_layout(name: str, left: str, right: str, stages: int, swizzled: bo
 
 
 @pytest.mark.deep(every=8)
-@pytest.mark.parametrize(("name", "left", "right", "stages"), BY_TMA)
-def test_tiles_by_tma(name: str, left: str, right: str, stages: int) -> None:
+@pytest.mark.parametrize(("name", "left", "right", "stages", "swizzle"), BY_TMA)
+def test_tiles_by_tma(name: str, left: str, right: str, stages: int, swizzle: int) -> None:
     """Without proxy fences: both go through the asynchronous proxy."""
-    knl = product(name, left, right, stages, by_tma=True)
+    knl = product(name, left, right, stages, by_tma=swizzle)
     require_right(knl, *data(name, left, right))
     assert "proxy_fence();" not in lk.generate_code(knl, target=TARGET).source
 

@@ -539,7 +539,7 @@ class _Text:
                 given = (f"__row({array.name}, {self._index(issue.row)}, {length}, lambda: [{', '.join(row)}]) "
                          f"if __lane % 32 < {8*issue.instruction.count} else None",)
                 take = f"__found = __loaded({name!r}, __lane, __given[0])"
-                own = [f"{self.text(e)} = __found[{n}]" for n, e in enumerate(issue.targets)]
+                own = [f"{self.text(e)} = __found[{n}]" for n, e in enumerate(issue.registers)]
                 own.insert(0, f"if len(__found) != {len(own)}: raise __MachineError('a load of other registers')")
             case _:
                 raise MachineError(f"no lanes know {issue}")

@@ -217,7 +217,7 @@ def ring_pipelines(draw: Draw) -> Pipeline:
     # the consumers are whole warps
     rows = one(*(32, 64, 64) if producer else (8, 16, 32, 64, 64))
     steps = one(16 // size, 32 // size, 32 // size, 128 // size, 4)
-    swizzled = ["swizzle128"]*(steps*size == 128)
+    swizzled = [f"swizzle{row}" for row in (32, 64, 128) if steps*size % row == 0]
     factors = list[Factor]()
     for name in ("ab" if result == "deviations" else one("a", "ab", "ab", "abc")):
         engine = one("tma.load", "tma.load", "tma.load", *(f"tma.load.{x}" for x in swizzled), "l.auto", "unstaged")

@@ -66,7 +66,7 @@ def test_the_swizzle_is_that_of_tma() -> None:
     assert [m.swizzle for m in function.tensor_maps] == [128]
     with pytest.raises(lk.PreconditionError, match="TMA cannot store 't' with the swizzle") as caught:
         lk.lower(lk.swizzle(knl, "t", chunk=2))
-    assert "swizzle(knl, 't', chunk=4)" in (caught.value.hint or "")
+    assert "swizzle(knl, 't', chunk=4) for rows of 32 elements" in (caught.value.hint or "")
 
 
 def test_golden_product(golden: GoldenFiles) -> None:
@@ -216,13 +216,17 @@ def test_a_temporary_that_only_tensor_maps_use_is_no_parameter() -> None:
     np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x[::-1])
 
 
-def test_wide_tiles_become_boxes_of_swizzled_rows() -> None:
+@pytest.mark.parametrize(("swizzle", "storage"), [
+    (128, "tile[2][8][32] axes 1, 0, 2, columns ^ 4*(axis 1 mod 8)"),
+    (64, "tile[4][8][16] axes 1, 0, 2, columns ^ 4*(axis 1 // 2 mod 4)"),
+    (32, "tile[8][8][8] axes 1, 0, 2, columns ^ 4*(axis 1 // 4 mod 2)")])
+def test_wide_tiles_become_boxes_of_swizzled_rows(swizzle: int, storage: str) -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 8, outer_tag="g.1", inner_iname="i_box")
     knl = lk.split_iname(knl, "j", 64, outer_tag="g.0", inner_iname="j_box", inner_tag="l.0")
     knl = lk.buffer_array(knl, "y", "i_box, j_box", temporary_name="tile", default_tag=None)
-    knl = lk.tensorize(knl, "store_y", "tma.store.swizzle128")
-    assert str(lk.lower(knl, stop="storage")).endswith("tile[2][8][32] axes 1, 0, 2, columns ^ 4*(axis 1 mod 8)")
+    knl = lk.tensorize(knl, "store_y", f"tma.store.swizzle{swizzle}")
+    assert str(lk.lower(knl, stop="storage")).endswith(storage)
     x = np.arange(11*72, dtype=np.float32).reshape(11, 72)
     np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x)
 

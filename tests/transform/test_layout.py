@@ -97,6 +97,20 @@ def test_rows_of_several_axes() -> None:
         2, 3, 1, 5] == 2*(2*64 + 3*16 + 5*2 + 1)
 
 
+def test_neighbouring_rows_with_one_permutation() -> None:
+    """Two rows of eight columns have 64 bytes: four rows are in different banks."""
+    plain = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i<16 and 0<=j<8}", "y[b, i, j] = 2*x[b, j, i]")
+    plain = lk.add_prefetch(lk.tag_inames(lk.add_dtypes(plain, {"x": F32}), "b:g.0, i:l.0"), "x", ["j", "i"])
+    plain = lk.tag_array_axes(plain, "x_fetch", "F")
+    knl = step(plain, lk.swizzle, "x_fetch", 1, period=4, every=4)
+    source = cuda(knl)
+    assert "float x_fetch[16][8];  // column c of row r is at c ^ (r // 4)" in source
+    assert "x_fetch[i][j ^ (i / 4)]" in source
+    assert_same(plain, knl, n=3)
+    assert lk.emulate(knl, x=np.arange(3*128, dtype=F32).reshape(3, 8, 16), target=lk.CudaTarget("sm_80")).y[
+        2, 9, 5] == 2*(2*128 + 5*16 + 9)
+
+
 @pytest.mark.deep
 def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<16 and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])", name="mm")
@@ -130,7 +144,7 @@ def test_axes_that_change_behind_it() -> None:
     (("a_fetch",), {"chunk": 3}, "chunk=3 is not a power of two"), (("a_fetch",), {"period": 0}, "period"),
     (("a_fetch",), {"period": 32}, "16 columns of 'a_fetch' are not a multiple of 32"),
     (("a_fetch",), {"row_axes": 2}, "'a_fetch' has 1 axes up to axis 0 in memory, and not 2 that count rows"),
-    (("a_fetch",), {"row_axes": 0}, "row_axes"),
+    (("a_fetch",), {"row_axes": 0}, "row_axes"), (("a_fetch",), {"every": 3}, "every=3 is not a power of two"),
 ])
 def test_refused(arguments: Any, options: Any, text: str) -> None:
     with pytest.raises(lk.LoopkitError, match=text):

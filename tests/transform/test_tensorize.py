@@ -157,7 +157,7 @@ def test_partial_tiles_of_fragments_cannot_stay_loops() -> None:
 # What is proven of them
 
 #: The kinds of faults of instructions, and whether only loads have them.
-NEST_FAULTS = {"operand changed": False, "nest divergent": False, "row changed": True, "load of another kind": True}
+NEST_FAULTS = {"operand changed": False, "nest divergent": False, "row changed": True, "move of another kind": True}
 
 
 @pytest.mark.deep

@@ -35,6 +35,7 @@ from loopkit.instructions.ldmatrix import LDMATRIX, LdMatrixIssue
 from loopkit.instructions.mma import MmaIssue
 from loopkit.instructions.nests import Issue
 from loopkit.instructions.shuffle import Excluded, Shuffle
+from loopkit.instructions.stmatrix import STMATRIX, StMatrixIssue
 from loopkit.instructions.vector_access import Vector, VectorAccess
 from loopkit.poly.affine import add, floor_div, remainder
 
@@ -278,16 +279,16 @@ def _of_issue(issue: Issue) -> Found:
             for which in ("left", "right", "sums"):
                 for text, wrong in _of_registers(getattr(issue, which)):
                     yield "operand changed", f"{which}: {text}", replace(issue, **{which: wrong})
-        case LdMatrixIssue():
-            for text, wrong in _of_registers(issue.targets):
-                yield "operand changed", f"targets: {text}", replace(issue, targets=wrong)
+        case LdMatrixIssue() | StMatrixIssue():
+            for text, wrong in _of_registers(issue.registers):
+                yield "operand changed", f"registers: {text}", replace(issue, registers=wrong)
             *others, row, first = issue.row.index_tuple
             for index in ((*others, add(row, 1), first), *((*others, row, add(first, by)) for by in (1, 8))):
                 wrong_row = p.Subscript(issue.row.aggregate, index)
                 yield "row changed", f"{issue.row} as {wrong_row}", replace(issue, row=wrong_row)
-            for name, other in LDMATRIX.items():
+            for name, other in (LDMATRIX if isinstance(issue, LdMatrixIssue) else STMATRIX).items():
                 if other is not issue.instruction:
-                    yield "load of another kind", f"{issue.instruction.name} as {name}", replace(
+                    yield "move of another kind", f"{issue.instruction.name} as {name}", replace(
                         issue, instruction=other)
         case _:
             raise AssertionError(issue)

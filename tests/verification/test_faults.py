@@ -81,7 +81,7 @@ FOUND_AS = {
     "alignment dropped": {"vector"},
     "operand changed": {"instruction"},
     "row changed": {"instruction"},
-    "load of another kind": {"instruction"},
+    "move of another kind": {"instruction"},
     "nest divergent": {"divergent", "missing"},
     "vector outside": {"vector"},
     "shuffle deleted": {"missing"},

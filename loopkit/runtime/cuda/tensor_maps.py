@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from loopkit.ast.tensor_maps import UNIT, TensorMap
+from loopkit.ast.tensor_maps import SWIZZLES, UNIT, TensorMap
 from loopkit.expr.evaluate import evaluate
 from loopkit.runtime.cuda.driver import SUCCESS
 from loopkit.runtime.typed import unmapped
 from loopkit.runtime.views import ArrayView
-from loopkit.target.cuda.tensor_maps import DATA_TYPES, PROMOTION, SWIZZLES, data_type
+from loopkit.target.cuda.tensor_maps import DATA_TYPES, PROMOTION, data_type
 
 #: The bytes of a tensor map, and those of which its address is a multiple.
 _BYTES, _ALIGNMENT = 128, 64

@@ -418,6 +418,6 @@ class _SharedMemory:
                 align = f"__align__({self.alignments[array.name]}) " if array.name in self.alignments else ""
                 # instructions take words from fragments
                 start = f"__shared__ {align}" if array.shared else "alignas(4) " \
-                    if array.thread_axes and array.dtype.itemsize < 4 else ""
+                    if (array.thread_axes or align) and array.dtype.itemsize < 4 else ""
                 registers = array.shape[:len(array.shape) - array.thread_axes]
                 yield start + array_declaration(replace(array, shape=registers), CUDA)

@@ -10,10 +10,8 @@ from loopkit.target.code import MapParameter
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.memory import MAP_TYPE, Flat
 
-#: The types of elements and the swizzles, in bytes, as ``CUtensorMapDataType`` and ``CUtensorMapSwizzle`` number them
-#: from 0. Reductions by TMA compute in the type.
+#: The types of elements as ``CUtensorMapDataType`` numbers them from 0. Reductions by TMA compute in the type.
 DATA_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16")
-SWIZZLES = (0, 32, 64, 128)
 
 #: The first compute capability with TMA.
 CAPABILITY = 90

@@ -59,8 +59,8 @@ template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(
     }
 }
 // TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
-// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
-// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle of 16*n bytes, piece p of
+// 16 bytes of the 128 bytes number r is stored as piece p ^ (r % n).
 __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1)
 {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap
         :: "l"(&map), "r"(box), "r"(start_1), "r"(start_0) : "memory");
 }
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
-// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
