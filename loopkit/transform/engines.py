@@ -82,7 +82,8 @@ class Engine:
         loads = kernel.statement_by_id[copy].written in kernel.temporaries
         if self.name == "tma":
             swizzle = f".swizzle{self.swizzle}" if self.swizzle else ""
-            return tensorize(kernel, copy, f"{'tma.load' if loads else 'tma.store'}{swizzle}")
+            name = "tma.load" if loads else "tma.store" if kernel.statement_by_id[copy].combine is None else "tma.add"
+            return tensorize(kernel, copy, f"{name}{swizzle}")
         if self.swizzle:
             s, element = _tile(kernel, copy)
             kernel, _ = in_swizzled_rows(kernel, s, element, inames_of_box(kernel, s, element), self.swizzle)
@@ -94,7 +95,7 @@ class Engine:
 def _tile(kernel: LoopKernel, copy: str) -> tuple[Statement, p.Subscript]:
     """The statement *copy*, and the element of the tile that it writes, or else reads."""
     s = kernel.statement_by_id[copy]
-    own = s.assignee if s.written in kernel.temporaries else element_of_tile(kernel, s, loads=False)
+    own = s.assignee if s.written in kernel.temporaries else element_of_tile(kernel, s, loads=False, combine=s.combine)
     if not isinstance(own, p.Subscript):
         raise PreconditionError(f"'{copy}' moves one element.", subject=copy, hint="name the inames that move a tile")
     return s, own
@@ -136,8 +137,9 @@ def store_via(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[s
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let an engine store what statements write to an array, from a tile in shared memory.
 
-    ``"tma"`` (sm_90) copies boxes: one thread starts the copy, and all threads go on (:func:`tensorize`). With
-    ``"register"``, the threads of the block load the elements of the tile and store them.
+    ``"tma"`` (sm_90) copies boxes: one thread starts the copy, and all threads go on (:func:`tensorize`). If the
+    statements are atomic updates by a sum, TMA adds the tile to the array. With ``"register"``, the threads of the
+    block load the elements of the tile and store them.
 
     :arg var_name: an array, whose elements over *buffer_inames* get a tile by :func:`buffer_array`; or a temporary that
         is such a tile already, and that one statement copies to an array.
