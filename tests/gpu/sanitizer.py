@@ -38,7 +38,8 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.cuda.devices import find_gpu
 from tests.cases import CASES, Case
 from tests.library.test_attention import result_of
-from tests.tma_kernels import doubled, rowsum
+from tests.matrix_stores import product as product_by_stmatrix
+from tests.tma_kernels import doubled, rowsum, summed
 from tests.verification.faults import Fault, faults
 from tests.warpgroup_kernels import data_of_products, product_of_products, result_of_products
 
@@ -65,6 +66,13 @@ HOPPER = [
     Case("attention", lambda: lk.library.attention(head=64, mask="causal", rows=128, keys=64),
          lambda rng, n: {x: rng.standard_normal((1, 2, n, 64)).astype(BF16) for x in "qkv"},
          lambda given: {"o": result_of(**given, mask="causal")}, [(140,)], BF16),
+    Case("sums_by_tma", summed,
+         lambda rng, length, n, m: {"a": rng.integers(-9, 10, (length, n, m)).astype(np.float32),
+                                    "c": np.zeros((n, m), np.float32)},
+         lambda given: {"c": given["c"] + given["a"].sum(axis=0)}, [(5, 11, 44)]),
+    Case("product_by_stmatrix", lambda: product_by_stmatrix(swizzle=64, edges=True),
+         lambda rng, n, m: {"a": rng.integers(-4, 5, (n, 16)).astype(BF16), "b": rng.integers(-4, 5, (16, m)).astype(BF16)},
+         lambda given: {"c": given["a"].astype(float) @ given["b"].astype(float)}, [(19, 72)], BF16),
     Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
          lambda given: {"c": result_of_products(given)}, [()])]
 
