@@ -71,7 +71,8 @@ HOPPER = [
                                     "c": np.zeros((n, m), np.float32)},
          lambda given: {"c": given["c"] + given["a"].sum(axis=0)}, [(5, 11, 44)]),
     Case("product_by_stmatrix", lambda: product_by_stmatrix(swizzle=64, edges=True),
-         lambda rng, n, m: {"a": rng.integers(-4, 5, (n, 16)).astype(BF16), "b": rng.integers(-4, 5, (16, m)).astype(BF16)},
+         lambda rng, n, m: {x: rng.integers(-4, 5, shape).astype(BF16)
+                            for x, shape in (("a", (n, 16)), ("b", (16, m)))},
          lambda given: {"c": given["a"].astype(float) @ given["b"].astype(float)}, [(19, 72)], BF16),
     Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
          lambda given: {"c": result_of_products(given)}, [()])]
