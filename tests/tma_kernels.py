@@ -73,6 +73,19 @@ def box(extents: Sequence[int]) -> lk.LoopKernel:
     return lk.tensorize(knl, "copy", "tma.load", names)
 
 
+def stored_box(extents: Sequence[int]) -> lk.LoopKernel:
+    """Twice an array, through boxes of these extents that TMA stores; the last ones lie partly outside."""
+    axes = range(len(extents))
+    knl = lk.make_kernel(f"{{[{', '.join(f'i{k}' for k in axes)}]: {' and '.join(f'0<=i{k}<n{k}' for k in axes)}}}",
+                         "y[{0}] = 2*x[{0}]".format(", ".join(f"i{k}" for k in axes)), name="boxes")
+    knl = lk.add_dtypes(knl, {"x": np.float32})
+    for k, extent in enumerate(extents):
+        knl = lk.split_iname(knl, f"i{k}", extent, outer_tag="g.0", inner_iname=f"b{k}",
+                             inner_tag="l.0" if k == len(extents) - 1 else None)
+    knl = lk.prioritize_loops(knl, [f"i{k}_outer" for k in axes] + [f"b{k}" for k in axes])
+    return lk.store_via(knl, "y", [f"b{k}" for k in axes], temporary_name="tile")
+
+
 def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.LoopKernel:
     """The product of two matrices of bfloat16, by 64x64 elements a block, from tiles that TMA copies."""
     across = "j, k" if b_transposed else "k, j"
