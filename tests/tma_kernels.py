@@ -73,6 +73,19 @@ def box(extents: Sequence[int]) -> lk.LoopKernel:
     return lk.tensorize(knl, "copy", "tma.load", names)
 
 
+def stored_box(extents: Sequence[int]) -> lk.LoopKernel:
+    """Twice an array, through boxes of these extents that TMA stores; the last ones lie partly outside."""
+    axes = range(len(extents))
+    knl = lk.make_kernel(f"{{[{', '.join(f'i{k}' for k in axes)}]: {' and '.join(f'0<=i{k}<n{k}' for k in axes)}}}",
+                         "y[{0}] = 2*x[{0}]".format(", ".join(f"i{k}" for k in axes)), name="boxes")
+    knl = lk.add_dtypes(knl, {"x": np.float32})
+    for k, extent in enumerate(extents):
+        knl = lk.split_iname(knl, f"i{k}", extent, outer_tag="g.0", inner_iname=f"b{k}",
+                             inner_tag="l.0" if k == len(extents) - 1 else None)
+    knl = lk.prioritize_loops(knl, [f"i{k}_outer" for k in axes] + [f"b{k}" for k in axes])
+    return lk.store_via(knl, "y", [f"b{k}" for k in axes], temporary_name="tile")
+
+
 def product(stages: int, *, b_transposed: bool, swizzled: bool = True) -> lk.LoopKernel:
     """The product of two matrices of bfloat16, by 64x64 elements a block, from tiles that TMA copies."""
     across = "j, k" if b_transposed else "k, j"
@@ -120,3 +133,23 @@ def doubled(cells: int) -> lk.LoopKernel:
         name="doubled", assumptions="m <= 32 and n >= 1 and m >= 1")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "j:l.0")
     return lk.tensorize(knl, "store", "tma.store", "p, q")
+
+
+def split_sums(dtype: str = "float32", *, atomic: bool = True, operation: str = "+") -> lk.LoopKernel:
+    """The sums of the rows of slices, each by a block of its own, which TMA adds to a matrix."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", f"""
+        for k, i, j
+            c[i, j] = c[i, j] {operation} a[k, i, j]  {{id=add{', atomic' if atomic else ''}}}
+        end
+        """, [lk.GlobalArg("c", dtype, "n, m"), lk.GlobalArg("a", dtype, "l, n, m"), "..."], name="split_sums")
+    knl = lk.split_iname(knl, "k", 2, outer_tag="g.2" if atomic else None, inner_iname="k_box")
+    knl = lk.split_iname(knl, "i", 8, outer_tag="g.1", inner_iname="i_box")
+    knl = lk.split_iname(knl, "j", 32, outer_tag="g.0", inner_iname="j_box", inner_tag="l.0")
+    knl = lk.prioritize_loops(knl, "k_outer, i_outer, j_outer, k_box, i_box, j_box")
+    return lk.buffer_array(knl, "c", "k_box, i_box, j_box", temporary_name="tile", default_tag=None)
+
+
+def summed(dtype: str = "float32") -> lk.LoopKernel:
+    """The same by TMA."""
+    knl = lk.tensorize(split_sums(dtype), "store_c", "tma.add")
+    return lk.tag_inames(knl, "c_init_0:l.auto, c_init_1:l.auto")

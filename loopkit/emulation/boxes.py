@@ -16,7 +16,7 @@ from loopkit.emulation.strands import Strand
 from loopkit.errors import VerificationError
 from loopkit.instructions.boxes import BoxIssue
 from loopkit.instructions.tma import TmaLoadIssue
-from loopkit.instructions.tma_store import TmaStoreIssue
+from loopkit.instructions.tma_store import TmaAdd, TmaStoreIssue
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,17 @@ def _copy_in(box: _BoxInMemory) -> None:
 
 
 def store(nodes: Nodes, _: Region, issue: TmaStoreIssue) -> Step:
-    """A thread starts the copy of a box of shared memory to the elements inside of the array."""
-    boxes = _boxes_at(nodes, issue)
+    """A thread starts the copy of a box of shared memory to the elements inside of the array, or its addition to them.
+    """
+    boxes, adds = _boxes_at(nodes, issue), isinstance(issue.instruction, TmaAdd)
 
     def begin(s: Strand) -> None:
         for lane, box in boxes(s):
             s.block.groups(Completion.STORES).start(
-                Effect(s.threads, np.arange(len(s.threads)) == lane, partial(_copy_out, box)))
+                Effect(s.threads, np.arange(len(s.threads)) == lane, partial(_copy_out, box, adds)))
     return begin
 
 
-def _copy_out(box: _BoxInMemory, _: NumpyArray) -> None:
-    box.array[box.inside] = fenced(box.tile, box.elements)[box.part]
+def _copy_out(box: _BoxInMemory, adds: bool, _: NumpyArray) -> None:
+    values = fenced(box.tile, box.elements)[box.part]
+    box.array[box.inside] = box.array[box.inside] + values if adds else values

@@ -39,6 +39,7 @@ class BoxCopy(NestInstruction):
     """Copies a box between an array in global memory and a temporary in shared memory.
 
     :ivar row: the bytes of a row of the box, whose pieces of 16 bytes are permuted; 0: rows are as they are.
+    :cvar combine: the operation by which it combines elements with those of the array; ``None``: it overwrites them.
     """
 
     row: int = 0
@@ -47,6 +48,7 @@ class BoxCopy(NestInstruction):
     loads_for_others: ClassVar[bool] = False
     asynchronous_proxy: ClassVar[bool] = True
     capability: ClassVar[int] = 90
+    combine: ClassVar[str | None] = None
 
 
 def box_names(name: str) -> tuple[tuple[str, int], ...]:
@@ -154,13 +156,13 @@ class BoxIssue(Issue):
 
 # The parts of a nest
 
-def copied_ends(nest: Nest) -> tuple[p.Subscript, p.Subscript, Expression | None]:
+def copied_ends(nest: Nest, combine: str | None = None) -> tuple[p.Subscript, p.Subscript, Expression | None]:
     """The element that the nest writes, the one that it copies, and the condition where it does not write 0.
 
-    :raises NoMatchError: it does not copy.
+    :raises NoMatchError: it does not copy, or combines elements by another operation than *combine*.
     """
     copied, target = copied_element(nest.assign.value), nest.assign.target
-    if copied is None or not isinstance(target, p.Subscript) or nest.assign.combine is not None:
+    if copied is None or not isinstance(target, p.Subscript) or nest.assign.combine != combine:
         raise NoMatchError(f"it writes {nest.assign.value}, which is not an element of an array, or 0",
                            "let the statement copy one element: add_prefetch, precompute and buffer_array make such "
                            "copies")

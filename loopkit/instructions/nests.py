@@ -237,6 +237,10 @@ class Issue(Instruction):
         """The elements of *array* that a lane loads by its first access; empty: it loads none."""
         return next(((e,) for e in self.operands if isinstance(e, p.Subscript) and array_of(e) == array), ())
 
+    def stored(self, array: str) -> tuple[p.Subscript, ...]:
+        """The elements of *array* that a lane stores for others; empty: it stores its own."""
+        return ()
+
     def passed(self, nest: Nest) -> tuple[Passed, ...]:
         """The elements that the instruction reads and writes for the iterations of *nest*.
 

@@ -13,6 +13,7 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Region
 from loopkit.ast.value_ranges import ValueRanges
+from loopkit.expr.mappers import array_of
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.matrix_moves import MatrixMove, MatrixMoveIssue, arguments_of_move, elements_of_copy
 from loopkit.instructions.nests import REGISTERS, Nest, NoMatchError, function_name, statement_of
@@ -50,6 +51,9 @@ class StMatrixIssue(MatrixMoveIssue):
     noun: ClassVar[str] = "a store of matrices"
     loads_for_others: ClassVar[bool] = False
     stores_for_others: ClassVar[bool] = True
+
+    def stored(self, array: str) -> tuple[p.Subscript, ...]:
+        return self.elements if array_of(self.row) == array else ()
 
 
 #: The instructions by name.

@@ -30,7 +30,8 @@ STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
 
 #: The instructions that execute nests of loops, by name.
 NEST_INSTRUCTIONS: Mapping[str, NestInstruction] = {
-    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **stmatrix.STMATRIX, **tma.TMA, **tma_store.TMA_STORES}
+    **mma.MMA, **wgmma.WGMMA, **ldmatrix.LDMATRIX, **stmatrix.STMATRIX, **tma.TMA,
+    **tma_store.TMA_STORES}
 
 #: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {

@@ -167,23 +167,23 @@ def accesses_at(at: LaunchAt, statement: str, array: str, block: Coordinates, wa
             key = element, expr is chosen.target
             values = {lane: [known for node, known in own if node is chosen] for lane, own in runs.items()}
             if key not in found:
-                loaded = () if issue is None or key[1] else issue.loaded(array)
-                found[key] = _warp_access(memory, chosen, element, expr is chosen.target, at, values, loaded)
+                own = () if issue is None else issue.stored(array) if key[1] else issue.loaded(array)
+                found[key] = _warp_access(memory, chosen, element, expr is chosen.target, at, values, own)
     return tuple(found.values())
 
 
 def _warp_access(memory: Memory, node: Assign, element: p.Subscript, is_write: bool, at: LaunchAt,
-                 values: Mapping[int, Sequence[Mapping[str, int]]], loaded: Sequence[p.Subscript]) -> WarpAccess:
-    """*loaded*: the elements that a thread loads in place of *element*, for an instruction of its warp."""
-    elements = {lane: tuple(_index_of(e, known, node.statement) for e in loaded or (element,)
-                            for known in (own[:1] if loaded else own)) for lane, own in values.items() if own}
+                 values: Mapping[int, Sequence[Mapping[str, int]]], others: Sequence[p.Subscript]) -> WarpAccess:
+    """*others*: the elements that a thread accesses in place of *element*, for an instruction of its warp."""
+    elements = {lane: tuple(_index_of(e, known, node.statement) for e in others or (element,)
+                            for known in (own[:1] if others else own)) for lane, own in values.items() if own}
     first = next(own[0] for own in values.values() if own)
     around = [x for x in nodes_in(at.function.body) if isinstance(x, For | If) and any(y is node for y in nodes_in(x))]
     loops = {x.iname: first[x.iname] for x in around if isinstance(x, For)
              and all(known[x.iname] == first[x.iname] for own in values.values() for known in own)}
     assumed = any(known_value(e, first) is None
                   for x in around for e in ((x.condition,) if isinstance(x, If) else (x.start, x.stop)))
-    return WarpAccess(memory, node.statement, loaded[0] if loaded else element, is_write, loops, assumed, elements)
+    return WarpAccess(memory, node.statement, others[0] if others else element, is_write, loops, assumed, elements)
 
 
 def _index_of(element: p.Subscript, values: Mapping[str, int], statement: str) -> tuple[int, ...]:

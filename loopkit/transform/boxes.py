@@ -34,7 +34,10 @@ def copied_by_boxes(kernel: LoopKernel, statement: str, instruction: BoxCopy, gi
     """*kernel* whose copy *statement* consists of boxes, and the tags of their inames."""
     copy = kernel.statement_by_id[statement]
     loads = instruction.completion is Completion.PHASE
-    element = element_of_tile(kernel, copy, loads=loads)
+    if instruction.combine is not None and not copy.commutes:
+        raise PreconditionError(f"'{statement}' is not an atomic update, and TMA adds to an element in any order.",
+                                subject=statement, hint=f"make_atomic(knl, '{statement}'), if any order will do")
+    element = element_of_tile(kernel, copy, loads=loads, combine=instruction.combine)
     tile = array_of(element)
     space = kernel.temporaries[tile].address_space
     if space not in (None, AddressSpace.SHARED):
@@ -75,13 +78,16 @@ def inames_of_box(kernel: LoopKernel, copy: Statement, element: p.Subscript) -> 
     return [x for x in copy.inames if x in variables(element) and x not in kernel.tags]
 
 
-def element_of_tile(kernel: LoopKernel, copy: Statement, *, loads: bool) -> p.Subscript:
-    """The element of a temporary that *copy* writes, or else reads; :raises PreconditionError: it does not copy."""
+def element_of_tile(kernel: LoopKernel, copy: Statement, *, loads: bool, combine: str | None = None) -> p.Subscript:
+    """The element of a temporary that *copy* writes, or else reads.
+
+    :raises PreconditionError: it does not copy, or combines elements by another operation than *combine*.
+    """
     copied = copied_element(expanded_expression(kernel, copy))
     element = None if copied is None else copy.assignee if loads else copied[0]
-    if not isinstance(element, p.Subscript) or array_of(element) not in kernel.temporaries or copy.combine is not None:
+    if not isinstance(element, p.Subscript) or array_of(element) not in kernel.temporaries or copy.combine != combine:
         what = "an element of an array to a temporary" if loads else "an element of a temporary to an array"
-        raise PreconditionError(f"'{copy.id}' does not copy {what}.", subject=copy.id,
+        raise PreconditionError(f"'{copy.id}' does not {'copy' if combine is None else 'add'} {what}.", subject=copy.id,
                                 hint="add_prefetch and precompute make such copies" if loads else
                                      "buffer_array(..., default_tag=None) makes such a copy")
     return element

@@ -1,7 +1,7 @@
 """Engines that move tiles: threads through their registers, cp.async, and TMA; and the swizzled rows of a tile."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import gcd
@@ -39,20 +39,24 @@ class Engine:
 
     :ivar swizzle: the bytes of a row of the tile whose pieces are permuted; 0: rows are as they are.
     :ivar tag: the tag of the copy's inames. With ``"l.auto"``, ``cp.async`` copies vectors.
+    :ivar stores: the copy reads the tile, and does not write it.
     """
 
     name: str
     swizzle: int
     tag: str | InameTag | None
+    stores: bool
 
     @classmethod
-    def of(cls, name: str, swizzle: int, tag: str | InameTag | None, engines: Sequence[str]) -> Self:
-        """:raises UnknownNameError, PreconditionError: *name* is not one of *engines*, or it cannot do the others."""
-        require_known("engine", [name], engines, where="loads" if engines == LOADS else "stores")
-        found = cls(name, swizzle, tag)
-        if name == "tma" and tag is not None and not found.has_auto:
-            raise PreconditionError(f"One thread starts copies by TMA, whose inames cannot have the tag '{tag}'.",
-                                    subject="default_tag", hint="leave default_tag out")
+    def of(cls, name: str, swizzle: int, tag: str | InameTag | None, *, stores: bool = False) -> Self:
+        """:raises UnknownNameError, PreconditionError: there is no such engine, or no such swizzle, or it needs plain
+        loops.
+        """
+        require_known("engine", [name], STORES if stores else LOADS, where="stores" if stores else "loads")
+        found = cls(name, swizzle, tag, stores)
+        if (name == "tma" or swizzle) and tag is not None and not found.has_auto:
+            raise PreconditionError(f"Copies by TMA, and those of swizzled rows, need loops without the tag '{tag}'.",
+                                    subject="default_tag", hint="leave default_tag out, and use tag_inames afterwards")
         if swizzle not in SWIZZLES:
             raise PreconditionError(
                 f"A swizzle has {', '.join(map(str, SWIZZLES[1:-1]))} or {SWIZZLES[-1]} bytes, or 0 for none, and not "
@@ -79,30 +83,30 @@ class Engine:
         """*kernel* whose statement *copy* moves its tile by the engine."""
         if self.is_plain:
             return kernel
-        loads = kernel.statement_by_id[copy].written in kernel.temporaries
         if self.name == "tma":
-            swizzle = f".swizzle{self.swizzle}" if self.swizzle else ""
-            return tensorize(kernel, copy, f"{'tma.load' if loads else 'tma.store'}{swizzle}")
+            swizzle, combines = f".swizzle{self.swizzle}"*(self.swizzle > 0), kernel.statement_by_id[copy].combine
+            name = "tma.load" if not self.stores else "tma.store" if combines is None else "tma.add"
+            return tensorize(kernel, copy, f"{name}{swizzle}")
         if self.swizzle:
-            s, element = _tile(kernel, copy)
+            s, element = _tile(kernel, copy, stores=self.stores)
             kernel, _ = in_swizzled_rows(kernel, s, element, inames_of_box(kernel, s, element), self.swizzle)
         if self.name == "cp.async":
             kernel = with_asynchronous_copies(_in_vectors(kernel, copy) if self.has_auto else kernel, {copy})
-        return with_auto(kernel, copy) if self.has_auto else kernel
+        return _shared_by_threads(kernel, copy, stores=self.stores) if self.has_auto else kernel
 
 
-def _tile(kernel: LoopKernel, copy: str) -> tuple[Statement, p.Subscript]:
-    """The statement *copy*, and the element of the tile that it writes, or else reads."""
+def _tile(kernel: LoopKernel, copy: str, *, stores: bool) -> tuple[Statement, p.Subscript]:
+    """The statement *copy*, and the element of the tile that it reads if it *stores* the tile, or else writes."""
     s = kernel.statement_by_id[copy]
-    own = s.assignee if s.written in kernel.temporaries else element_of_tile(kernel, s, loads=False)
+    own = element_of_tile(kernel, s, loads=False, combine=s.combine) if stores else s.assignee
     if not isinstance(own, p.Subscript):
         raise PreconditionError(f"'{copy}' moves one element.", subject=copy, hint="name the inames that move a tile")
     return s, own
 
 
-def with_auto(kernel: LoopKernel, copy: str) -> LoopKernel:
+def _shared_by_threads(kernel: LoopKernel, copy: str, *, stores: bool) -> LoopKernel:
     """*kernel* whose threads share the elements of *copy*."""
-    return tag_inames(kernel, dict.fromkeys(inames_of_box(kernel, *_tile(kernel, copy)), "l.auto"))
+    return tag_inames(kernel, dict.fromkeys(inames_of_box(kernel, *_tile(kernel, copy, stores=stores)), "l.auto"))
 
 
 def _in_vectors(kernel: LoopKernel, copy: str) -> LoopKernel:
@@ -136,8 +140,9 @@ def store_via(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[s
               assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let an engine store what statements write to an array, from a tile in shared memory.
 
-    ``"tma"`` (sm_90) copies boxes: one thread starts the copy, and all threads go on (:func:`tensorize`). With
-    ``"register"``, the threads of the block load the elements of the tile and store them.
+    ``"tma"`` (sm_90) copies boxes: one thread starts the copy, and all threads go on (:func:`tensorize`). If the
+    statements are atomic updates by a sum, TMA adds the tile to the array. With ``"register"``, the threads of the
+    block load the elements of the tile and store them.
 
     :arg var_name: an array, whose elements over *buffer_inames* get a tile by :func:`buffer_array`; or a temporary that
         is such a tile already, and that one statement copies to an array.
@@ -170,7 +175,7 @@ def store_via(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[s
       end
     end
     """
-    mover = Engine.of(engine, swizzle, "l.auto", STORES)
+    mover = Engine.of(engine, swizzle, "l.auto", stores=True)
     require_known("array", [var_name], kernel.data)
     if var_name in kernel.temporaries and not buffer_inames:
         return mover.moving(kernel, _copy_from(kernel, var_name, within))
@@ -181,7 +186,8 @@ def store_via(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[s
     copies = [s for s in result.statements if s.id not in kernel.statement_by_id]
     for s in sorted(copies, key=lambda s: s.written != var_name):
         # threads load what the tile holds before its users run
-        result = mover.moving(result, s.id) if s.written == var_name else with_auto(result, s.id)
+        result = mover.moving(result, s.id) if s.written == var_name else _shared_by_threads(
+            result, s.id, stores=False)
     return result
 
 

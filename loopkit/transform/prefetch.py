@@ -30,7 +30,7 @@ from loopkit.poly.affine import add, multiply
 from loopkit.poly.elements import box_hull
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.data import as_dtype
-from loopkit.transform.engines import LOADS, Engine
+from loopkit.transform.engines import Engine
 from loopkit.transform.reducing_rules import tag_of_values, with_calls, with_reductions, with_rules_of_copy
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
@@ -95,7 +95,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    mover = Engine.of(engine, swizzle, default_tag, LOADS)
+    mover = Engine.of(engine, swizzle, default_tag)
     name, only = _chosen_accesses(kernel, var_name)
     require_known("array", [name], kernel.data)
     # a rule that holds a reduction is a name for it, and stays
@@ -205,7 +205,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    mover = Engine.of(engine, swizzle, default_tag, LOADS)
+    mover = Engine.of(engine, swizzle, default_tag)
     if subst_use not in kernel.substitutions:
         raise UnknownNameError("substitution rule", subst_use, kernel.substitutions)
     kernel, sweep = without_rules(kernel, rules_using(kernel, [subst_use])), matching_names(sweep_inames, kernel.inames)

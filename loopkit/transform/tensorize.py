@@ -63,7 +63,7 @@ def tensorize(kernel: LoopKernel, statement: str, instruction: str, inames: str 
     asynchronous: threads wait for the phase of an mbarrier before they read the tile. The rows of the array begin at
     multiples of 16 bytes. The box fills the last axes of the temporary, in the order of the array's axes; one of
     several boxes there has a multiple of 128 bytes. ``"tma.store"`` copies a box back, as far as it lies inside of the
-    array. No other statement of the launch writes the array, and none reads the stored elements later.
+    array; ``"tma.add"`` adds it, for atomic updates. No other statement of the launch writes or later reads it.
     ``"tma.load.swizzle128"`` and ``"tma.store.swizzle128"`` give the temporary a layout that ``wgmma`` reads: rows of
     128 bytes whose pieces of 16 bytes are permuted (:func:`swizzle`); other names end with ``64`` or ``32``. Wider rows
     become several boxes, one below another. :func:`add_prefetch` and :func:`store_via` make such copies in one step.

@@ -258,8 +258,7 @@ def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
     if conflicts.in_registers(u.array):
         return
-    others = (x.statement.accesses_for(is_write=u.kind != read) for x, read in ((a, "anti"), (b, "flow")))
-    accesses_for = max(others)
+    accesses_for = max(x.statement.accesses_for(is_write=u.kind != read) for x, read in ((a, "anti"), (b, "flow")))
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads),
                          (Scope.BLOCK, conflicts.threads.in_two_warps)):
         pairs = apart(a, b, u.pairs, accesses_for=accesses_for)

@@ -11,7 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.expr.kinds import named_dtype
-from tests.tma_kernels import box, product, rowdot, rows_of_window, rowsum, window
+from tests.tma_kernels import box, product, rowdot, rows_of_window, rowsum, stored_box, window
 from tests.verification.test_phases import FAULTS, FAULTS_OF_ONE, Change
 
 ROWS = np.random.default_rng(0).integers(-9, 9, (65, 260)).astype(np.float32)
@@ -26,10 +26,18 @@ def test_rows(stages: int) -> None:
         np.testing.assert_array_equal(found, ROWS.sum(axis=1))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("extents", [(8,), (3, 8), (2, 3, 8), (2, 1, 3, 8), (2, 1, 3, 2, 8)])
 def test_boxes(extents: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).integers(-9, 9, [n + 4 for n in extents]).astype(np.float32)
     np.testing.assert_array_equal(lk.emulate(box(extents), x=x).y, 2*x[tuple(slice(n) for n in extents)])
+
+
+@pytest.mark.deep(every=3)
+@pytest.mark.parametrize("extents", [(2, 2, 1, 3, 4), (8,), (3, 8), (2, 3, 8), (2, 1, 3, 8)])
+def test_stored_boxes(extents: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, [n + 1 for n in extents[:-1]] + [extents[-1] + 4]).astype(np.float32)
+    np.testing.assert_array_equal(lk.emulate(stored_box(extents), x=x).y, 2*x)
 
 
 @pytest.mark.parametrize(("stride", "before"), [(1, 3), (2, 0), (2, 3), (3, 5), (8, 30), (5, 90)])

@@ -40,7 +40,8 @@ from tests.cases import CASES, Case
 from tests.library.test_attention import result_of
 from tests.library.test_convolution import data as images
 from tests.library.test_convolution import expected as result_of_images
-from tests.tma_kernels import doubled, rowsum
+from tests.matrix_stores import product as product_by_stmatrix
+from tests.tma_kernels import doubled, rowsum, summed
 from tests.verification.faults import Fault, faults
 from tests.warpgroup_kernels import data_of_products, product_of_products, result_of_products
 
@@ -70,6 +71,14 @@ HOPPER = [
     Case("conv2d", lambda: lk.library.conv2d(padding=1, stride=2, tile=(1, 8, 8, 64)),
          lambda rng, n, m: dict(zip("xw", images((2, n, m, 72, 40)), strict=True)),
          lambda given: {"y": result_of_images(**given, stride=2, padding=1)}, [(13, 17)], BF16),
+    Case("sums_by_tma", summed,
+         lambda rng, length, n, m: {"a": rng.integers(-9, 10, (length, n, m)).astype(np.float32),
+                                    "c": np.zeros((n, m), np.float32)},
+         lambda given: {"c": given["c"] + given["a"].sum(axis=0)}, [(5, 11, 44)]),
+    Case("product_by_stmatrix", lambda: product_by_stmatrix(swizzle=64, edges=True),
+         lambda rng, n, m: {x: rng.integers(-4, 5, shape).astype(BF16)
+                            for x, shape in (("a", (n, 16)), ("b", (16, m)))},
+         lambda given: {"c": given["a"].astype(float) @ given["b"].astype(float)}, [(19, 72)], BF16),
     Case("product_of_products", product_of_products, lambda rng: data_of_products(int(rng.integers(100)))[0],
          lambda given: {"c": result_of_products(given)}, [()])]
 

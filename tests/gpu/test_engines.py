@@ -8,6 +8,7 @@ import loopkit as lk
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.stmatrix import STMATRIX
 from tests.matrix_stores import data, product, stored
+from tests.tma_kernels import summed
 from tests.transform.test_engines import doubled, strips
 
 
@@ -45,3 +46,11 @@ def test_products(swizzle: int, edges: bool) -> None:
     found = np.asarray(lk.compile(product(swizzle=swizzle, edges=edges), target="cuda")(a=a, b=b).c)
     expected = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(named_dtype("bfloat16")).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"])
+def test_additions(dtype: str) -> None:
+    a = np.random.default_rng(0).integers(0, 4, (40, 75, 336)).astype(named_dtype(dtype))
+    c = np.ones(a.shape[1:], named_dtype(dtype))
+    lk.compile(summed(dtype), target="cuda")(a=a, c=c)
+    np.testing.assert_array_equal(c.astype(float), 1 + a.astype(float).sum(axis=0))

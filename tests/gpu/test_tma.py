@@ -7,7 +7,7 @@ import pytest
 import loopkit as lk
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.cuda.devices import find_gpu
-from tests.tma_kernels import box, product, rows_of_window, rowsum, window
+from tests.tma_kernels import box, product, rows_of_window, rowsum, stored_box, window
 
 BF16 = named_dtype("bfloat16")
 
@@ -33,6 +33,13 @@ def test_boxes(extents: tuple[int, ...]) -> None:
     knl = lk.compile(box(extents), target="cuda")
     x = np.random.default_rng(0).integers(-100, 100, [n + 4 for n in extents]).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(knl(x=x).y), 2*x[tuple(slice(n) for n in extents)])
+
+
+@pytest.mark.parametrize("extents", [(64,), (8, 32), (4, 6, 16), (2, 3, 4, 8), (2, 3, 2, 3, 8)])
+def test_stored_boxes(extents: tuple[int, ...]) -> None:
+    knl = lk.compile(stored_box(extents), target="cuda")
+    x = np.random.default_rng(0).integers(-9, 9, [n + 1 for n in extents[:-1]] + [extents[-1] + 4]).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(knl(x=x).y), 2*x)
 
 
 @pytest.mark.parametrize(("stride", "before"), [(1, 3), (2, 0), (2, 3), (3, 5), (8, 30), (5, 90)])

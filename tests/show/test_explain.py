@@ -10,6 +10,8 @@ import pytest
 import loopkit as lk
 from tests.cases import CASES
 from tests.matrix_kernels import product
+from tests.matrix_stores import product as product_by_stmatrix
+from tests.matrix_stores import stored
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -135,6 +137,13 @@ def test_rows_that_ldmatrix_loads_at_once_have_conflicts() -> None:
     (changed,) = after_each(remark, knl)
     assert remark.way_out == "lk.add_padding(knl, 'a_tile', 0, by=8)"
     assert not remarks_with(changed, "Accesses of a_tile")
+
+
+def test_rows_that_stmatrix_stores_at_once_have_conflicts() -> None:
+    """Each lane stores a row of 16 bytes, and not the words that it has."""
+    (remark,) = remarks_with(stored("stmatrix.x4"), "Accesses of t")
+    assert "(copy writes): up to 2 threads of a warp" in remark.text
+    assert not remarks_with(product_by_stmatrix(swizzle=64), "Accesses of c_tile")
 
 
 def test_fragments_and_the_loops_of_an_instruction() -> None:

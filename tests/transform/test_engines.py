@@ -70,6 +70,19 @@ def test_stores(engine: str, swizzle: int) -> None:
     np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x)
 
 
+def test_a_store_to_a_temporary_in_global_memory() -> None:
+    knl = lk.make_kernel("{[i, j, p, q]: 0<=i,p<8 and 0<=j,q<32}", """
+        whole[i, j] = 2*x[i, j]  {id=fill}
+        y[p, q] = whole[7 - p, q]  {id=use}
+        """, [lk.TemporaryVariable("whole", F32, (8, 32), lk.AddressSpace.GLOBAL), lk.GlobalArg("x,y", F32, (8, 32))])
+    knl = lk.store_via(lk.tag_inames(knl, "j:l.0, q:l.0"), "whole", "i, j", within="fill", temporary_name="tile",
+                       allow_launches=True)
+    knl = lk.add_barrier(knl, "store_whole", "use")
+    assert "{id=store_whole, by=tma.store}" in knl.statements_text
+    x = np.arange(256, dtype=F32).reshape(8, 32)
+    np.testing.assert_array_equal(lk.emulate(knl, x=x).y, 2*x[::-1])
+
+
 def test_threads_load_what_a_tile_of_updates_holds() -> None:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<8 and 0<=j<32 and 0<=k<m}", "y[i, j] = y[i, j] + x[i, j, k]", [
         lk.GlobalArg("y", F32, (8, 32)), lk.GlobalArg("x", F32, "8, 32, m"), "..."])
@@ -97,8 +110,8 @@ def no_copy() -> lk.LoopKernel:
      "give its last axis a multiple of 4 elements, or let threads copy it"),
     (lambda: strips(np.float16, 31, engine="cp.async"), "elements of float16 have 2 bytes, and it has no vectors",
      "or copy it through registers"),
-    (lambda: strips(engine="tma", default_tag="l.0"), "One thread starts copies by TMA, whose inames cannot have the "
-     "tag 'l.0'", "leave default_tag out"),
+    (lambda: strips(engine="tma", default_tag="l.0"), "Copies by TMA, and those of swizzled rows, need loops without "
+     "the tag 'l.0'", "leave default_tag out"),
     (lambda: strips(engine="tma", temporary_address_space="private"), "copies 'tile' in private memory",
      "set_temporary_address_space(knl, 'tile', 'shared')"),
     (no_copy, "'f_0_rule' does not copy an element of an array to a temporary", "add_prefetch and precompute make"),

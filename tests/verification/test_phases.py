@@ -15,7 +15,7 @@ from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, remainder
 from loopkit.verification.validation import validate
 from tests.tma_kernels import box, product, rowdot, rowsum
 from tests.verification.changed import without
@@ -108,6 +108,10 @@ FAULTS: dict[str, Change] = {
     "the wait for the next phase": _wait(lambda w: _shifted(w, 1)),
     "the wait for the phase before": _wait(lambda w: _shifted(w, -1)),
     "the other parity": _wait(lambda w: _shifted(w, 3)),
+    # a thread that is two phases behind takes one for the other
+    "the wait in every other iteration": _changed_sync(lambda node: If(p.Comparison(
+        remainder(p.Variable("k_outer"), 2), "==", 0), Block((node,))) if any(
+        isinstance(i, WaitPhase) for i in node.instructions) else None),
     "the wait with fewer slots": _wait(lambda w: replace(w, of=replace(w.of, slots=2))),
     "the wait for another ring": _wait(lambda w: replace(w, of=replace(w.of, ring="other"))),
     "the start deleted": without(StartPhases),

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Program, Tiles
+from loopkit.ast.nodes import Node, Program, Sync, Tiles
+from loopkit.ast.walk import as_block, rewritten
 from loopkit.ast.walk import nodes_in as ast_nodes
 from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.groups import CommitGroup
-from loopkit.instructions.phases import StartPhases
+from loopkit.instructions.phases import StartPhases, WaitPhase
 from loopkit.kernel.tree import Barrier, nodes_in, parts_of, rewrite, seq
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.poly.affine import add
 from loopkit.verification.validation import validate
 from tests.deep import DEEP, shared
 from tests.role_kernels import rows, twice_read
@@ -161,6 +163,23 @@ def test_what_runs_once_or_at_each_place(what: str) -> None:
     assert not report(_kernel(OF_FAULTS[0]), with_tree(low, 0, wrong)).proven
     if what != "a start":                           # of which there is no program
         assert validate(built(with_tree(low, 0, wrong)))
+
+
+def test_two_roles_that_wait_for_each_other() -> None:
+    """The producer waits until a tile is read before it copies this tile: the order of the tree has no such place."""
+    kernel = OF_FAULTS[1]
+    low = _lowered(kernel)
+
+    def later(node: Node) -> Node:
+        return replace(node, instructions=tuple(
+            replace(i, of=replace(i.of, number=add(i.of.number, i.of.slots))) if isinstance(i, WaitPhase)
+            and i.of.ring.endswith("_empty") else i for i in node.instructions)) if isinstance(node, Sync) else node
+    (function,) = low.program.functions
+    wrong = replace(low.program, functions=(replace(function, body=as_block(rewritten(function.body, later))),))
+    assert wrong != low.program
+    assert any("before it in the order that both roles can keep" in str(m)
+               for m in validate(replace(low, program=wrong)))
+    assert any("wait" in trace for trace in _traces(kernel, SIZES[-1], wrong))
 
 
 def test_a_start_behind_a_statement() -> None:
