@@ -24,7 +24,7 @@ from tests.verification.changed import changed
 SM_90 = lk.CudaTarget("sm_90")
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize(("name", "dtype"), [
     *((name, "bfloat16") for name in STMATRIX), ("stmatrix.x4", "int8"), ("stmatrix.x2", "float32")])
 def test_each_store(name: str, dtype: str) -> None:
@@ -87,6 +87,7 @@ FAULTS: dict[str, Callable[[StMatrixIssue], StMatrixIssue]] = {
     "fewer matrices": lambda i: replace(i, instruction=STMATRIX["stmatrix.x2"])}
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str) -> None:
     """By the check of the program; and the emulation has a wrong result, or stops."""

@@ -68,6 +68,7 @@ def _low() -> Lowered:
     return low
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(low: Lowered, fault: str) -> None:
     """By the check of the program, and by a wrong sum or an error in the emulation."""

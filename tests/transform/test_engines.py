@@ -34,6 +34,7 @@ def same(one: lk.LoopKernel, other: lk.LoopKernel) -> bool:
         lk.lower(other, stop="storage"))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 def test_a_load_by_tma_is_a_copy_and_its_instruction(swizzle: int) -> None:
     knl, name = strips(engine="tma", swizzle=swizzle), f"tma.load.swizzle{swizzle}" if swizzle else "tma.load"
@@ -48,7 +49,7 @@ def test_a_load_by_threads_is_a_copy_of_vectors() -> None:
     assert strips(engine="register") == strips()
 
 
-@pytest.mark.deep(every=6)
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("swizzle", [128, 64, 32, 0])
 @pytest.mark.parametrize("engine", ["cp.async", "register", "tma"])
 def test_each_engine_and_layout(engine: str, swizzle: int) -> None:
@@ -58,6 +59,7 @@ def test_each_engine_and_layout(engine: str, swizzle: int) -> None:
     np.testing.assert_array_equal(lk.emulate(knl, a=a, completion="last").s, a.sum(axis=1))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("engine", "swizzle"), [("tma", 0), ("tma", 64), ("register", 128), ("register", 0)])
 def test_stores(engine: str, swizzle: int) -> None:
     knl = doubled(engine=engine, swizzle=swizzle)

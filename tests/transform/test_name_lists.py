@@ -135,6 +135,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("split_reduction_inward", "inames"): (summed, {}, ["ii", "jj"]),
     ("split_reduction_outward", "inames"): (summed, {}, ["ii", "jj"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
+    ("store_via", "buffer_inames"): (plain, {"var_name": "yy", "engine": "register"}, ["ii", "jj"]),
     ("swizzle", "variable"): (tables, {"period": 2}, ["ss", "tt"]),
     ("tensorize", "inames"): (multiplied, {"statement": "insn", "instruction": "mma.m8n8k4.f64"}, ["ii", "jj", "kk"]),
     ("to_batched", "batch_varying_args"): (plain, {"nbatches": 3}, ["xx", "yy"]),
