@@ -15,6 +15,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.warpgroups import (
+    PRODUCER,
     ROWS,
     STEP,
     for_tma,
@@ -192,7 +193,8 @@ def _by_warpgroups(knl: lk.LoopKernel, dtype: np.dtype, boxes: Boxes, layout: st
         knl = parts_of_result(knl, "y", "f_box", stored, "tma")
     # a warp of its own copies factors as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k", stages, temporaries=["x_tile", "w_tile"], ahead=0)
-    return lk.specialize_warps(knl, ["x_tile_rule", "w_tile_rule"])
+    return lk.specialize_warps(knl, ["x_tile_rule", "w_tile_rule"],
+                               registers=PRODUCER if boxes.positions > ROWS else 0)
 
 
 def _loops_of_block(inner: str) -> str:
