@@ -237,9 +237,13 @@ def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str) -> lk.LoopKernel:
+def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str, *, by_warps: bool = True
+                    ) -> lk.LoopKernel:
     """Parts of a tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads
-    do: one part is stored while threads compute the next one. *columns*: the iname over all of them.
+    do: one part is stored while threads compute the next one.
+
+    :arg columns: the iname over all of them.
+    :arg by_warps: each warp stores the part of its own rows, and waits for no other warp.
     """
     # the sums of a thread are values of their own, which later loops read part by part
     knl = lk.privatize(knl, f"{columns}_part", only_var_names="total")
@@ -247,9 +251,9 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
     knl = lk.split_iname(knl, f"{c}_column", ROW // dtype.itemsize // 8, outer_iname=f"{c}_part",
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
     knl = lk.prioritize_loops(knl, f"{c}_part, i_box_part, {c}_box")
-    # each warp has a part of its own, and waits for no other warp
-    knl = lk.buffer_array(knl, c, f"i_box_part, i_box_lane, {c}_box, {columns}_lane, {columns}_item",
-                          temporary_name=f"{c}_tile", default_tag=None)
+    rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
+    knl = lk.buffer_array(knl, c, f"{rows}, {c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile",
+                          default_tag=None)
     if store == "tma":
         knl = lk.tensorize(knl, f"store_{c}", "tma.store.swizzle128")
     else:
