@@ -1,6 +1,7 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import elements_of, variables
 from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
@@ -20,8 +21,9 @@ ROWS, STEP, COLUMNS = 64, 32, 256
 #: Fewer rows of a result are a multiple of this.
 FEW = 16
 
-#: Registers of the producer's threads, which leave the others to several warpgroups.
-PRODUCER = 32
+#: Registers of a producer's thread, which leaves the others to several warpgroups: those of a thread of all of these
+#: together, and most of a thread.
+PRODUCER, REGISTERS, MOST = 32, 480, 255
 
 #: The ways of a result to memory: through a tile in shared memory, or from the registers of its sums.
 STORES = ("tma", "shared", "registers")
@@ -60,6 +62,19 @@ c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
                              name="batched_matmul" if self.batched else "matmul")
         require_epilogue(knl, "c", self.epilogue, {"a", "b", "k"})
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
+
+
+def vectors_of_epilogue(knl: lk.LoopKernel, rows: int, columns: int) -> Mapping[str, str]:
+    """The further arrays that the formula of *c* reads once for each row ``i`` or column ``j``, with that iname, as far
+    as a thread has registers for their elements in a tile."""
+    last = next(s for s in knl.statements if s.written == "c")
+    reads = [(e.aggregate.name, ", ".join(map(str, e.index_tuple)))
+             for e in elements_of(last.expression, knl.array_args)]
+    found = {name: index for name, index in reads if index in ("i", "j") and [x for x, _ in reads].count(name) == 1}
+    # beside the sums, the elements of a few columns in turn, and addresses
+    room = min(MOST, REGISTERS // (rows // ROWS)) - columns // 2 - 40
+    across = [name for name, index in found.items() if index == "j"]
+    return {name: index for name, index in found.items() if name not in across[max(room // (columns // 4), 0):]}
 
 
 def require_epilogue(knl: lk.LoopKernel, array: str, epilogue: str | None, own: AbstractSet[str]) -> None:
@@ -168,6 +183,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
     knl = form.kernel(dtype, stored, turned=turned)
+    vectors = vectors_of_epilogue(knl, rows, columns)
     # tiles are whole: TMA fills them with zeros beyond the edges
     knl = lk.pad_domain(knl, {x: rows, y: columns, "k": steps})
     for factor in copied:
@@ -189,7 +205,11 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
     if store != "registers":
-        knl = parts_of_result(knl, "c", "j_box", stored, store)
+        # loads of all parts of the result are under way at once
+        for array in vectors:
+            knl = lk.add_prefetch(knl, array, temporary_address_space="private")
+        along = [f"{array}_fetch" for array, iname in vectors.items() if iname == "j"]
+        knl = parts_of_result(knl, "c", "j_box", stored, store, along=along)
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"], registers=PRODUCER if rows > ROWS else 0)
@@ -237,20 +257,20 @@ def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk
     return lk.tensorize(knl, f"{tile}_rule", "tma.load.swizzle128")
 
 
-def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str, *, by_warps: bool = True
-                    ) -> lk.LoopKernel:
+def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str, *, by_warps: bool = True,
+                    along: Sequence[str] = ()) -> lk.LoopKernel:
     """Parts of a tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads
     do: one part is stored while threads compute the next one.
 
     :arg columns: the iname over all of them.
     :arg by_warps: each warp stores the part of its own rows, and waits for no other warp.
+    :arg along: temporaries with a value for each column.
     """
     # the sums of a thread are values of their own, which later loops read part by part
-    knl = lk.privatize(knl, f"{columns}_part", only_var_names="total")
+    knl = lk.privatize(knl, f"{columns}_part", only_var_names=["total", *along])
     knl = lk.duplicate_inames(knl, f"{columns}_part", within="id:result", new_inames=f"{c}_column")
     knl = lk.split_iname(knl, f"{c}_column", ROW // dtype.itemsize // 8, outer_iname=f"{c}_part",
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
-    knl = lk.prioritize_loops(knl, f"{c}_part, i_box_part, {c}_box")
     rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
     knl = lk.buffer_array(knl, c, f"{rows}, {c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile",
                           default_tag=None)
