@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.expr.mappers import elements_of, variables
+from loopkit.expr.mappers import array_of, elements_of, variables
 from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
@@ -68,8 +68,7 @@ def vectors_of_epilogue(knl: lk.LoopKernel, rows: int, columns: int) -> Mapping[
     """The further arrays that the formula of *c* reads once for each row ``i`` or column ``j``, with that iname, as far
     as a thread has registers for their elements in a tile."""
     last = next(s for s in knl.statements if s.written == "c")
-    reads = [(e.aggregate.name, ", ".join(map(str, e.index_tuple)))
-             for e in elements_of(last.expression, knl.array_args)]
+    reads = [(array_of(e), ", ".join(map(str, e.index_tuple))) for e in elements_of(last.expression, knl.array_args)]
     found = {name: index for name, index in reads if index in ("i", "j") and [x for x, _ in reads].count(name) == 1}
     # beside the sums, the elements of a few columns in turn, and addresses
     room = min(MOST, REGISTERS // (rows // ROWS)) - columns // 2 - 40
