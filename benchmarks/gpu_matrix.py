@@ -185,7 +185,7 @@ def batched() -> Row:
         lambda s: {x: values((*s, s[1]), kind.operands) for x in "ab"}, lambda s: {"c": (*s, s[1])},
         lambda xp, p: reference.product(xp, p, "nn"), lambda s: 3*2*count(*s, s[1]), lambda s: 2*count(*s, s[1], s[1]),
         {"cuBLAS": peers.batched}, goals(1.00, 1.15),
-        {"loopkit": library("batched_matmul", kind.operands, **HOPPER),
+        {"loopkit": library("batched_matmul", kind.operands, shape=lambda s: (*s, s[1], s[1]), **HOPPER),
          "mma.sync": library("batched_matmul", kind.operands, size=lambda s: s[1], **AMPERE)},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 

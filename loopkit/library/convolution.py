@@ -15,6 +15,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.warpgroups import (
+    PRODUCER,
     ROWS,
     STEP,
     for_tma,
@@ -87,6 +88,12 @@ class Boxes:
     @property
     def positions(self) -> int:
         return prod(self.extents)
+
+    @property
+    def by_warps(self) -> bool:
+        """Are the 16 positions of each warp a box, with a place that has no remainders of the number of the warp?"""
+        images, rows, columns = self.extents
+        return columns in (1, 2, 4, 8) and rows*columns % 16 == 0 and (images == 1 or rows*columns in (16, ROWS))
 
     def places(self, shape: tuple[int, int, int], filters: int) -> int:
         """The number of tiles of a result with this *shape* of positions."""
@@ -189,10 +196,11 @@ def _by_warpgroups(knl: lk.LoopKernel, dtype: np.dtype, boxes: Boxes, layout: st
     numbers = unit.instruction.split(".", 2)[2]
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{boxes.filters}k{STEP // size}.{numbers}")
     if stored is not None:
-        knl = parts_of_result(knl, "y", "f_box", stored, "tma")
+        knl = parts_of_result(knl, "y", "f_box", stored, "tma", by_warps=boxes.by_warps)
     # a warp of its own copies factors as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k", stages, temporaries=["x_tile", "w_tile"], ahead=0)
-    return lk.specialize_warps(knl, ["x_tile_rule", "w_tile_rule"])
+    return lk.specialize_warps(knl, ["x_tile_rule", "w_tile_rule"],
+                               registers=PRODUCER if boxes.positions > ROWS else 0)
 
 
 def _loops_of_block(inner: str) -> str:

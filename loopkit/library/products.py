@@ -52,7 +52,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         *tile* is the one with which the last multiprocessor is done first.
     :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
-        *wgmma*: multiples of 64, at most 256; strips have 128 bytes of each row, whatever the third number.
+        *wgmma*: multiples of 64, at most 256, or 16, 32 or 48 rows; strips have 128 bytes of each row in any case.
     :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
@@ -215,8 +215,8 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
 @checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
-                   mma: bool | None = None, wgmma: bool = False, tile: tuple[int, int] | None = None,
-                   b_transposed: bool = False) -> lk.LoopKernel:
+                   mma: bool | None = None, wgmma: bool = False, shape: tuple[int, int, int, int] | None = None,
+                   tile: tuple[int, int] | None = None, b_transposed: bool = False) -> lk.LoopKernel:
     """A kernel for ``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])``, products of many small square matrices.
 
     A block computes one product, as :func:`matmul` computes one tile. Asynchronous copies move strips of four-byte
@@ -235,6 +235,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None
     :arg wgmma: compute by the warpgroups of Hopper, as :func:`matmul` does, for matrices of any sizes, those of the
         arrays; several blocks may compute one product, each a *tile* of rows and columns. With *b_transposed*, *b* is
         ``b[e, j, k]``.
+    :arg shape: the number of products and the lengths of each, ``(ne, n, m, l)``, as of :func:`matmul`; default: any.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
         it is not in float64.
@@ -250,9 +251,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int | None = None
     known = known_dtype(dtype)
     if wgmma:
         _require_inapplicable("warpgroups", size=size, steps=steps, warp=warp, asynchronous=asynchronous, mma=mma)
-        form, tiles = Form(b_transposed=b_transposed, batched=True), Tiling(None, None, tile, stages, None)
-        return product_by_warpgroups(known, None, form, tiles, None, None)
-    _require_inapplicable("products without wgmma", tile=tile, b_transposed=b_transposed or None)
+        tiles = Tiling(shape and shape[1:], None, tile, stages, None, shape[0] if shape else 1)
+        return product_by_warpgroups(known, None, Form(b_transposed=b_transposed, batched=True), tiles, None, None)
+    _require_inapplicable("products without wgmma", tile=tile, shape=shape, b_transposed=b_transposed or None)
     size = require_positive(64 if size is None else size, "size")
     most, low = measured("batched_matmul", most_by_mma=None, most_of_low_mma=None)
     if mma is None:

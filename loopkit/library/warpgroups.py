@@ -1,21 +1,29 @@
 """Matrix products by the warpgroups of Hopper: wgmma multiplies tiles in shared memory, which TMA copies."""
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.ast.tensor_maps import UNIT
-from loopkit.expr.mappers import variables
-from loopkit.library.defaults import DEVICE, known_dtype, measured
+from loopkit.expr.mappers import array_of, elements_of, variables
+from loopkit.library.defaults import DEVICE, items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.transform.step import require_positive
 
 #: Rows of a product by a warpgroup; bytes of a step's elements; most columns.
 ROWS, STEP, COLUMNS = 64, 32, 256
+
+#: Fewer rows of a result are a multiple of this.
+FEW = 16
+
+#: Registers of a producer's thread, which leaves the others to several warpgroups: those of a thread of all of these
+#: together, and most of a thread.
+PRODUCER, REGISTERS, MOST = 32, 480, 255
 
 #: The ways of a result to memory: through a tile in shared memory, or from the registers of its sums.
 STORES = ("tma", "shared", "registers")
@@ -40,19 +48,32 @@ class Form:
         n, m, steps = shape
         return n if self.a_transposed else steps, steps if self.b_transposed else m
 
-    def kernel(self, dtype: np.dtype, result: np.dtype) -> lk.LoopKernel:
-        """The kernel for factors of *dtype*, where the statement ``insn`` has the sum."""
+    def kernel(self, dtype: np.dtype, result: np.dtype, *, turned: bool) -> lk.LoopKernel:
+        """The kernel for factors of *dtype*, where ``insn`` has the sum; *turned*: with *b* as the left factor."""
         a, b = "k, i" if self.a_transposed else "i, k", "j, k" if self.b_transposed else "k, j"
         e, own = ("e, ", "0<=e<ne and ") if self.batched else ("", "")
+        factors = f"a_rows({e}{a})", f"b_rows({e}{b})"
         knl = lk.make_kernel(f"{{[{e}i, j, k]: {own}0<=i<n and 0<=j<m and 0<=k<l}}", f"""
 a_rows({e}row, column) := a[{e}row, column]
 b_rows({e}row, column) := b[{e}row, column]
-<> total = sum(k, a_rows({e}{a})*b_rows({e}{b}))  {{id=insn}}
+<> total = sum(k, {'*'.join(factors[::-1] if turned else factors)})  {{id=insn}}
 c[{e}i, j] = {self.epilogue or 'total'}  {{id=result}}
 """, [lk.GlobalArg("a", dtype), lk.GlobalArg("b", dtype), lk.GlobalArg("c", result), "..."],
                              name="batched_matmul" if self.batched else "matmul")
         require_epilogue(knl, "c", self.epilogue, {"a", "b", "k"})
         return lk.tag_inames(knl, {"e": "g.2"}) if self.batched else knl
+
+
+def vectors_of_epilogue(knl: lk.LoopKernel, rows: int, columns: int) -> Mapping[str, str]:
+    """The further arrays that the formula of *c* reads once for each row ``i`` or column ``j``, with that iname, as far
+    as a thread has registers for their elements in a tile."""
+    last = next(s for s in knl.statements if s.written == "c")
+    reads = [(array_of(e), ", ".join(map(str, e.index_tuple))) for e in elements_of(last.expression, knl.array_args)]
+    found = {name: index for name, index in reads if index in ("i", "j") and [x for x, _ in reads].count(name) == 1}
+    # beside the sums, the elements of a few columns in turn, and addresses
+    room = min(MOST, REGISTERS // (rows // ROWS)) - columns // 2 - 40
+    across = [name for name, index in found.items() if index == "j"]
+    return {name: index for name, index in found.items() if name not in across[max(room // (columns // 4), 0):]}
 
 
 def require_epilogue(knl: lk.LoopKernel, array: str, epilogue: str | None, own: AbstractSet[str]) -> None:
@@ -85,6 +106,7 @@ class Tiling:
     """The tiles of a product, as far as the user names them.
 
     :ivar shape: the lengths of the product; *multiprocessors*: those of the GPU.
+    :ivar products: the number of products of these lengths.
     """
 
     shape: tuple[int, int, int] | None
@@ -92,42 +114,45 @@ class Tiling:
     tile: tuple[int, int] | None
     stages: int | None
     group: int | None
+    products: int = 1
 
-    def sizes(self, dtype: np.dtype, stored: int) -> tuple[int, int, int, int, int]:
-        """Rows and columns of a block's tile, strips of each factor, rows of tiles that run column by column, and the
-        number of blocks if each runs several tiles, else 0.
+    def of_result(self, dtype: np.dtype, *, few: bool) -> tuple[int, int]:
+        """The rows and the columns of a block's tile of the result; *few*: the tile may have fewer than 64 rows."""
+        (rows, columns), = measured("warpgroups", tile=self.tile or self._fastest(dtype, few=few))
+        require_tile(rows, columns, few=True)
+        return rows, columns
 
-        :arg stored: the bytes of an element of the result in shared memory; 0: none is there.
-        """
-        tile, group = measured("warpgroups", tile=self.tile or self._fastest(dtype), group=self.group)
-        rows, columns = tile
-        require_tile(rows, columns)
-        return rows, columns, stages_of_strips(rows, columns, stored, self.stages), *self._order(rows, columns, group)
+    def turned(self) -> Tiling:
+        """The tiling of the transposed result."""
+        return self if self.shape is None else replace(self, shape=(self.shape[1], self.shape[0], self.shape[2]))
 
-    def _order(self, rows: int, columns: int, group: int) -> tuple[int, int]:
-        """Rows of tiles that run column by column, about *group* of them, and the number of blocks; see :meth:`sizes`.
+    def order(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows of tiles that run column by column, and the number of blocks if each runs several tiles, else 0.
 
         The last group may have places without a tile. Blocks that run several places take the time of one there too.
         """
+        group, = measured("warpgroups", group=self.group)
         if self.shape is None:
             return group, 0
         (n, m, _), (multiprocessors,) = self.shape, measured("warpgroups", multiprocessors=self.multiprocessors)
-        down, across = max(-(-n // rows), 1), max(-(-m // columns), 1)
+        down, across = max(-(-n // rows), 1), max(-(-m // columns), 1)*self.products
         if down*across <= multiprocessors:
             return (group if self.group is not None else min(group, down)), 0
         some = [group] if self.group is not None else sorted(
             {min(x, down) for x in range(group // 2, 2*group + 1)}, key=lambda x: abs(x - group))
         return min(some, key=lambda x: -(-(-(-down // x)*x*across) // multiprocessors)), multiprocessors
 
-    def _fastest(self, dtype: np.dtype) -> tuple[int, int] | None:
+    def _fastest(self, dtype: np.dtype, *, few: bool) -> tuple[int, int] | None:
         """The tile with which the last multiprocessor is done first; ``None``: the shape is not known."""
         if self.shape is None:
             return None
         n, m, steps = self.shape
+        if few and n <= ROWS:
+            return -(-n // FEW)*FEW, ROWS
         known, (multiprocessors,) = DEVICE["warpgroups"], measured("warpgroups", multiprocessors=self.multiprocessors)
 
         def time(tile: tuple[int, int], strip: int) -> tuple[int, int]:
-            waves = -(-(-(-n // tile[0])*-(-m // tile[1])) // multiprocessors)
+            waves = -(-(self.products*-(-n // tile[0])*-(-m // tile[1])) // multiprocessors)
             return waves*(strip*-(-steps*dtype.itemsize // ROW) + known["block"]), -tile[1]
         found = [(rows, columns) for rows, columns in (map(int, x.split("x")) for x in known["strips"])]
         return min(zip(found, known["strips"].values(), strict=True), key=lambda x: time(*x))[0]
@@ -147,38 +172,61 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     stored = known_dtype(unit.result if result is None else result)
     copied = [x for k, x in enumerate("ab") if whole or (whole is None and tiles.shape is not None and _is_copied(
         form.rows(tiles.shape)[k], tiles.shape[1 - k], dtype))]
-    store = store or _way_of_result(tiles.shape, stored, whole=bool(copied))
-    if store not in STORES:
-        raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
-                                   subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
-    rows, columns, stages, group, blocks = tiles.sizes(dtype, 0 if store == "registers" else stored.itemsize)
+    rows, columns = tiles.of_result(dtype, few=not form.a_transposed and store in (None, "registers"))
+    # a product has 64 rows or more, but few columns: those are the rows of a tile with fewer
+    turned = rows < ROWS
+    store = store or ("registers" if turned else _way_of_result(tiles.shape, stored, whole=bool(copied)))
+    _require_way(store, form, rows)
+    (x, rows), (y, columns) = (("j", columns), ("i", rows)) if turned else (("i", rows), ("j", columns))
+    group, blocks = (tiles.turned() if turned else tiles).order(rows, columns)
+    stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
     steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
-    knl = form.kernel(dtype, stored)
+    knl = form.kernel(dtype, stored, turned=turned)
+    vectors = vectors_of_epilogue(knl, rows, columns)
     # tiles are whole: TMA fills them with zeros beyond the edges
-    knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
-    for x in copied:
-        knl = _padded_copy(knl, x, "i, k" if x == "a" else "j, k", dtype)
+    knl = lk.pad_domain(knl, {x: rows, y: columns, "k": steps})
+    for factor in copied:
+        knl = _padded_copy(knl, factor, "i, k" if factor == "a" else "j, k", dtype)
     # a block has a tile, and a warpgroup 64 of its rows; blocks run column by column in groups of rows
-    knl = lk.split_levels(knl, "i", {"i_group": None, "i_block": group, "i_warpgroup": rows // ROWS, "i_box": ROWS},
-                          tags={"i_group": "g.1", "i_block": "g.0", "i_warpgroup": "l.0"})
-    knl = lk.split_levels(knl, "j", {"j_block": None, "j_box": columns}, tags={"j_block": "g.0"})
+    knl = lk.split_levels(
+        knl, x, {f"{x}_group": None, f"{x}_block": group, f"{x}_warpgroup": rows // ROWS, f"{x}_box": ROWS},
+        tags={f"{x}_group": "g.1", f"{x}_block": "g.0", f"{x}_warpgroup": "l.0"})
+    knl = lk.split_levels(knl, y, {f"{y}_block": None, f"{y}_box": columns}, tags={f"{y}_block": "g.0"})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // size},
                           tags={"k_step": "unr"})
-    knl = lk.prioritize_loops(knl, ("e, " if form.batched else "")
-                              + "i_group, j_block, i_block, i_warpgroup, k_outer, k_step, i_box, j_box")
+    knl = lk.prioritize_loops(knl, ("e, " if form.batched else "") + f"{x}_group, {y}_block, {x}_block, {x}_warpgroup, "
+                                                                     f"k_outer, k_step, {x}_box, {y}_box")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
-    knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"],
-                ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
-    knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
+    of = {x: [f"{x}_warpgroup", f"{x}_box"], y: [f"{y}_box"]}
+    knl = strip(knl, "a", [*of["i"], "k_step", "k_box"], ["a_k", "a_i"] if form.a_transposed else ["a_i", "a_k"])
+    knl = strip(knl, "b", [*of["j"], "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
     if store != "registers":
-        knl = parts_of_result(knl, "c", "j_box", stored, store)
+        # loads of all parts of the result are under way at once
+        for array in vectors:
+            knl = lk.add_prefetch(knl, array, temporary_address_space="private")
+        along = [f"{array}_fetch" for array, iname in vectors.items() if iname == "j"]
+        knl = parts_of_result(knl, "c", "j_box", stored, store, along=along)
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
-    knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
+    knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"], registers=PRODUCER if rows > ROWS else 0)
     return lk.persistent(knl, blocks) if blocks else knl
+
+
+def _require_way(store: str, form: Form, rows: int) -> None:
+    """:raises PreconditionError: the results of a tile with *rows* cannot go to memory in the way *store*, or it cannot
+    have so few."""
+    if store not in STORES:
+        raise lk.PreconditionError(f"The result goes to memory by {', '.join(STORES)}, and not by {store!r}.",
+                                   subject="store", hint=f"use one of {', '.join(map(repr, STORES))}")
+    if rows < ROWS and form.a_transposed:
+        raise lk.PreconditionError(f"Tiles of {rows} rows need an 'a' that is stored along the sums.", subject="tile",
+                                   hint=f"tile=({ROWS}, {ROWS}, {ROW}), or store a as a[i, k]")
+    if rows < ROWS and store != "registers":
+        raise lk.PreconditionError(f"Tiles of {rows} rows go to memory by registers, and not by {store!r}.",
+                                   subject="store", hint=f"store='registers', or tile=({ROWS}, {ROWS}, {ROW})")
 
 
 def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.LoopKernel:
@@ -206,22 +254,30 @@ def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk
                          swizzle=ROW, dtype=knl.data[x].dtype)
 
 
-def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str) -> lk.LoopKernel:
+def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, store: str, *, by_warps: bool = True,
+                    along: Sequence[str] = ()) -> lk.LoopKernel:
     """Parts of a tile of *c* in shared memory, which TMA stores in boxes of rows of 128 bytes, or neighbouring threads
-    do: one part is stored while threads compute the next one. *columns*: the iname over all of them.
+    do: one part is stored while threads compute the next one.
+
+    :arg columns: the iname over all of them.
+    :arg by_warps: each warp stores the part of its own rows, and waits for no other warp.
+    :arg along: temporaries with a value for each column.
     """
     # the sums of a thread are values of their own, which later loops read part by part
-    knl = lk.privatize(knl, f"{columns}_part", only_var_names="total")
+    knl = lk.privatize(knl, f"{columns}_part", only_var_names=["total", *along])
     knl = lk.duplicate_inames(knl, f"{columns}_part", within="id:result", new_inames=f"{c}_column")
     knl = lk.split_iname(knl, f"{c}_column", ROW // dtype.itemsize // 8, outer_iname=f"{c}_part",
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
-    knl = lk.prioritize_loops(knl, f"{c}_part, i_box_part, {c}_box")
-    knl = lk.store_via(knl, c, "i_warpgroup, i_box_warp, i_box_part, i_box_lane, "
-                       f"{c}_box, {columns}_lane, {columns}_item", temporary_name=f"{c}_tile",
-                       engine="tma" if store == "tma" else "register", swizzle=ROW)
-    if store != "tma":
-        # the elements of several rows at a time, so that a thread does not wait for each of them
-        knl = lk.split_iname(lk.untag_inames(knl, f"{c}_store_0"), f"{c}_store_0", 16, inner_tag="l.auto")
+    rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
+    swept = f"{rows}, {c}_box, {columns}_lane, {columns}_item"
+    if store == "tma":
+        knl = lk.store_via(knl, c, swept, temporary_name=f"{c}_tile", engine="tma", swizzle=ROW)
+    else:
+        knl = lk.buffer_array(knl, c, swept, temporary_name=f"{c}_tile", default_tag=None)
+        knl = lk.split_levels(knl, f"{c}_store_1", {f"{c}_item": None, f"{c}_octet": 8, f"{c}_quad": 4},
+                              tags={f"{c}_item": "unr", f"{c}_octet": "l.0", f"{c}_quad": "l.0"})
+        knl = lk.tag_inames(knl, {f"{c}_store_0": "unr"})
+        knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
     return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 
 
@@ -241,9 +297,10 @@ def _is_copied(row: int, others: int, dtype: np.dtype) -> bool:
     return size % UNIT != 0 or (size % known["fast_unit"] != 0 and others > known["reads_of_slow"]*COLUMNS)
 
 
-def require_tile(rows: int, columns: int) -> None:
-    """:raises PreconditionError: warpgroups cannot compute a tile of these extents."""
-    for what, length, part, most in (("rows", rows, ROWS, 256), ("columns", columns, 64, COLUMNS)):
+def require_tile(rows: int, columns: int, *, few: bool = False) -> None:
+    """:raises PreconditionError: warpgroups cannot compute a tile of these extents, or with *few* one of fewer rows."""
+    of_rows = (FEW, ROWS - FEW) if few and rows < ROWS else (ROWS, 256)
+    for what, length, part, most in (("rows", rows, *of_rows), ("columns", columns, 64, COLUMNS)):
         if require_positive(length, what) % part or length > most:
             raise lk.PreconditionError(f"A tile of warpgroups has a multiple of {part} {what}, at most {most}, and not "
                                        f"{length}.", subject=what,

@@ -22,7 +22,15 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, rewrite, seq
 from loopkit.lowering.groups import with_groups, with_registers
-from loopkit.lowering.hazards import Hazard, at_once, hazards, steps_in_common, tile_reads, unfinished
+from loopkit.lowering.hazards import (
+    Hazard,
+    at_once,
+    hazards,
+    scope_between_places,
+    steps_in_common,
+    tile_reads,
+    unfinished,
+)
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
@@ -64,12 +72,12 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     tree = rewrite(tree, partial(_among_consumers, launch))
     if launch.persistent:
         rings = {h.array for h in phased}
-        tree = _between_tiles(launch, tree, [x for x, storage in storages.items() if x not in rings
+        tree = _between_tiles(launch, tree, storages, [x for x, storage in storages.items() if x not in rings
                                              and storage.space is AddressSpace.SHARED])
     return replace(launch, tree=tree)
 
 
-def _between_tiles(launch: Launch, tree: Tree, arrays: Sequence[str]) -> Tree:
+def _between_tiles(launch: Launch, tree: Tree, storages: Mapping[str, Storage], arrays: Sequence[str]) -> Tree:
     """*tree* of a block that runs several places of the grid, with a barrier before threads access shared *arrays*
     again that they used at the place before; its waits at the end come after all places.
     """
@@ -84,7 +92,9 @@ def _between_tiles(launch: Launch, tree: Tree, arrays: Sequence[str]) -> Tree:
     first = next((i for i, child in enumerate(children) if not using.isdisjoint(leaves(child))), None)
     if first is not None:
         why = f"{', '.join(arrays)}: threads used it at the block's previous place of the grid"
-        children.insert(first, Barrier((why,), Scope.BLOCK, at_end, threads=launch.consumers))
+        scope = scope_between_places(launch, storages, arrays)
+        children.insert(first, Barrier((why,), scope, at_end,
+                                       threads=launch.consumers if scope is Scope.BLOCK else 0))
     return seq(*children)
 
 

@@ -6,7 +6,7 @@ The instruction of a wait gives the accesses that it waits for, as a relation be
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, takewhile
 
@@ -129,6 +129,18 @@ def tile_reads(launch: Launch) -> Iterator[Hazard]:
                 and knl.statement_by_id[d.source].completion is Completion.PHASE:
             yield Hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
                          Scope.BLOCK, completion=knl.statement_by_id[d.sink].completion)
+
+
+def scope_between_places(launch: Launch, storages: Mapping[str, Storage], arrays: Iterable[str]) -> Scope:
+    """The threads that may share a cell of *arrays* if a block runs several places of the grid: those of a warp, if
+    each cell has the same warp at all places.
+    """
+    def scopes(array: str) -> Iterator[Scope]:
+        accesses = [(a.statement, storages[array].accessed_cells(a))
+                    for a in accesses_by_array(launch.kernel)[array] if a.statement in launch.statements]
+        for (source, first), (sink, second) in product(accesses, repeat=2):
+            yield _scope(launch, source, sink, same_element(first, second))
+    return max((scope for array in arrays for scope in scopes(array)), default=Scope.BLOCK)
 
 
 def instructions_in(launch: Launch, storages: Mapping[str, Storage]) -> dict[str, tuple[Instruction, ...]]:

@@ -110,8 +110,9 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     (:func:`specialize_warps`). Places are counted along ``g.0`` first, then along ``g.1`` and ``g.2``. The blocks share
     the first *blocks* ones, then the next in the opposite order, and so on: if places take less and less time, blocks
     end together. Rings go on from one place to the next: threads keep the parity of each mbarrier. The consumers wait
-    for each other before they use other shared memory again. The places stay independent of each other. The step sets
-    the options ``persistent`` and ``persistent_group`` (:class:`Options`).
+    for each other before they use other shared memory again, or warp by warp if no cell has several warps. The places
+    stay independent of each other. The step sets the options ``persistent`` and ``persistent_group``
+    (:class:`Options`).
 
     :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
     :arg group: in a grid of three axes, that many places along ``g.0`` and ``g.1`` have all their places along ``g.2``

@@ -4,7 +4,7 @@ A conflict with an asynchronous access needs a wait between that covers the acce
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -20,7 +20,7 @@ from loopkit.instructions.table import WAITS
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, leaves, parts_of
-from loopkit.lowering.hazards import Hazard, hazards, tile_reads, unfinished
+from loopkit.lowering.hazards import Hazard, hazards, scope_between_places, tile_reads, unfinished
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import kept_by_kernel
@@ -176,9 +176,9 @@ def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 f"The next tile may overwrite '{h.array}' at another place of the grid before '{h.sink}' has read it.",
                 check="races", hint="let the warp arrive after the read",
                 witness=BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, left).witness()))
-    users = _users_of_shared_memory(conflicts)
+    users, _ = _users_of_shared_memory(conflicts)
     events = {knl.statement_by_id[s].completion for s in users if knl.statement_by_id[s].completion in BEFORE_END}
-    if users and not any(all(pending(b.instructions, e) == 0 for e in events) for b in _before(launch, users)):
+    if users and not any(all(pending(b.instructions, e) == 0 for e in events) for b in _before(conflicts)):
         yield refuted(VerificationError(
             f"'{users[0]}' accesses shared memory that threads may still use at another place of the grid.",
             check="races", hint="put a barrier before it, with a wait for asynchronous accesses"))
@@ -194,21 +194,24 @@ def _conflicts_of_tiles(conflicts: Conflicts) -> Iterator[Finding]:
                 hint=f"wait for its {event.value} at the end"))
 
 
-def _users_of_shared_memory(conflicts: Conflicts) -> list[str]:
-    """The statements that access shared arrays, but for those of copies by phases, which rings protect."""
-    shared = {x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED}
+def _users_of_shared_memory(conflicts: Conflicts) -> tuple[list[str], list[str]]:
+    """The statements that access shared arrays, but for those of copies by phases, which rings protect; the arrays."""
     own = conflicts.launch.statements
     in_rings = {b.statement.written for b in own.values() if b.statement.completion is Completion.PHASE}
+    arrays = [x for x, storage in conflicts.storages.items() if storage.space is AddressSpace.SHARED
+              and x not in in_rings]
     return [s for s, b in own.items() if any(
-        a.array in shared - in_rings for a in accesses_of(conflicts.kernel, b.statement))]
+        a.array in arrays for a in accesses_of(conflicts.kernel, b.statement))], arrays
 
 
-def _before(launch: Launch, statements: Collection[str]) -> list[Barrier]:
-    """The barriers before all of *statements* at each place of the grid; they are for the accesses at the last one."""
+def _before(conflicts: Conflicts) -> list[Barrier]:
+    """The barriers before all accesses to shared arrays at each place of the grid, for the accesses at the last one."""
+    launch, (users, arrays) = conflicts.launch, _users_of_shared_memory(conflicts)
     children = parts_of(launch.tree)
-    first = next((i for i, child in enumerate(children) if not {*statements}.isdisjoint(leaves(child))), 0)
-    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope is Scope.BLOCK
-            and b.threads == launch.consumers and not b.outside and not b.producer]
+    first = next((i for i, child in enumerate(children) if not {*users}.isdisjoint(leaves(child))), 0)
+    least = scope_between_places(launch, conflicts.storages, arrays)
+    return [b for b in children[:first] if isinstance(b, Barrier) and b.scope >= least
+            and (b.scope is not Scope.BLOCK or b.threads == launch.consumers) and not b.outside and not b.producer]
 
 
 def _running_at_end(conflicts: Conflicts) -> Iterator[Finding]:
@@ -300,7 +303,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
             for_tiles = bool(conflicts.launch.persistent) and any(
-                barrier.barrier is b for b in _before(conflicts.launch, _users_of_shared_memory(conflicts)))
+                barrier.barrier is b for b in _before(conflicts))
             needed = bool(lines) or for_tiles or _is_for_completion(conflicts, barrier)
             count += 1
             needless += not needed

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
 
 import pymbolic.primitives as p
@@ -170,8 +170,9 @@ class OrderCheck(LaunchCheck):
         users = [(s, e) for s, own in self.executions.items() for e in own if arrays & {
             array_of(x) for part in (e.assign.target, e.assign.value) for x in elements_of(part, arrays)}]
         events = {event for _, e in users if (event := completion_of(_instructions_of(e))) in BEFORE_END}
-        barriers = [b for b in self.places if b.in_tiles and b.sync.scope is Scope.BLOCK
-                    and b.sync.threads == self.launch.consumers and not b.loops
+        least = max(map(self._scope_between_places, arrays), default=Scope.BLOCK)
+        barriers = [b for b in self.places if b.in_tiles and b.sync.scope >= least and not b.loops
+                    and (b.sync.scope is not Scope.BLOCK or b.sync.threads == self.launch.consumers)
                     and all(pending(b.sync.instructions, event) == 0 for event in events)]
         for s, e in users:
             x = self._coordinates(e, ())
@@ -182,6 +183,20 @@ class OrderCheck(LaunchCheck):
                 yield from self.mismatch("tiles", s, f"'{s}' accesses shared memory that threads may still use at "
                                          "another place of the grid")
             yield from self._uncommitted(s, x)
+
+    def _scope_between_places(self, array: str) -> Scope:
+        """The threads that may access a cell of *array*, at any places of the grid: those of a warp, or of a block."""
+        warp, by_cell = floor_div(self.thread_number, self.launch.machine.warp), list[Map]()
+        for access in accesses_by_array(self.kernel)[array]:
+            for e in self.executions.get(access.statement, ()):
+                if not isinstance(self.launch.threads, int) or any(
+                        i.loads_for_others and i.scope > Scope.WARP for i in _instructions_of(e)):
+                    return Scope.BLOCK
+                instances = piecewise_relation(e.coordinates, tuple(e.instance.values())).intersect_domain(
+                    projected(e.condition, (), e.coordinates))
+                cells = instances.apply_range(self.storages[array].accessed_cells(access))
+                by_cell.append(cells.reverse().apply_range(piecewise_relation(e.coordinates, [warp])))
+        return Scope.WARP if by_cell and reduce(Map.union, by_cell).is_single_valued() else Scope.BLOCK
 
     def _uncommitted(self, statement: str, x: _Coordinates) -> Iterator[Mismatch]:
         """Executions behind which no commit is at one place of the grid: waits of the next place do not cover them."""

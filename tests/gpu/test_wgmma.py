@@ -99,3 +99,32 @@ def test_odd_rows(shape: tuple[int, int, int], form: dict[str, Any]) -> None:
     given = {"a": a.T.copy() if form else a, "b": b.T.copy() if form else b}
     found = lk.compile(knl, target=lk.CudaTarget("sm_90a"))(**given, c=np.full((n, m), 77, np.float16)).c
     np.testing.assert_array_equal(np.asarray(found), a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 1000, 520), (16, 8192, 1024), (48, 136, 72), (64, 4096, 256)])
+@pytest.mark.parametrize("epilogue", [None, "total + bias[j]"])
+def test_few_rows(shape: tuple[int, int, int], epilogue: str | None) -> None:
+    """The library's product, whose rows are the columns of that by warpgroups; the sums are exact."""
+    if find_gpu().capability != (9, 0):
+        pytest.skip("the GPU has no wgmma")
+    knl = lk.library.matmul("float16", wgmma=True, shape=shape, result="float32", epilogue=epilogue)
+    (n, m, steps), rng = shape, np.random.default_rng(0)
+    a, b = (rng.integers(-1, 2, lengths).astype(np.float16) for lengths in ((n, steps), (steps, m)))
+    bias = rng.integers(-9, 9, m).astype(np.float32)
+    given = {"a": a, "b": b, **({"bias": bias} if epilogue else {})}
+    knl = lk.add_dtypes(knl, {"bias": np.float32}) if epilogue else knl
+    found = lk.compile(knl, target=lk.CudaTarget("sm_90a"))(**given, c=np.full((n, m), 77, np.float32)).c
+    expected = a.astype(np.float32) @ b.astype(np.float32) + (bias if epilogue else 0)
+    np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("shape", [(64, 512, 512, 64), (300, 72, 200, 40), (3, 16, 64, 128)])
+def test_batches(shape: tuple[int, int, int, int]) -> None:
+    """Blocks that run tiles of several products, or one each."""
+    if find_gpu().capability != (9, 0):
+        pytest.skip("the GPU has no wgmma")
+    knl = lk.compile(lk.library.batched_matmul("float16", wgmma=True, shape=shape), target=lk.CudaTarget("sm_90a"))
+    (e, n, m, steps), rng = shape, np.random.default_rng(0)
+    a, b = (rng.integers(-1, 2, lengths).astype(np.float16) for lengths in ((e, n, steps), (e, steps, m)))
+    found = np.asarray(knl(a=a, b=b, c=np.full((e, n, m), 77, np.float16)).c)
+    np.testing.assert_array_equal(found, a.astype(np.float32) @ b.astype(np.float32))

@@ -141,7 +141,27 @@ def test_a_shape_chooses_copies_and_stores(shape: tuple[int, int, int], b_transp
     assert ("by=tma.store" in knl.statements_text) == by_tma
 
 
+@pytest.mark.deep(every=4)
+@pytest.mark.parametrize(("dtype", "shape", "given"), [
+    ("bfloat16", (5, 72, 40), {}), ("bfloat16", (40, 130, 72), {"b_transposed": True, "epilogue": "total + j"}),
+    ("int8", (17, 70, 160), {"b_transposed": True}), ("float16", (3, 67, 35), {})], ids=str)
+def test_few_rows(dtype: str, shape: tuple[int, int, int], given: dict[str, Any]) -> None:
+    """Warpgroups compute the transposed result, without rows of zeros up to 64. By emulation, and proven."""
+    knl = lk.library.matmul(dtype, wgmma=True, shape=shape, **given)
+    assert f"wgmma.m64n{-(-shape[0] // 16)*16}k" in str(knl.history)
+    report = lk.verify(knl, full=True)
+    assert report.proven, report
+    rng, (n, m, length) = np.random.default_rng(0), shape
+    a, b = (rng.integers(-4, 5, s).astype(named_dtype(dtype)) for s in ((n, length), (length, m)))
+    found = lk.emulate(knl, a=a, b=b.T.copy() if "b_transposed" in given else b, target=HOPPER).c
+    expected = a.astype(np.float64) @ b.astype(np.float64) + ("epilogue" in given)*np.arange(m)
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(found.dtype).astype(np.float64))
+
+
 @pytest.mark.parametrize(("given", "message"), [
+    ({"tile": (24, 64, 64)}, "a multiple of 16 rows, at most 48, and not 24."),
+    ({"tile": (16, 64, 64), "store": "tma"}, "Tiles of 16 rows go to memory by registers, and not by 'tma'."),
+    ({"tile": (16, 64, 64), "a_transposed": True}, "Tiles of 16 rows need an 'a' that is stored along the sums."),
     ({"tile": (100, 256, 64)}, "a multiple of 64 rows, at most 256, and not 100."),
     ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
     ({"dtype": "int8", "a_transposed": True, "b_transposed": True}, "wgmma multiplies factors of int8 that are stored"),
@@ -162,3 +182,15 @@ def test_refused(given: dict[str, object], message: str) -> None:
 def test_arrays_of_batches_have_the_sizes() -> None:
     with pytest.raises(lk.PreconditionError, match="The argument 'size' does not apply to warpgroups"):
         lk.library.batched_matmul("bfloat16", wgmma=True, size=512)
+
+
+def test_a_shape_of_batches_gives_persistent_blocks() -> None:
+    """Several blocks run all products; those of few tiles have a block each. By emulation."""
+    knl = lk.library.batched_matmul("bfloat16", wgmma=True, shape=(64, 512, 512, 512))
+    assert (knl.options.persistent, "m64n256" in str(knl.history)) == (132, True)
+    knl = lk.library.batched_matmul("bfloat16", wgmma=True, shape=(2, 65, 64, 24), tile=(64, 64))
+    assert knl.options.persistent == 0
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(BF16) for s in ((2, 65, 24), (2, 24, 64)))
+    found = lk.emulate(lk.persistent(knl, 2), a=a, b=b, target=HOPPER).c.astype(np.float64)
+    np.testing.assert_array_equal(found, (a.astype(float) @ b.astype(float)).astype(BF16).astype(float))

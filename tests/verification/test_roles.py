@@ -1,8 +1,9 @@
 """Blocks with a producer thread: proofs for rings of each length, and a finding for each fault that does harm."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Node, Program, Sync, Tiles
+from loopkit.ast.nodes import Node, Program, Scope, Sync, Tiles
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.ast.walk import nodes_in as ast_nodes
 from loopkit.instructions.fences import ProxyFence
@@ -180,6 +181,22 @@ def test_two_roles_that_wait_for_each_other() -> None:
     assert any("before it in the order that both roles can keep" in str(m)
                for m in validate(replace(low, program=wrong)))
     assert any("wait" in trace for trace in _traces(kernel, SIZES[-1], wrong))
+
+
+@pytest.mark.parametrize(("make", "scope"), [
+    (partial(rows, 2, blocks=2, store="tma"), Scope.BLOCK),
+    (partial(lk.library.matmul, "bfloat16", wgmma=True, shape=(300, 80, 80), tile=(64, 64, 64), multiprocessors=2),
+     Scope.WARP)], ids=["one thread stores the tile of all", "a thread of each warp stores its part"])
+def test_who_waits_for_the_place_before(make: Callable[[], lk.LoopKernel], scope: Scope) -> None:
+    """The threads that access the same shared cells at several places of the grid; no fewer would do."""
+    knl = make()
+    low = lowered_in_one_version(knl)
+    place, = (x for x in nodes_in(low.launches[0].tree) if isinstance(x, Barrier) and "previous place" in str(x.serves))
+    assert place.scope is scope
+    narrow = replace(place, scope=Scope(max(x for x in (Scope.THREAD, Scope.WARP) if x < scope)), threads=0)
+    wrong = with_tree(low, 0, rewrite(low.launches[0].tree, lambda node: narrow if node is place else node))
+    assert not report(knl, wrong).proven
+    assert validate(built(wrong))
 
 
 def test_a_start_behind_a_statement() -> None:

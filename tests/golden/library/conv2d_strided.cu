@@ -86,11 +86,6 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     wait_for_phase(&mbarriers[slot], parities >> slot & 1);
     parities ^= 1u << slot;
 }
-// the first threads of the block, all but the warp of the producer, wait for each other
-template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
-{
-    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
-}
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
@@ -98,6 +93,16 @@ __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
     __syncwarp();
     if (threadIdx.x % 32 == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// the threads of a warpgroup keep COUNT registers each, and others can take the rest
+template <int COUNT> __device__ __forceinline__ void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
+}
+// the threads of a warpgroup wait until they have COUNT registers each
+template <int COUNT> __device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_4d(const void *from, const CUtensorMap &map, int start_0, int start_1, int start_2, int start_3)
@@ -183,12 +188,12 @@ __device__ __forceinline__ int floor_div_i32(int a, int b)
 
 // x_map_8x4x4x64_by_1x2x2x1_swizzled: boxes of 8 x 4 x 4 x 64 elements, 1 x 2 x 2 x 1 apart, of x[images][rows][columns][channels]
 // w_map_1x1x64x64_swizzled: boxes of 1 x 1 x 64 x 64 elements of w[3][3][channels][filters]
-// y_map_8x4x4x64_swizzled: boxes of 8 x 4 x 4 x 64 elements of y[images][(rows + 1) / 2][(columns + 1) / 2][filters]
+// y_map_1x4x4x64_swizzled: boxes of 1 x 4 x 4 x 64 elements of y[images][(rows + 1) / 2][(columns + 1) / 2][filters]
 // the launch gives 229440 bytes of dynamic shared memory
-extern "C" __global__ void __launch_bounds__(288)
+extern "C" __global__ void __launch_bounds__(384, 1)
 conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
     const __grid_constant__ CUtensorMap w_map_1x1x64x64_swizzled,
-    const __grid_constant__ CUtensorMap y_map_8x4x4x64_swizzled, const int channels, const int columns,
+    const __grid_constant__ CUtensorMap y_map_1x4x4x64_swizzled, const int channels, const int columns,
     const int filters, const int images, const int rows)
 {
     const int i_warpgroup = (int)threadIdx.x / 128;
@@ -205,8 +210,8 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
             *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
     float total[2][2][32];
     // column c of row r of 2 axes is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&y_tile)[2][8][4][4][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[2][8][4][4][64]>(shared_memory_ + 196608);
+    __nv_bfloat16 (&y_tile)[2][4][2][4][4][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][4][2][4][4][64]>(shared_memory_ + 196608);
     // mbarriers for the copies to x_tile and w_tile
     unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
@@ -225,31 +230,47 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
             1 <= columns ? ((images + 7) / 8)*((rows + 7) / 8)*((columns + 7) / 8)*((filters + 255) / 256) :
             0;
     // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
-    for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
-        const int n_block =
-                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1, (rows + 7) / 8));
-        const int h_block =
-                (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)) % max(1,
-                (rows + 7) / 8);
-        const int q_block = (int)tile / max(1, (filters + 255) / 256) % max(1, (columns + 7) / 8);
-        const int f_block = (int)tile % max(1, (filters + 255) / 256);
-
+    if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
+        give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
-            for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
-                // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
-                // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
-                wait_for_next_phase(tiles_empty, k % 4, tiles_empty_parities_);
-                // x_tile_rule
-                load_box_4d(&x_tile[k % 4][0][0][0][0], x_map_8x4x4x64_by_1x2x2x1_swizzled, 16384,
-                        &tiles_full[k % 4], 8*n_block, 8*h_block + k / 3 % 3 - 1, 8*q_block + k % 3 - 1,
-                        64*(k / 9));
-                for (int w_f_part = 0; w_f_part < 4; ++w_f_part) {
-                    // w_tile_rule
-                    load_box_4d(&w_tile[k % 4][w_f_part][0][0], w_map_1x1x64x64_swizzled, 8192,
-                            &tiles_full[k % 4], k / 3 % 3, k % 3, 64*(k / 9), 256*f_block + 64*w_f_part);
+            for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+                const int n_block =
+                        (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1,
+                        (rows + 7) / 8));
+                const int h_block =
+                        (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)) % max(1,
+                        (rows + 7) / 8);
+                const int q_block = (int)tile / max(1, (filters + 255) / 256) % max(1, (columns + 7) / 8);
+                const int f_block = (int)tile % max(1, (filters + 255) / 256);
+
+                for (int k = 0; k < 9*floor_div_i32(channels - 1, 64) + 9; ++k) {
+                    // x_tile: insn.r_s_c.update reads, x_tile_rule overwrites
+                    // w_tile: insn.r_s_c.update reads, w_tile_rule overwrites
+                    wait_for_next_phase(tiles_empty, k % 4, tiles_empty_parities_);
+                    // x_tile_rule
+                    load_box_4d(&x_tile[k % 4][0][0][0][0], x_map_8x4x4x64_by_1x2x2x1_swizzled, 16384,
+                            &tiles_full[k % 4], 8*n_block, 8*h_block + k / 3 % 3 - 1, 8*q_block + k % 3 - 1,
+                            64*(k / 9));
+                    for (int w_f_part = 0; w_f_part < 4; ++w_f_part) {
+                        // w_tile_rule
+                        load_box_4d(&w_tile[k % 4][w_f_part][0][0], w_map_1x1x64x64_swizzled, 8192,
+                                &tiles_full[k % 4], k / 3 % 3, k % 3, 64*(k / 9), 256*f_block + 64*w_f_part);
+                    }
                 }
             }
-        } else if ((int)threadIdx.x < 256) {
+        }
+    } else if ((int)threadIdx.x < 256) {
+        take_registers<232>();
+        for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+            const int n_block =
+                    (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)*max(1,
+                    (rows + 7) / 8));
+            const int h_block =
+                    (int)tile / (max(1, (filters + 255) / 256)*max(1, (columns + 7) / 8)) % max(1,
+                    (rows + 7) / 8);
+            const int q_block = (int)tile / max(1, (filters + 255) / 256) % max(1, (columns + 7) / 8);
+            const int f_block = (int)tile % max(1, (filters + 255) / 256);
+
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                 #pragma unroll
@@ -305,7 +326,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
             }
             // y_tile: threads used it at the block's previous place of the grid
             wait_for_stores<0>();
-            barrier_of_consumers<256>();
+            __syncwarp();
             #pragma unroll
             for (int y_part = 0; y_part < 4; ++y_part) {
                 if (256*f_block + 64*y_part < filters) {
@@ -327,7 +348,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
                                                     (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part +
                                                         y_box];
                                         }
-                                        *reinterpret_cast<unsigned int *>(&y_tile[y_part % 2][4*i_warpgroup + i_box_warp][2*i_box_part + i_box_lane / 4][i_box_lane - 4*(i_box_lane / 4)][(8*y_box + 2*f_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(y_tile_vec);
+                                        *reinterpret_cast<unsigned int *>(&y_tile[i_warpgroup][i_box_warp][y_part % 2][2*i_box_part + i_box_lane / 4][i_box_lane - 4*(i_box_lane / 4)][(8*y_box + 2*f_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(y_tile_vec);
                                     }
                                 }
                             }
@@ -342,7 +363,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
                                                 f_box_item < filters &&
                                                 8*h_block + 4*i_box_part + 2*(i_box_lane / 4) < rows) {
                                             // result
-                                            y_tile[y_part % 2][4*i_warpgroup + i_box_warp][2*i_box_part +
+                                            y_tile[i_warpgroup][i_box_warp][y_part % 2][2*i_box_part +
                                                         i_box_lane / 4][i_box_lane - 4*(i_box_lane / 4)][(8*y_box + 2*f_box_lane + f_box_item) ^ (8*(i_box_lane % 8))] = (__nv_bfloat16)total[i_box_part][f_box_item][8*y_part + y_box];
                                         }
                                     }
@@ -352,22 +373,22 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
                     }
                     // y_tile: result writes, store_y reads
                     proxy_fence();
-                    barrier_of_consumers<256>();
-                }
-                if ((int)threadIdx.x == 0 && 256*f_block + 64*y_part < filters) {
-                    // store_y
-                    store_box_4d(&y_tile[y_part % 2][0][0][0][0], y_map_8x4x4x64_swizzled, 8*n_block,
-                            4*h_block, 4*q_block, 64*y_part + 256*f_block);
-                }
-                if (256*f_block + 64*y_part < filters) {
+                    __syncwarp();
+                    if (f_box_lane == 0 && i_box_lane == 0 &&
+                            8*n_block + 4*i_warpgroup + i_box_warp < images) {
+                        // store_y
+                        store_box_4d(&y_tile[i_warpgroup][i_box_warp][y_part % 2][0][0][0],
+                                y_map_1x4x4x64_swizzled, i_box_warp + 4*i_warpgroup + 8*n_block, 4*h_block,
+                                4*q_block, 64*y_part + 256*f_block);
+                    }
                     // y_tile: store_y reads, result overwrites
                     end_store_group();
                     wait_for_stores<1>();
-                    barrier_of_consumers<256>();
+                    __syncwarp();
                 }
             }
         }
+        // TMA has read shared memory before the block ends
+        wait_for_stores<0>();
     }
-    // TMA has read shared memory before the block ends
-    wait_for_stores<0>();
 }

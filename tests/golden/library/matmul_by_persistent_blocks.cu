@@ -86,11 +86,6 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     wait_for_phase(&mbarriers[slot], parities >> slot & 1);
     parities ^= 1u << slot;
 }
-// the first threads of the block, all but the warp of the producer, wait for each other
-template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
-{
-    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
-}
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
@@ -98,6 +93,16 @@ __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
     __syncwarp();
     if (threadIdx.x % 32 == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// the threads of a warpgroup keep COUNT registers each, and others can take the rest
+template <int COUNT> __device__ __forceinline__ void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
+}
+// the threads of a warpgroup wait until they have COUNT registers each
+template <int COUNT> __device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
 // TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
 __device__ __forceinline__ void store_box_2d(const void *from, const CUtensorMap &map, int start_0, int start_1)
@@ -178,12 +183,12 @@ template <int BOX, int PART, int ITEM, int LEFT, int RIGHT> __device__ __forcein
 
 // a_map_128x64_swizzled: boxes of 128 x 64 elements of a[n][l]
 // b_map_64x64_swizzled: boxes of 64 x 64 elements of b[l][m]
-// c_map_128x64_swizzled: boxes of 128 x 64 elements of c[n][m]
+// c_map_16x64_swizzled: boxes of 16 x 64 elements of c[n][m]
 // the launch gives 229440 bytes of dynamic shared memory
-extern "C" __global__ void __launch_bounds__(288)
+extern "C" __global__ void __launch_bounds__(384, 1)
 matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_map_64x64_swizzled,
-    const __grid_constant__ CUtensorMap c_map_128x64_swizzled, const int l, const int m, const int n)
+    const __grid_constant__ CUtensorMap c_map_16x64_swizzled, const int l, const int m, const int n)
 {
     const int i_warpgroup = (int)threadIdx.x / 128;
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
@@ -198,8 +203,8 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
             *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
     float total[2][2][32];
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
-    __nv_bfloat16 (&c_tile)[2][128][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_ + 196608);
+    __nv_bfloat16 (&c_tile)[2][4][2][16][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][4][2][16][64]>(shared_memory_ + 196608);
     // mbarriers for the copies to a_tile and b_tile
     unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
@@ -217,28 +222,38 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     const long long tiles_along_x = 8*((m + 255) / 256);
     const long long tiles = tiles_along_x * ((n + 1023) / 1024);
     // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
-    for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
-        const int i_group = (int)(tile / tiles_along_x);
-        const int j_block = (int)(tile % tiles_along_x) / 8;
-        const int i_block = (int)(tile % tiles_along_x) % 8;
-
+    if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
+        give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
-            if (1024*i_group + 128*i_block < n) {
-                for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-                    // a_tile: insn.k.update reads, a_tile_rule overwrites
-                    // b_tile: insn.k.update reads, b_tile_rule overwrites
-                    wait_for_next_phase(tiles_empty, k_outer % 4, tiles_empty_parities_);
-                    // a_tile_rule
-                    load_box_2d(&a_tile[k_outer % 4][0][0], a_map_128x64_swizzled, 16384,
-                            &tiles_full[k_outer % 4], 128*i_block + 1024*i_group, 64*k_outer);
-                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                        // b_tile_rule
-                        load_box_2d(&b_tile[k_outer % 4][b_j_part][0][0], b_map_64x64_swizzled, 8192,
-                                &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
+            for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+                const int i_group = (int)(tile / tiles_along_x);
+                const int j_block = (int)(tile % tiles_along_x) / 8;
+                const int i_block = (int)(tile % tiles_along_x) % 8;
+
+                if (1024*i_group + 128*i_block < n) {
+                    for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+                        // a_tile: insn.k.update reads, a_tile_rule overwrites
+                        // b_tile: insn.k.update reads, b_tile_rule overwrites
+                        wait_for_next_phase(tiles_empty, k_outer % 4, tiles_empty_parities_);
+                        // a_tile_rule
+                        load_box_2d(&a_tile[k_outer % 4][0][0], a_map_128x64_swizzled, 16384,
+                                &tiles_full[k_outer % 4], 128*i_block + 1024*i_group, 64*k_outer);
+                        for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
+                            // b_tile_rule
+                            load_box_2d(&b_tile[k_outer % 4][b_j_part][0][0], b_map_64x64_swizzled, 8192,
+                                    &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
+                        }
                     }
                 }
             }
-        } else if ((int)threadIdx.x < 256) {
+        }
+    } else if ((int)threadIdx.x < 256) {
+        take_registers<232>();
+        for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
+            const int i_group = (int)(tile / tiles_along_x);
+            const int j_block = (int)(tile % tiles_along_x) / 8;
+            const int i_block = (int)(tile % tiles_along_x) % 8;
+
             if (1024*i_group + 128*i_block < n) {
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -295,7 +310,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                 }
                 // c_tile: threads used it at the block's previous place of the grid
                 wait_for_stores<0>();
-                barrier_of_consumers<256>();
+                __syncwarp();
                 #pragma unroll
                 for (int c_part = 0; c_part < 4; ++c_part) {
                     if (256*j_block + 64*c_part < m) {
@@ -315,7 +330,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                                                     (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part +
                                                         c_box];
                                         }
-                                        *reinterpret_cast<unsigned int *>(&c_tile[c_part % 2][64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane][(8*c_box + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(c_tile_vec);
+                                        *reinterpret_cast<unsigned int *>(&c_tile[i_warpgroup][i_box_warp][c_part % 2][8*i_box_part + i_box_lane][(8*c_box + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(c_tile_vec);
                                     }
                                 }
                             } else {
@@ -330,8 +345,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                                                     256*j_block + 64*c_part + 8*c_box + 2*j_box_lane +
                                                     j_box_item < m) {
                                                 // result
-                                                c_tile[c_part % 2][64*i_warpgroup + 16*i_box_warp +
-                                                            8*i_box_part +
+                                                c_tile[i_warpgroup][i_box_warp][c_part % 2][8*i_box_part +
                                                             i_box_lane][(8*c_box + 2*j_box_lane +
                                                             j_box_item) ^ (8*(i_box_lane % 8))] =
                                                         (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part + c_box];
@@ -343,23 +357,24 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                         }
                         // c_tile: result writes, store_c reads
                         proxy_fence();
-                        barrier_of_consumers<256>();
-                    }
-                    if ((int)threadIdx.x == 0 && 256*j_block + 64*c_part < m) {
-                        // store_c
-                        store_box_2d(&c_tile[c_part % 2][0][0], c_map_128x64_swizzled,
-                                128*i_block + 1024*i_group, 64*c_part + 256*j_block);
-                    }
-                    if (256*j_block + 64*c_part < m) {
+                        __syncwarp();
+                        if (j_box_lane == 0 && i_box_lane == 0 &&
+                                1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp < n) {
+                            // store_c
+                            store_box_2d(&c_tile[i_warpgroup][i_box_warp][c_part % 2][0][0],
+                                    c_map_16x64_swizzled,
+                                    16*i_box_warp + 64*i_warpgroup + 128*i_block + 1024*i_group,
+                                    64*c_part + 256*j_block);
+                        }
                         // c_tile: store_c reads, result overwrites
                         end_store_group();
                         wait_for_stores<1>();
-                        barrier_of_consumers<256>();
+                        __syncwarp();
                     }
                 }
             }
         }
+        // TMA has read shared memory before the block ends
+        wait_for_stores<0>();
     }
-    // TMA has read shared memory before the block ends
-    wait_for_stores<0>();
 }

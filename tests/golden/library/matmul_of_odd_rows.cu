@@ -62,11 +62,6 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
-// the first threads of the block, all but the warp of the producer, wait for each other
-template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
-{
-    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
-}
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
@@ -74,6 +69,16 @@ __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
     __syncwarp();
     if (threadIdx.x % 32 == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address) : "memory");
+}
+// the threads of a warpgroup keep COUNT registers each, and others can take the rest
+template <int COUNT> __device__ __forceinline__ void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
+}
+// the threads of a warpgroup wait until they have COUNT registers each
+template <int COUNT> __device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
 // 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
@@ -259,7 +264,7 @@ matmul_0(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ 
 // a_whole_map_128x64_swizzled: boxes of 128 x 64 elements of a_whole[128*((n + 127) / 128)][64*((l + 63) / 64)]
 // b_whole_map_64x64_swizzled: boxes of 64 x 64 elements of b_whole[64*((l + 63) / 64)][256*((m + 255) / 256)]
 // the launch gives 229440 bytes of dynamic shared memory
-extern "C" __global__ void __launch_bounds__(288)
+extern "C" __global__ void __launch_bounds__(384, 1)
 matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_whole_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_whole_map_64x64_swizzled, const int l, const int m, const int n)
 {
@@ -270,6 +275,8 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
+    const int c_octet = (int)threadIdx.x / 4 % 8;
+    const int c_quad = (int)threadIdx.x % 4;
     float acc_k[2][32][2];
     extern __shared__ __align__(1024) unsigned char shared_memory_[];
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
@@ -279,8 +286,8 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
             *reinterpret_cast<__nv_bfloat16 (*)[4][4][64][64]>(shared_memory_ + 65536);
     float total[2][2][32];
     // column c of row r is at c ^ (8*(r % 8))
-    __nv_bfloat16 (&c_tile)[2][128][64] =
-            *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_ + 196608);
+    __nv_bfloat16 (&c_tile)[2][4][2][16][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][4][2][16][64]>(shared_memory_ + 196608);
     // mbarriers for the copies to a_tile and b_tile
     unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
@@ -292,23 +299,27 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     start_phases<5>(tiles_full);
     start_phases<8>(tiles_empty);
     __syncthreads();
-    if ((int)threadIdx.x == 256) {  // the producer
-        if (1024*i_group + 128*i_block < n) {
-            for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
-                // a_tile: insn.k.update reads, a_tile_rule overwrites
-                // b_tile: insn.k.update reads, b_tile_rule overwrites
-                wait_for_phase(&tiles_empty[k_outer % 4], (k_outer + 4) / 4 % 2);
-                // a_tile_rule
-                load_box_2d(&a_tile[k_outer % 4][0][0], a_whole_map_128x64_swizzled, 16384,
-                        &tiles_full[k_outer % 4], 128*i_block + 1024*i_group, 64*k_outer);
-                for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
-                    // b_tile_rule
-                    load_box_2d(&b_tile[k_outer % 4][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
-                            &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
+    if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
+        give_registers<32>();
+        if ((int)threadIdx.x == 256) {  // the producer
+            if (1024*i_group + 128*i_block < n) {
+                for (int k_outer = 0; k_outer < (l + 63) / 64; ++k_outer) {
+                    // a_tile: insn.k.update reads, a_tile_rule overwrites
+                    // b_tile: insn.k.update reads, b_tile_rule overwrites
+                    wait_for_phase(&tiles_empty[k_outer % 4], (k_outer + 4) / 4 % 2);
+                    // a_tile_rule
+                    load_box_2d(&a_tile[k_outer % 4][0][0], a_whole_map_128x64_swizzled, 16384,
+                            &tiles_full[k_outer % 4], 128*i_block + 1024*i_group, 64*k_outer);
+                    for (int b_j_part = 0; b_j_part < 4; ++b_j_part) {
+                        // b_tile_rule
+                        load_box_2d(&b_tile[k_outer % 4][b_j_part][0][0], b_whole_map_64x64_swizzled, 8192,
+                                &tiles_full[k_outer % 4], 64*k_outer, 256*j_block + 64*b_j_part);
+                    }
                 }
             }
         }
     } else if ((int)threadIdx.x < 256) {
+        take_registers<232>();
         if (1024*i_group + 128*i_block < n) {
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -376,11 +387,7 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
                                                 (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part +
                                                     c_box];
                                     }
-                                    *reinterpret_cast<unsigned int *>(&c_tile[c_part % 2][64*i_warpgroup +
-                                                16*i_box_warp + 8*i_box_part +
-                                                i_box_lane][(8*c_box +
-                                                2*j_box_lane) ^ (8*(i_box_lane % 8))]) =
-                                            *reinterpret_cast<const unsigned int *>(c_tile_vec);
+                                    *reinterpret_cast<unsigned int *>(&c_tile[i_warpgroup][i_box_warp][c_part % 2][8*i_box_part + i_box_lane][(8*c_box + 2*j_box_lane) ^ (8*(i_box_lane % 8))]) = *reinterpret_cast<const unsigned int *>(c_tile_vec);
                                 }
                             }
                         } else {
@@ -395,8 +402,7 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
                                                 256*j_block + 64*c_part + 8*c_box + 2*j_box_lane +
                                                 j_box_item < m) {
                                             // result
-                                            c_tile[c_part % 2][64*i_warpgroup + 16*i_box_warp +
-                                                        8*i_box_part +
+                                            c_tile[i_warpgroup][i_box_warp][c_part % 2][8*i_box_part +
                                                         i_box_lane][(8*c_box + 2*j_box_lane +
                                                         j_box_item) ^ (8*(i_box_lane % 8))] =
                                                     (__nv_bfloat16)total[i_box_part][j_box_item][8*c_part +
@@ -408,37 +414,35 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
                         }
                     }
                     // c_tile: result writes, store_c reads
-                    barrier_of_consumers<256>();
-                    for (int c_store_0_outer =
-                            0; c_store_0_outer < min(8,
-                            -8*i_block - 64*i_group + (n - 1) / 16 + 1); ++c_store_0_outer) {
-                        if (256*j_block + 256 <= m &&
-                                1024*i_group + 128*i_block + 16*c_store_0_outer + 16 <= n) {  // a full tile
+                    __syncwarp();
+                    if (1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp < n &&
+                            256*j_block + 64*c_part + 4*c_octet + c_quad < m) {
+                        if (256*j_block + 256 <= m && 1024*i_group + 128*i_block + 128 <= n) {  // a full tile
                             #pragma unroll
-                            for (int store_c_round = 0; store_c_round < 4; ++store_c_round) {
-                                const int store_c_point = 256*store_c_round + threadIdx.x;
-                                const int c_store_0_inner = store_c_point / 64;
-                                const int c_store_1 = store_c_point % 64;
-                                // store_c
-                                c[(128*i_block + 1024*i_group + 16*c_store_0_outer + c_store_0_inner)*m +
-                                            64*c_part + 256*j_block + c_store_1] =
-                                        c_tile[c_part % 2][16*c_store_0_outer +
-                                            c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                            for (int c_store_0 = 0; c_store_0 < 16; ++c_store_0) {
+                                #pragma unroll
+                                for (int c_item = 0; c_item < 2; ++c_item) {
+                                    // store_c
+                                    c[(16*i_box_warp + 64*i_warpgroup + 128*i_block + 1024*i_group +
+                                                c_store_0)*m + 64*c_part + 256*j_block + 32*c_item +
+                                                4*c_octet + c_quad] =
+                                            c_tile[i_warpgroup][i_box_warp][c_part % 2][c_store_0][(32*c_item + 4*c_octet + c_quad) ^ (8*(c_store_0 % 8))];
+                                }
                             }
                         } else {
                             #pragma unroll
-                            for (int store_c_round = 0; store_c_round < 4; ++store_c_round) {
-                                const int store_c_point = 256*store_c_round + threadIdx.x;
-                                const int c_store_0_inner = store_c_point / 64;
-                                const int c_store_1 = store_c_point % 64;
-                                if (256*j_block + 64*c_part + c_store_1 < m &&
-                                        1024*i_group + 128*i_block + 16*c_store_0_outer +
-                                        c_store_0_inner < n) {
-                                    // store_c
-                                    c[(128*i_block + 1024*i_group + 16*c_store_0_outer +
-                                                c_store_0_inner)*m + 64*c_part + 256*j_block + c_store_1] =
-                                            c_tile[c_part % 2][16*c_store_0_outer +
-                                                c_store_0_inner][c_store_1 ^ (8*(c_store_0_inner % 8))];
+                            for (int c_store_0 = 0; c_store_0 < 16; ++c_store_0) {
+                                #pragma unroll
+                                for (int c_item = 0; c_item < 2; ++c_item) {
+                                    if (1024*i_group + 128*i_block + 64*i_warpgroup + 16*i_box_warp +
+                                            c_store_0 < n &&
+                                            256*j_block + 64*c_part + 32*c_item + 4*c_octet + c_quad < m) {
+                                        // store_c
+                                        c[(16*i_box_warp + 64*i_warpgroup + 128*i_block + 1024*i_group +
+                                                    c_store_0)*m + 64*c_part + 256*j_block + 32*c_item +
+                                                    4*c_octet + c_quad] =
+                                                c_tile[i_warpgroup][i_box_warp][c_part % 2][c_store_0][(32*c_item + 4*c_octet + c_quad) ^ (8*(c_store_0 % 8))];
+                                    }
                                 }
                             }
                         }
