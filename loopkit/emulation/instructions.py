@@ -30,6 +30,7 @@ from loopkit.instructions.shuffle import Shuffle, read_of_other_lane
 from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
+from loopkit.instructions.turns import Turn
 from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
@@ -226,4 +227,5 @@ EMULATIONS: Emulations = {
     TmaLoadIssue: Emulation(region=boxes.load), TmaStoreIssue: Emulation(region=boxes.store),
     Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=product), LdMatrixIssue: Emulation(region=load),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
-    RegisterFence: Emulation(), SetRegisters: Emulation()}
+    RegisterFence: Emulation(), SetRegisters: Emulation(),
+    Turn: Emulation(sync=warpgroups.end_turn, ended=warpgroups.is_turn)}

@@ -17,6 +17,7 @@ from loopkit.instructions import (
     simd_loop,
     tma,
     tma_store,
+    turns,
     vector_access,
     wgmma,
 )
@@ -44,7 +45,7 @@ CUDA_TEXTS: InstructionTexts = {
     fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
     phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
     phases.ArrivePhase: phases.CUDA_ARRIVE, role_registers.SetRegisters: role_registers.CUDA,
-    tma_store.TmaStoreIssue: tma_store.CUDA,
+    turns.Turn: turns.CUDA, tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.defaults import known_dtype, measured
+from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.warpgroups import ROWS, STEP
 from loopkit.transform.step import require_positive
@@ -164,7 +164,8 @@ for b, h, a, i
         sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {key.replace('+ j', '+ c')}, e))  {{id=sums}}
         top = next  {{id=top}}
     end
-    o[b, h, {row}, e] = sums[e]/total  {{id=result, if={row} < n}}
+    <> share = 1.0f/total  {{id=share}}
+    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
 end
 """, [*arrays, "..."], name="attention",
             assumptions=f"batch, heads, key_heads, n, m >= 1 and {heads}{' and n = m' if self.mask != 'full' else ''}")
@@ -222,10 +223,17 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
     knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
     knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
+    # TMA stores the results from shared memory, if that has room for them beside the tiles
+    if 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
+        knl = lk.buffer_array(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",
+                              temporary_name="o_tile", default_tag=None)
+        knl = lk.tensorize(knl, "store_o", f"tma.store.swizzle{ROW}")
     # a thread of its own copies tiles as soon as there is room, and leaves registers to several warpgroups
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
     knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
+    # matrix units multiply for one warpgroup while the threads of another one compute weights
+    knl = lk.take_turns(knl, "scores.d.update", "sums.c.update") if rows > ROWS else knl
     # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
     return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl
