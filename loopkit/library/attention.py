@@ -25,16 +25,16 @@ _LEAST = "-1.0e30"
 @checked
 def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", window: int | None = None,
               heads_shared: int | str = 1, bias: bool = False, softcap: float | None = None,
-              scale: float | None = None, rows: int | None = None, keys: int | None = None, stages: int | None = None,
-              multiprocessors: int | None = None) -> lk.LoopKernel:
+              scale: float | None = None, length: int | None = None, rows: int | None = None, keys: int | None = None,
+              stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for attention: ``o[b, h, i] = sum(j, w[i, j]*v[b, h, j])``, where the weights *w* of a query ``i`` are
     the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
 
     A block has a tile of queries and runs over tiles of keys, from the last one to the first. Each thread keeps scores,
     weights and results in registers. It has the largest score of its queries so far. In each tile, it scales its sums
     to the new one. Matrix units compute the scores of one tile of keys, and the results of the one before, while
-    threads compute weights. A warpgroup of its own lets TMA copy tiles. The kernel is for GPUs of
-    ``CudaTarget("sm_90a")``.
+    threads of another warpgroup compute weights: warpgroups take turns. A warpgroup of its own lets TMA copy tiles. The
+    kernel is for GPUs of ``CudaTarget("sm_90a")``.
 
     The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, m, head]``, *v* like *k* and *o* like *q*. Sums
     are in float32, and weights in *dtype* as factors of *v*.
@@ -47,10 +47,11 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``.
     :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
     :arg scale: a positive number; default: ``head**-0.5``.
+    :arg length: the usual number of keys, for which tiles and blocks are chosen. Results do not depend on it.
     :arg rows: the queries of a block, a multiple of 64; *keys*: those of a tile, a multiple of 16 that divides *rows*
         if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles of queries;
-        0: each block has one. Default: those of the measured GPU if such blocks are faster there, else 0.
+        0: each block has one. Default: those of the measured GPU if such blocks are faster there for *length*, else 0.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention(head=64, mask="causal")
@@ -60,15 +61,17 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
-    tiles, several, stages, blocks = measured(name, tiles=None, persistent=None, stages=stages,
-                                              multiprocessors=multiprocessors)
-    length = min((x for x in tiles if int(x) >= head), key=int)
-    rows, keys = rows or tiles[length][0], keys or tiles[length][1]
-    form.require_tiles(rows, keys, stages)
+    tiles, most, stages, blocks, length = measured(name, tiles=None, persistent=None, stages=stages,
+                                                   multiprocessors=multiprocessors, length=length)
+    size = min((x for x in tiles if int(x) >= head), key=int)
     # with a bias of all pairs, threads lack the registers
-    pays = several[length] and not (bias and mask == "full")
-    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
-                          blocks if multiprocessors is not None or pays else 0)
+    few = require_positive(length, "keys") <= most[size] and not (bias and mask == "full")
+    blocks = blocks if few or multiprocessors is not None else 0
+    # as those of more than two warpgroups do with a bias, and in blocks that run several tiles
+    rows, keys = rows or (min(tiles[size][0], 2*ROWS) if blocks or bias else tiles[size][0]), keys or tiles[size][1]
+    form.require_tiles(rows, keys, stages)
+    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, blocks,
+                          form.heads_at_once(length, blocks) if blocks and mask == "causal" else 0)
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,11 @@ class Attention:
     bias: bool
     softcap: float | None
     scale: float | None
+
+    @property
+    def size_of_keys(self) -> str:
+        """The name of the number of keys; with a mask, there are as many as queries."""
+        return "m" if self.mask == "full" else "n"
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
@@ -123,6 +131,16 @@ class Attention:
             raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
                                        subject="stages", hint="stages=2")
 
+    def heads_at_once(self, length: int, blocks: int) -> int:
+        """How many heads *blocks* run together, so that the L2 cache holds their keys and values.
+
+        With odd divisors of *blocks*, all blocks get shares of about the same time.
+        """
+        each = 2*self.dtype.itemsize*self.head*length
+        held, = measured("masked_attention", cached=None)
+        most = blocks if self.heads_shared == "all" else int(self.heads_shared)*held // each
+        return max(x for x in range(1, blocks + 1, 2) if blocks % x == 0 and x <= max(most, 1))
+
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
         row, shared = f"{rows}*a + i", self.heads_shared
@@ -136,8 +154,8 @@ class Attention:
         low = f"{factor!r}f*next"
         low = f"if(next <= {_LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
         heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
-        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "heads n m"))
-        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("m"), self.head)
+        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"heads n {self.size_of_keys}"))
+        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable(self.size_of_keys), self.head)
         arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
                   lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
                   *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
@@ -146,8 +164,8 @@ class Attention:
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
             f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
 q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
-k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < m else 0
-v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < m else 0
+k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {self.size_of_keys} else 0
+v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {self.size_of_keys} else 0
 for b, h, a, i
     <> top = {_LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
@@ -168,7 +186,7 @@ for b, h, a, i
     o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
 end
 """, [*arrays, "..."], name="attention",
-            assumptions=f"batch, heads, key_heads, n, m >= 1 and {heads}{' and n = m' if self.mask != 'full' else ''}")
+            assumptions=f"batch, heads, key_heads, n, {self.size_of_keys} >= 1 and {heads}")
 
     def _score(self, row: str, key: str) -> tuple[float, str]:
         """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
@@ -182,7 +200,7 @@ end
             cap = float(self.softcap)
             score = f"{cap!r}f - {2*cap!r}f/(1 + exp2_ftz({2*factor/cap!r}f*{{x}}))"
         if self.bias:
-            score += f" + if({row} < n and {key} < m, bias[0, h, {row}, {key}], 0)"
+            score += f" + if({row} < n and {key} < {self.size_of_keys}, bias[0, h, {row}, {key}], 0)"
         return log2(e), score
 
     def _masked(self, row: str, key: str) -> str:
@@ -193,9 +211,11 @@ end
         return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int
+def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int, group: int
                    ) -> lk.LoopKernel:
-    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*; *blocks* run all of these, or 0: one each.
+    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*.
+
+    :arg blocks: so many run all tiles of queries; 0: each has one. *group*: those of so many heads run at once; 0: all.
     """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
@@ -203,7 +223,7 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     # with a causal mask, the last queries have most keys, and come first
     causal = form.mask == "causal"
     knl = lk.reverse(knl, "a") if causal else knl
-    knl = lk.tag_inames(knl, dict(zip("hba" if causal and blocks else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
+    knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
     knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
     # products take strips of 32 bytes of their factors
     knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
@@ -235,5 +255,5 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
     # matrix units multiply for one warpgroup while the threads of another one compute weights
     knl = lk.take_turns(knl, "scores.d.update", "sums.c.update") if rows > ROWS else knl
-    # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
-    return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl
+    # the next tile's copies arrive while threads finish a tile; the longest tiles of some heads come first
+    return lk.persistent(knl, blocks, group=group) if blocks else knl
