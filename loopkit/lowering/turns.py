@@ -1,14 +1,14 @@
 """Turns of warpgroups: their begin and end in the order of a launch."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from functools import partial
 
 from loopkit.ast.nodes import Scope, Sync
 from loopkit.errors import PreconditionError
 from loopkit.instructions.phases import ArrivePhase
 from loopkit.instructions.turns import MOST, Turn
 from loopkit.kernel.statement import RequestedBarrier
-from loopkit.kernel.tree import Barrier, Loop, Tree, leaves, nodes_in, parts_of, rewrite, seq
+from loopkit.kernel.tree import Barrier, Seq, Tree, leaves, nodes_in, rewrite, seq
 from loopkit.lowering.lowered import BLOCK, Launch
 
 
@@ -36,31 +36,25 @@ def with_turns(launch: Launch, tree: Tree) -> Tree:
             raise PreconditionError(f"Warpgroups take turns from '{turn.first}' to '{turn.second}', and the block has "
                                     f"{launch.consumers} consumers.", subject=turn.first,
                                     hint=f"2 to {MOST} warpgroups along l.0, or no take_turns")
-        begin, end = (Barrier((f"warpgroups take turns from {turn.first} to {turn.second}",) if act == "begin" else (),
-                              Scope.THREAD, (Turn(act, count),)) for act in ("begin", "end"))
-        tree = rewrite(tree, lambda node: seq(*_within(turn, parts_of(node), begin, end)) if (
-            not isinstance(node, Loop) and _places(turn, node) is not None) else node)
+        tree = rewrite(tree, partial(_with_turn, turn, count))
     return tree
 
 
-def _places(turn: RequestedBarrier, node: Tree) -> tuple[int, int] | None:
-    """The parts of *node* with the first and with the last statement of *turn*; ``None``: one part has both, or none
-    has one of them.
-    """
-    of = {s: i for i, part in enumerate(parts_of(node)) for s in leaves(part)}
-    places = of.get(turn.first, -1), of.get(turn.second, -1)
-    return None if -1 in places or (places[0] == places[1] and turn.first != turn.second) else places
-
-
-def _within(turn: RequestedBarrier, parts: Sequence[Tree], begin: Barrier, end: Barrier) -> Iterator[Tree]:
-    """*parts* with a turn in them."""
-    first, last = _places(turn, seq(*parts)) or (0, 0)
-    inside = [node for part in parts[first:last + 1] for node in nodes_in(part) if isinstance(node, Barrier)]
-    if bad := next((x for x in inside if waits_for_warpgroups(x)), None):
+def _with_turn(turn: RequestedBarrier, count: int, node: Tree) -> Tree:
+    """*node*, with the begin and the end of *turn* if its first and last statement are in two parts of it."""
+    parts = node.children if isinstance(node, Seq) else ()
+    of = {s: i for i, part in enumerate(parts) for s in leaves(part)}
+    if not {turn.first, turn.second} <= of.keys() or of[turn.first] == of[turn.second]:
+        return node
+    first, end = of[turn.first], of[turn.second] + 1
+    inside = [x for part in parts[first:end] for x in nodes_in(part) if isinstance(x, Barrier)]
+    if bad := next(filter(waits_for_warpgroups, inside), None):
         raise PreconditionError(f"Turns from '{turn.first}' to '{turn.second}' could last forever, because others may "
                                 f"wait for what a warpgroup does in its turn: {bad.title}.", subject=turn.first,
                                 hint="let the turn end earlier, or begin later")
-    yield from (*parts[:first], begin, *parts[first:last + 1], end, *parts[last + 1:])
+    why = f"warpgroups take turns from {turn.first} to {turn.second}"
+    return seq(*parts[:first], Barrier((why,), Scope.THREAD, (Turn("begin", count),)), *parts[first:end],
+               Barrier((), Scope.THREAD, (Turn("end", count),)), *parts[end:])
 
 
 def waits_for_warpgroups(sync: Sync) -> bool:
