@@ -144,8 +144,7 @@ product_of_products(float *__restrict__ c, const __grid_constant__ CUtensorMap q
     const __grid_constant__ CUtensorMap v_map_64x64_swizzled)
 {
     const int i_block = blockIdx.x;
-    const int i_group =
-            __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the lanes of a warp have one value
+    const int i_group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int e_lane = (int)threadIdx.x % 4;

@@ -285,7 +285,7 @@ class _CudaFunction(FunctionText):
             is_of_tile = launch.persistent and isinstance(value, p.Variable) and value.name in GRID
             text = f"{'(int)'*is_of_tile}{emitter.text(value, bounds)}"
             # the compiler then keeps what depends on it in the registers of the warp
-            end = ";  // the lanes of a warp have one value" if x in uniform else ";"
+            end = ";  // the same in a warp" if x in uniform else ";"
             places[x] = f"const {emitter.index} {x} = " + (
                 f"__shfl_sync(0xffffffff, {text}, 0)" if x in uniform else text) + end
             bounds = bounds.defining(x, value)

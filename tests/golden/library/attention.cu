@@ -260,8 +260,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap o_map_1x1x128x64_swizzled, const int batch, const int key_heads,
     const int n)
 {
-    const int i_warpgroup =
-            __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the lanes of a warp have one value
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int e_lane = (int)threadIdx.x % 4;

@@ -196,8 +196,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_2x8x8x64_swizzled,
     const __grid_constant__ CUtensorMap y_map_2x8x8x64_swizzled, const int channels, const int columns,
     const int filters, const int images, const int rows)
 {
-    const int i_warpgroup =
-            __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the lanes of a warp have one value
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int f_box_lane = (int)threadIdx.x % 4;

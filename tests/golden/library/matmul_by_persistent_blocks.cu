@@ -185,8 +185,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     const __grid_constant__ CUtensorMap b_map_64x64_swizzled,
     const __grid_constant__ CUtensorMap c_map_128x64_swizzled, const int l, const int m, const int n)
 {
-    const int i_warpgroup =
-            __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the lanes of a warp have one value
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;

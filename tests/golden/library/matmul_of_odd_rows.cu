@@ -266,8 +266,7 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     const int i_group = blockIdx.y;
     const int j_block = (int)blockIdx.x / 8;
     const int i_block = (int)blockIdx.x % 8;
-    const int i_warpgroup =
-            __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the lanes of a warp have one value
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
