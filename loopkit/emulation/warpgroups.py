@@ -1,5 +1,4 @@
-"""The emulation of warpgroups: their turns, and their products. The matrix units read the bytes that descriptors name.
-"""
+"""The emulation of warpgroups: their turns, and products, for which they read the bytes that descriptors name."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from loopkit.ast.nodes import Instruction, Scope
+from loopkit.ast.nodes import Instruction, Scope, Sync
 from loopkit.instructions.base import InstructionText
+from loopkit.instructions.phases import ArrivePhase
 
 #: A block has 16 named barriers: the first two are for all threads and for the consumers.
 MOST = 14
@@ -35,9 +36,14 @@ class Turn(Instruction):
                  "end": "end of a turn"}[self.act],)
 
 
+def others_may_wait(sync: Sync) -> bool:
+    """Do warpgroups meet here, or may the producer wait until all of them come here? No turn has such a place."""
+    return sync.scope is Scope.BLOCK or any(isinstance(i, ArrivePhase | Turn) for i in sync.instructions)
+
+
 # CUDA
 
-def _sync(_: object, of: Turn, __: object) -> Iterator[str]:
+def _turn_text(_: object, of: Turn, __: object) -> Iterator[str]:
     yield f"{of.act}_turn{'s' if of.act == 'start' else ''}<{of.warpgroups}>();"
 
 
@@ -61,4 +67,4 @@ template <int COUNT> __device__ __forceinline__ void end_turn()
 {
     asm volatile("bar.arrive %0, 256;" :: "r"(2 + (threadIdx.x / 128 + 1) % COUNT) : "memory");
 }
-"""}, sync=_sync)
+"""}, sync=_turn_text)

@@ -71,7 +71,7 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     rows, keys = rows or (min(tiles[size][0], 2*ROWS) if blocks or bias else tiles[size][0]), keys or tiles[size][1]
     form.require_tiles(rows, keys, stages)
     return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, blocks,
-                          form.heads_at_once(length, blocks) if blocks and mask == "causal" else 0)
+                          form.heads_at_once(length) if blocks and mask == "causal" else 0)
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,12 @@ class Attention:
             raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
                                        subject="stages", hint="stages=2")
 
-    def heads_at_once(self, length: int, blocks: int) -> int:
-        """How many heads *blocks* run together, so that the L2 cache holds their keys and values.
-
-        With odd divisors of *blocks*, all blocks get shares of about the same time.
-        """
-        each = 2*self.dtype.itemsize*self.head*length
-        held, = measured("masked_attention", cached=None)
-        most = blocks if self.heads_shared == "all" else int(self.heads_shared)*held // each
-        return max(x for x in range(1, blocks + 1, 2) if blocks % x == 0 and x <= max(most, 1))
+    def heads_at_once(self, length: int) -> int:
+        """How many heads persistent blocks run together, so that the L2 cache holds their keys and values."""
+        counts, cached = measured("masked_attention", heads=None, cached=None)
+        shared = cached if self.heads_shared == "all" else int(self.heads_shared)
+        most = shared*cached // (2*self.dtype.itemsize*self.head*length)
+        return max(int(x) for x in counts if x <= max(most, min(counts)))
 
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""

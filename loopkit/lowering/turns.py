@@ -5,8 +5,7 @@ from functools import partial
 
 from loopkit.ast.nodes import Scope, Sync
 from loopkit.errors import PreconditionError
-from loopkit.instructions.phases import ArrivePhase
-from loopkit.instructions.turns import MOST, Turn
+from loopkit.instructions.turns import MOST, Turn, others_may_wait
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tree import Barrier, Seq, Tree, leaves, nodes_in, rewrite, seq
 from loopkit.lowering.lowered import BLOCK, Launch
@@ -48,15 +47,10 @@ def _with_turn(turn: RequestedBarrier, count: int, node: Tree) -> Tree:
         return node
     first, end = of[turn.first], of[turn.second] + 1
     inside = [x for part in parts[first:end] for x in nodes_in(part) if isinstance(x, Barrier)]
-    if bad := next(filter(waits_for_warpgroups, inside), None):
+    if bad := next(filter(others_may_wait, inside), None):
         raise PreconditionError(f"Turns from '{turn.first}' to '{turn.second}' could last forever, because others may "
                                 f"wait for what a warpgroup does in its turn: {bad.title}.", subject=turn.first,
                                 hint="let the turn end earlier, or begin later")
     why = f"warpgroups take turns from {turn.first} to {turn.second}"
     return seq(*parts[:first], Barrier((why,), Scope.THREAD, (Turn("begin", count),)), *parts[first:end],
                Barrier((), Scope.THREAD, (Turn("end", count),)), *parts[end:])
-
-
-def waits_for_warpgroups(sync: Sync) -> bool:
-    """Do warpgroups meet here, or may the producer wait until all of them come here?"""
-    return sync.scope is Scope.BLOCK or any(isinstance(i, ArrivePhase | Turn) for i in sync.instructions)

@@ -201,6 +201,24 @@ def take_turns(kernel: LoopKernel, first: str, last: str) -> LoopKernel:
     >>> knl = lk.take_turns(lk.specialize_warps(knl, "copy"), "exp", "square")
     >>> text = str(lk.generate_code(knl, target="cuda"))
     >>> print(text[text.index("    } else if ((int)threadIdx.x < 256)"):].rstrip())
+        } else if ((int)threadIdx.x < 256) {
+            for (int t = 0; t < m; ++t) {
+                // tile: copy writes, load reads
+                wait_for_phase(&tile_full[t % 2], t / 2 % 2);
+                // load
+                s = tile[t % 2][-i + 255];
+                // tile: load reads, copy overwrites
+                arrive_as_warp(&tile_empty[t % 2]);
+                // warpgroups take turns from exp to square
+                begin_turn<2>();
+                // exp
+                e = expf(s);
+                // square
+                y[256*b*m + 256*t + i] = e*e;
+                end_turn<2>();
+            }
+        }
+    }
     """
     for s in (first, last):
         kernel.statement(s)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from loopkit.ast.nodes import Block, ByRole, Function, Node, Scope, Sync
 from loopkit.ast.walk import nodes_in
-from loopkit.instructions.turns import Turn
+from loopkit.instructions.turns import Turn, others_may_wait
 from loopkit.lowering.lowered import Launch
-from loopkit.lowering.turns import waits_for_warpgroups
 from loopkit.verification.report import Mismatch
 
 
@@ -40,7 +39,7 @@ def _unpaired(block: Block) -> Iterator[str]:
         acts = {turn.act for turn in _turns(node)}
         if inside and "end" not in acts:
             yield from (f"a warpgroup waits for others in its turn: {x.title}" for x in nodes_in(node)
-                        if isinstance(x, Sync) and waits_for_warpgroups(x))
+                        if isinstance(x, Sync) and others_may_wait(x))
         if acts & {"begin", "end"} and ("end" in acts) is not inside:
             yield "a turn does not begin" if "end" in acts else "a turn begins in another one"
         inside = "begin" in acts or (inside and "end" not in acts)
