@@ -102,7 +102,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
 {
     const int i_block = blockIdx.y;
     const int j_block = blockIdx.x;
-    const int i_group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);
+    const int i_group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
