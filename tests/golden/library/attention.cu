@@ -237,11 +237,6 @@ __device__ __forceinline__ float exp2_ftz(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
-__device__ __forceinline__ int floor_div_i32(int a, int b)
-{
-    const int q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 __device__ __forceinline__ int floor_mod_i32(int a, int b)
 {
     const int r = a % b;
@@ -360,7 +355,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                 for (int q_d_part = 0; q_d_part < 2; ++q_d_part) {
                     // q_tile_rule
                     load_box_4d(&q_tile[q_d_part][0][0], q_map_1x1x128x64_swizzled, 16384, &q_tile_full[0],
-                            b, h, 128*floor_div_i32(n + 127, 128) - 128*a - 128, 64*q_d_part);
+                            b, h, 128*((n + 127) / 128) - 128*a - 128, 64*q_d_part);
                 }
                 const int t_first = 0;
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
@@ -369,16 +364,16 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                 for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
                     // k_tile_rule_first
                     load_box_4d(&k_tile[t_first % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                            &k_tile_full[t_first], b, h,
-                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*k_d_part);
+                            &k_tile_full[t_first], b, h, -128*t_first - 128*a + 128*((n - 1) / 128),
+                            64*k_d_part);
                 }
                 // v_tile: sums.c.update reads, v_tile_rule overwrites
                 wait_for_next_phase(v_tile_empty, t_first % 2, v_tile_empty_parities_);
                 for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
                     // v_tile_rule_first
                     load_box_4d(&v_tile[t_first % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                            &v_tile_full[t_first], b, h,
-                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*v_e_part);
+                            &v_tile_full[t_first], b, h, -128*t_first - 128*a + 128*((n - 1) / 128),
+                            64*v_e_part);
                 }
                 for (int t = 1; t < (n - 1) / 128 - a + 1; ++t) {
                     // k_tile: scores_first.d.update reads, k_tile_rule overwrites
@@ -387,16 +382,14 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                     for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
                         // k_tile_rule
                         load_box_4d(&k_tile[t % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                                &k_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
-                                64*k_d_part);
+                                &k_tile_full[t % 2], b, h, -128*t - 128*a + 128*((n - 1) / 128), 64*k_d_part);
                     }
                     // v_tile: sums.c.update reads, v_tile_rule overwrites
                     wait_for_next_phase(v_tile_empty, t % 2, v_tile_empty_parities_);
                     for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
                         // v_tile_rule
                         load_box_4d(&v_tile[t % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                                &v_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
-                                64*v_e_part);
+                                &v_tile_full[t % 2], b, h, -128*t - 128*a + 128*((n - 1) / 128), 64*v_e_part);
                     }
                 }
             }
@@ -912,7 +905,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                 for (int o_store_3_part = 0; o_store_3_part < 2; ++o_store_3_part) {
                     // store_o
                     store_box_4d(&o_tile[o_store_3_part][0][0], o_map_1x1x128x64_swizzled, b, h,
-                            128*floor_div_i32(n + 127, 128) - 128*a - 128, 64*o_store_3_part);
+                            128*((n + 127) / 128) - 128*a - 128, 64*o_store_3_part);
                 }
             }
             // TMA has read shared memory before the block ends
