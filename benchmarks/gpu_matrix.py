@@ -273,8 +273,8 @@ def attention(name: str, d: int, mask: str, wanted: Sequence[Goal], others: Mapp
                    else {"o": (*s, d)}),
         wanted_result, lambda s: 2*(3 if backward else 2)*count(*s, d)*(1 + 1/share(s[1])),
         lambda s: (10 if backward else 4)*count(s[0], s[1], d)*pairs(mask, s[2]), others, wanted,
-        {"loopkit": library("attention_backward" if backward else "attention", "bfloat16", head=d, mask=mask,
-                            **options)},
+        {"loopkit": library("attention_backward", "bfloat16", head=d, mask=mask) if backward else library(
+            "attention", "bfloat16", head=d, mask=mask, length=lambda s: s[2], **options)},
         dtype="bfloat16", tolerance=1e-2 if backward else 5e-3, derived=derived if backward else None, group="matrix",
         quick=quick, slow=peers.SLOW, sustained=True)
 

@@ -152,7 +152,7 @@ if TYPE_CHECKING:
     from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
     from loopkit.transform.tags import tag_inames, tag_kernel, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
-    from loopkit.transform.warps import persistent, specialize_warps
+    from loopkit.transform.warps import persistent, specialize_warps, take_turns
     from loopkit.verification.checks import (
         check_barriers,
         check_bounds,
@@ -198,7 +198,8 @@ __all__ = [
     "skew", "specialize_warps",
     "split_array_axis", "split_iname", "split_levels", "split_reduction_inward", "split_reduction_outward",
     "start_from_addend", "store_via",
-    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "tensorize", "tile", "to_batched",
+    "swizzle", "tag_array_axes", "tag_inames", "tag_instructions", "tag_kernel", "take_turns", "tensorize", "tile",
+    "to_batched",
     "unroll", "unroll_and_jam", "untag_inames", "verify", "with_statements",
 ]
 

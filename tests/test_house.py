@@ -208,7 +208,9 @@ INSTRUCTIONS = {
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
-        "verification.validation_order")),
+        "verification.validation_order", "instructions.turns")),
+    "turns": (r"instructions\.turns|begin_turn|end_turn|start_turns", (
+        "transform.warps", "lowering.turns", "verification.turns")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (

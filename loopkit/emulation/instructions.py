@@ -30,6 +30,7 @@ from loopkit.instructions.simd_loop import SimdLoop
 from loopkit.instructions.stmatrix import StMatrixIssue
 from loopkit.instructions.tma import TmaLoadIssue
 from loopkit.instructions.tma_store import TmaStoreIssue
+from loopkit.instructions.turns import Turn
 from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
@@ -227,4 +228,5 @@ EMULATIONS: Emulations = {
     Shuffle: Emulation(region=_shuffle), MmaIssue: Emulation(region=matrices.product),
     LdMatrixIssue: Emulation(region=matrices.load), StMatrixIssue: Emulation(region=matrices.store),
     WgmmaIssue: Emulation(region=warpgroups.product), ProxyFence: Emulation(sync=warpgroups.fence),
-    RegisterFence: Emulation(), SetRegisters: Emulation()}
+    RegisterFence: Emulation(), SetRegisters: Emulation(),
+    Turn: Emulation(sync=warpgroups.end_turn, ended=warpgroups.is_turn)}

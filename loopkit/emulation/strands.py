@@ -39,6 +39,7 @@ class BlockState:
 
     :ivar grid: its extents, of places, if a block runs several; *enter*: gives a strand the coordinates of one.
     :ivar parities: the parities for which threads wait next, by the ring, the slot and the first thread of a strand.
+    :ivar turns: how many turns a strand has had, by its first thread.
     """
 
     number: int
@@ -50,6 +51,7 @@ class BlockState:
     grid: tuple[int, ...] = (1, 1, 1)
     enter: Callable[[Strand, tuple[int, int, int]], None] | None = None
     parities: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    turns: dict[int, int] = field(default_factory=dict)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""

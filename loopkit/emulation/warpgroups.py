@@ -1,6 +1,7 @@
-"""The emulation of products by warpgroups: the matrix units read the bytes that descriptors name."""
+"""The emulation of warpgroups: their turns, and products, for which they read the bytes that descriptors name."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from loopkit.errors import VerificationError
 from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.shared_matrices import MatrixLayout, SharedMatrix
+from loopkit.instructions.turns import Turn
 from loopkit.instructions.wgmma import Wgmma, WgmmaIssue
 
 #: Threads of a warpgroup.
@@ -95,3 +97,23 @@ def fence(_: Nodes, __: ProxyFence) -> Step:
             if isinstance(cells, SharedArray):
                 cells.unfenced[np.isin(cells.unfenced, s.threads[s.mask])] = -1
     return run
+
+
+# Turns
+
+def end_turn(_: Nodes, turn: Turn) -> Step:
+    """A strand ends its turn."""
+    def end(s: Strand) -> None:
+        first = int(s.threads[0])
+        s.block.turns[first] = s.block.turns.get(first, 0) + (turn.act == "end")
+    return end
+
+
+def is_turn(_: Nodes, turn: Turn) -> Callable[[Strand], bool]:
+    """May a strand begin its turn? All strands of the warpgroup before have ended theirs."""
+    def has_begun(s: Strand) -> bool:
+        first = int(s.threads[0])
+        own, before = s.block.turns.get(first, 0), (first // _THREADS - 1) % turn.warpgroups
+        others = range(before*_THREADS, (before + 1)*_THREADS, len(s.threads))
+        return turn.act != "begin" or all(s.block.turns.get(x, 0) >= own + (first >= _THREADS) for x in others)
+    return has_begun

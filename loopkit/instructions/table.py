@@ -18,6 +18,7 @@ from loopkit.instructions import (
     stmatrix,
     tma,
     tma_store,
+    turns,
     vector_access,
     wgmma,
 )
@@ -46,7 +47,7 @@ CUDA_TEXTS: InstructionTexts = {
     fences.ProxyFence: fences.CUDA_PROXY, fences.RegisterFence: fences.CUDA_REGISTERS,
     phases.StartPhases: phases.CUDA_START, tma.TmaLoadIssue: tma.CUDA, phases.WaitPhase: phases.CUDA_WAIT,
     phases.ArrivePhase: phases.CUDA_ARRIVE, role_registers.SetRegisters: role_registers.CUDA,
-    tma_store.TmaStoreIssue: tma_store.CUDA,
+    turns.Turn: turns.CUDA, tma_store.TmaStoreIssue: tma_store.CUDA,
     block_flag.BlockFlag: block_flag.CUDA, mma.MmaIssue: mma.CUDA, wgmma.WgmmaIssue: wgmma.CUDA,
     ldmatrix.LdMatrixIssue: ldmatrix.CUDA, stmatrix.StMatrixIssue: stmatrix.CUDA,
     vector_access.VectorAccess: vector_access.CUDA,

@@ -196,8 +196,8 @@ _MATRIX_AT = """
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
-    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
-    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+    const unsigned int address = __cvta_generic_to_shared(first);
+    return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
 }
 """
 

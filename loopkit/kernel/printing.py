@@ -252,7 +252,7 @@ class _Printer:
             for part in [[node] for node in together] if call is None else [together]:
                 inside = {owner(s) for node in part for s in leaves(node)} if self.knl.barriers else set[str]()
                 yield from dict.fromkeys(f"... {b.kind[0]}barrier" for b in self.knl.barriers
-                                         if b.second in inside and b.first in before)
+                                         if b.kind != "turns" and b.second in inside and b.first in before)
                 before |= inside
                 if call is None:
                     yield from self.lines(part[0], around)

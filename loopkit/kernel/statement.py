@@ -181,14 +181,19 @@ class CallRegion(Declared):
 
 @dataclass(frozen=True, repr=False)
 class RequestedBarrier(Shown):
-    """A barrier that the user requested; *kind*: ``"local"`` (threads of a block) or ``"global"`` (a launch ends)."""
+    """A barrier that the user requested.
+
+    :ivar kind: ``"local"``: the threads of a block wait; ``"global"``: a launch ends; ``"turns"``: the warpgroups of a
+        block run what is from *first* to *second* one after another.
+    """
 
     first: str
     second: str
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.kind} barrier between {self.first} and {self.second}"
+        return (f"{self.kind} from {self.first} to {self.second}" if self.kind == "turns" else
+                f"{self.kind} barrier between {self.first} and {self.second}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.defaults import known_dtype, measured
+from loopkit.library.defaults import DEVICE, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.warpgroups import ROWS, STEP
 from loopkit.transform.step import require_positive
@@ -25,16 +25,16 @@ _LEAST = "-1.0e30"
 @checked
 def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", window: int | None = None,
               heads_shared: int | str = 1, bias: bool = False, softcap: float | None = None,
-              scale: float | None = None, rows: int | None = None, keys: int | None = None, stages: int | None = None,
-              multiprocessors: int | None = None) -> lk.LoopKernel:
+              scale: float | None = None, length: int | None = None, rows: int | None = None, keys: int | None = None,
+              stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for attention: ``o[b, h, i] = sum(j, w[i, j]*v[b, h, j])``, where the weights *w* of a query ``i`` are
     the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
 
     A block has a tile of queries and runs over tiles of keys, from the last one to the first. Each thread keeps scores,
     weights and results in registers. It has the largest score of its queries so far. In each tile, it scales its sums
     to the new one. Matrix units compute the scores of one tile of keys, and the results of the one before, while
-    threads compute weights. A warpgroup of its own lets TMA copy tiles. The kernel is for GPUs of
-    ``CudaTarget("sm_90a")``.
+    threads of another warpgroup compute weights: warpgroups take turns. A warpgroup of its own lets TMA copy tiles. The
+    kernel is for GPUs of ``CudaTarget("sm_90a")``.
 
     The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, m, head]``, *v* like *k* and *o* like *q*. Sums
     are in float32, and weights in *dtype* as factors of *v*.
@@ -47,10 +47,11 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``.
     :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
     :arg scale: a positive number; default: ``head**-0.5``.
+    :arg length: the usual number of keys, for which tiles and blocks are chosen. Results do not depend on it.
     :arg rows: the queries of a block, a multiple of 64; *keys*: those of a tile, a multiple of 16 that divides *rows*
         if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles of queries;
-        0: each block has one. Default: those of the measured GPU if such blocks are faster there, else 0.
+        0: each block has one. Default: those of the measured GPU if such blocks are faster there for *length*, else 0.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention(head=64, mask="causal")
@@ -60,15 +61,17 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
-    tiles, several, stages, blocks = measured(name, tiles=None, persistent=None, stages=stages,
-                                              multiprocessors=multiprocessors)
-    length = min((x for x in tiles if int(x) >= head), key=int)
-    rows, keys = rows or tiles[length][0], keys or tiles[length][1]
-    form.require_tiles(rows, keys, stages)
+    tiles, most, stages, blocks, length = measured(name, tiles=None, persistent=None, stages=stages,
+                                                   multiprocessors=multiprocessors, length=length)
+    size = min((x for x in tiles if int(x) >= head), key=int)
     # with a bias of all pairs, threads lack the registers
-    pays = several[length] and not (bias and mask == "full")
-    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
-                          blocks if multiprocessors is not None or pays else 0)
+    few = require_positive(length, "keys") <= most[size] and not (bias and mask == "full")
+    blocks = blocks if few or multiprocessors is not None else 0
+    # as those of more than two warpgroups do with a bias, and in blocks that run several tiles
+    rows, keys = rows or (min(tiles[size][0], 2*ROWS) if blocks or bias else tiles[size][0]), keys or tiles[size][1]
+    form.require_tiles(rows, keys, stages)
+    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, blocks,
+                          form.heads_at_once(length) if blocks and mask == "causal" else 0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,13 @@ class Attention:
             raise lk.PreconditionError(f"Warpgroups need two tiles of keys or more, and not {stages}.",
                                        subject="stages", hint="stages=2")
 
+    def heads_at_once(self, length: int) -> int:
+        """How many heads persistent blocks run together, so that the L2 cache holds their keys and values."""
+        counts, cached = measured("masked_attention", heads=None, cached=None)
+        shared = cached if self.heads_shared == "all" else int(self.heads_shared)
+        most = shared*cached // (2*self.dtype.itemsize*self.head*length)
+        return max(int(x) for x in counts if x <= max(most, min(counts)))
+
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
         row, shared = f"{rows}*a + i", self.heads_shared
@@ -165,7 +175,8 @@ for b, h, a, i
         sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {key.replace('+ j', '+ c')}, e))  {{id=sums}}
         top = next  {{id=top}}
     end
-    o[b, h, {row}, e] = sums[e]/total  {{id=result, if={row} < n}}
+    <> share = 1.0f/total  {{id=share}}
+    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
 end
 """, [*arrays, "..."], name="attention",
             assumptions=f"batch, heads, key_heads, n, {many} >= 1 and {heads}")
@@ -198,9 +209,11 @@ end
         return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int
+def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int, group: int
                    ) -> lk.LoopKernel:
-    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*; *blocks* run all of these, or 0: one each.
+    """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*.
+
+    :arg blocks: so many run all tiles of queries; 0: each has one. *group*: those of so many heads run at once; 0: all.
     """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
@@ -208,7 +221,7 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     # with a causal mask, the last queries have most keys, and come first
     causal = form.mask == "causal"
     knl = lk.reverse(knl, "a") if causal else knl
-    knl = lk.tag_inames(knl, dict(zip("hba" if causal and blocks else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
+    knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
     knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
     # products take strips of 32 bytes of their factors
     knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
@@ -227,10 +240,17 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
     knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
     knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
+    # TMA stores the results from shared memory, if that has room for them beside the tiles
+    if 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
+        knl = lk.buffer_array(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",
+                              temporary_name="o_tile", default_tag=None)
+        knl = lk.tensorize(knl, "store_o", f"tma.store.swizzle{ROW}")
     # a thread of its own copies tiles as soon as there is room, and leaves registers to several warpgroups
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
     knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
-    # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
-    return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl
+    # matrix units multiply for one warpgroup while the threads of another one compute weights
+    knl = lk.take_turns(knl, "scores.d.update", "sums.c.update") if rows > ROWS else knl
+    # the next tile's copies arrive while threads finish a tile; the longest tiles of some heads come first
+    return lk.persistent(knl, blocks, group=group) if blocks else knl

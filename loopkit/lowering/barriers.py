@@ -34,6 +34,7 @@ from loopkit.lowering.hazards import (
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.phases import with_phases
 from loopkit.lowering.schedule import separated_by
+from loopkit.lowering.turns import with_turns
 from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
@@ -69,7 +70,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
         tree = with_groups(completion, launch, tree, [h for h in copies if of.get(h.source) is completion], [
             h for h in (tile_reads(launch) if launch.persistent else ()) if h.completion is completion])
     tree = _with_waits_at_end(launch, with_registers(launch, tree, copies))
-    tree = rewrite(tree, partial(_among_consumers, launch))
+    tree = with_turns(launch, rewrite(tree, partial(_among_consumers, launch)))
     if launch.persistent:
         rings = {h.array for h in phased}
         tree = _between_tiles(launch, tree, storages, [x for x, storage in storages.items() if x not in rings

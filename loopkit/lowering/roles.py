@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from loopkit.ast.nodes import Block, ByRole, If, Scope, Sync, Tiles
 from loopkit.instructions.role_registers import SetRegisters
 from loopkit.lowering.lowered import Launch
+from loopkit.lowering.turns import start_of_turns
 
 
 def in_roles(launch: Launch, start: Sequence[Sync], producers: Block, consumers: Block, end: Sequence[Sync]) -> Block:
@@ -18,6 +19,7 @@ def in_roles(launch: Launch, start: Sequence[Sync], producers: Block, consumers:
     """
     assert launch.producer is not None
     axis, place = launch.producer
+    start = (*start, *start_of_turns(launch))
     first, behind, others = (p.Comparison(p.Variable(axis), operator, place) for operator in ("==", ">=", "<"))
     if launch.registers is None:
         both = ByRole(first, producers, Block((If(others, consumers),)), "the producer", launch.consumers)

@@ -1,14 +1,16 @@
-"""specialize_warps: a warp of a block of its own for copies, beside the threads that compute."""
+"""The warps of a block: one of its own for copies, beside those that compute, and turns of these."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopkit.analysis.constructors import rewritten
+from loopkit.analysis.constructors import annotated, rewritten
+from loopkit.analysis.order import require_barriers_in_place
 from loopkit.ast.nodes import Completion
 from loopkit.errors import PreconditionError
 from loopkit.instructions.role_registers import LEAST, UNIT
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.transform.step import known_list, require_positive, transform
 
@@ -164,3 +166,66 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
         raise PreconditionError("No statement runs in a producer thread, so blocks would gain nothing.",
                                 subject="blocks", hint="specialize_warps(knl, copies) first")
     return rewritten(kernel, options=replace(kernel.options, persistent=blocks, persistent_group=group))
+
+
+@transform
+def take_turns(kernel: LoopKernel, first: str, last: str) -> LoopKernel:
+    """Let the warpgroups of a block run what is from statement *first* to statement *last* in turns.
+
+    In each iteration of the loops around both, the first warpgroup begins, each other one waits until the one before it
+    is through, and the first one waits in the next iteration for the last one. So matrix units multiply for one
+    warpgroup while the threads of another one compute. The step is for launches with a producer thread
+    (:func:`specialize_warps`), and does not change results.
+
+    Lowering refuses turns in which warpgroups meet at a barrier or tell the producer that they have read a tile. So no
+    wait lasts forever: in its turn, a warpgroup waits for copies only, and these wait for nothing in this turn of other
+    warpgroups.
+
+    :arg first: the id of a statement of all warpgroups; *last*: that of a later one in the same loop.
+    :raises UnknownNameError: there is no such statement.
+    :raises ScheduleError: *last* does not follow *first*.
+    :raises PreconditionError: no statement runs in a producer thread.
+
+    >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<256}", '''
+    ...     for b, t
+    ...         for k
+    ...             <> tile[k] = x[b, t, k]  {id=copy}
+    ...         end
+    ...         for i
+    ...             <> s = tile[255 - i]  {id=load}
+    ...             <> e = exp(s)  {id=exp}
+    ...             y[b, t, i] = e*e  {id=square}
+    ...         end
+    ...     end''', assumptions="n, m >= 1")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "b:g.0, i:l.0")
+    >>> knl = lk.pipeline(lk.tensorize(knl, "copy", "tma.load"), "t", 2, ahead=0)
+    >>> knl = lk.take_turns(lk.specialize_warps(knl, "copy"), "exp", "square")
+    >>> text = str(lk.generate_code(knl, target="cuda"))
+    >>> print(text[text.index("    } else if ((int)threadIdx.x < 256)"):].rstrip())
+        } else if ((int)threadIdx.x < 256) {
+            for (int t = 0; t < m; ++t) {
+                // tile: copy writes, load reads
+                wait_for_phase(&tile_full[t % 2], t / 2 % 2);
+                // load
+                s = tile[t % 2][-i + 255];
+                // tile: load reads, copy overwrites
+                arrive_as_warp(&tile_empty[t % 2]);
+                // warpgroups take turns from exp to square
+                begin_turn<2>();
+                // exp
+                e = expf(s);
+                // square
+                y[256*b*m + 256*t + i] = e*e;
+                end_turn<2>();
+            }
+        }
+    }
+    """
+    for s in (first, last):
+        kernel.statement(s)
+    if not any(s.options.producer for s in kernel.statements):
+        raise PreconditionError("No statement runs in a producer thread, and only its consumers take turns.",
+                                subject=first, hint="specialize_warps(knl, copies) first")
+    result = annotated(kernel, barriers=(*kernel.barriers, RequestedBarrier(first, last, "turns")))
+    require_barriers_in_place(result)
+    return result

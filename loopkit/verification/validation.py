@@ -49,6 +49,7 @@ from loopkit.poly.relations import (
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block, rings_of
 from loopkit.verification.report import Mismatch
+from loopkit.verification.turns import turn_faults
 from loopkit.verification.validation_butterflies import ButterflyCheck
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
@@ -80,7 +81,8 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     - an instruction that executes a nest of loops takes from each lane the elements that the iterations of other lanes
       access; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
     - each role of a block executes its own part, and phases order accesses in two roles; a block that runs several
-      places of the grid has done with shared memory of one place before it uses it for the next one;
+      places of the grid has done with shared memory of one place before it uses it for the next one; a warpgroup's
+      turn ends, whatever the others do;
     - blocks with inter-block flags take tickets in start order, and flagged values are stored and loaded by flags;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
@@ -131,6 +133,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from WarpRegisterCheck(*subject).findings()
     yield from ButterflyCheck(*subject).findings()
     yield from _of_roles(launch, function)
+    yield from turn_faults(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
     if decided:

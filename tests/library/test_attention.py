@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.library.attention import Attention
 from tests.deep import DEEP
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
@@ -25,11 +26,22 @@ def test_golden_cuda(golden: GoldenFiles) -> None:
     assert "C75" not in compiled.binary.log
     loop = code.source[code.source.index("wait_for_next_phase(q_tile_full"):]
     loop = loop[loop.index("for (int t = 1;"):]
-    order = ["wgmma_m64n128k16_f32_bf16<", "wgmma_m64n128k16_f32_bf16_registers", "wait_for_products<1>", "exp2_ftz",
-             "wait_for_products<0>", "// factors"]
+    order = ["begin_turn<2>", "wgmma_m64n128k16_f32_bf16<", "wgmma_m64n128k16_f32_bf16_registers", "end_turn<2>",
+             "wait_for_products<1>", "exp2_ftz", "wait_for_products<0>", "// factors"]
     assert [*map(loop.index, order)] == sorted(map(loop.index, order))
     # scores are replaced in the tile on the diagonal only, which is the first one
     assert "-1e+30f" not in loop[:loop.index("sums_last")]
+    # one quotient a row
+    assert loop.count(" / total") == 1
+
+
+def test_heads_whose_keys_the_cache_holds_run_at_once() -> None:
+    def heads(head: int, shared: int | str, length: int) -> int:
+        return Attention(BF16, head, "causal", None, shared, False, None, None).heads_at_once(length)
+    assert [heads(128, 1, n) for n in (1024, 4096, 16384, 10**6)] == [11, 11, 3, 1]
+    assert [heads(64, 1, 1024), heads(128, 4, 2048), heads(128, "all", 10**6)] == [66, 66, 66]
+    with pytest.raises(lk.PreconditionError, match="keys must be a positive integer, not 0"):
+        lk.library.attention(head=64, length=0)
 
 
 def result_of(q: Any, k: Any, v: Any, mask: str = "full", heads_shared: int | str = 1, window: int | None = None,

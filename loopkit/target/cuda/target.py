@@ -13,10 +13,12 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Block, Scope, Sync, Tiles
+from loopkit.ast.nodes import Array, Block, Function, Region, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.value_ranges import ValueRanges
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import WIDEST, MemoryInstruction, indented
 from loopkit.instructions.block_flag import TICKET_BYTES
@@ -278,10 +280,14 @@ class _CudaFunction(FunctionText):
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
-        places = dict[str, str]()
+        places, uniform = dict[str, str](), _of_warps(launch, function)
         for x, value in launch.mapping.coordinates.items():
             is_of_tile = launch.persistent and isinstance(value, p.Variable) and value.name in GRID
-            places[x] = f"const {emitter.index} {x} = {'(int)'*is_of_tile}{emitter.text(value, bounds)};"
+            text = f"{'(int)'*is_of_tile}{emitter.text(value, bounds)}"
+            # the compiler then keeps what depends on it in the registers of the warp
+            end = ";  // the same in a warp" if x in uniform else ";"
+            places[x] = f"const {emitter.index} {x} = " + (
+                f"__shfl_sync(0xffffffff, {text}, 0)" if x in uniform else text) + end
             bounds = bounds.defining(x, value)
         nodes = function.body.children
         once = [*takewhile(lambda node: isinstance(node, Sync), nodes)] if launch.persistent else []
@@ -295,6 +301,16 @@ class _CudaFunction(FunctionText):
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
+
+
+def _of_warps(launch: Launch, function: Function) -> set[str]:
+    """The coordinates that the operands of warpgroups depend on, and that all lanes of a warp share."""
+    used = {x for node in nodes_in(function.body) if isinstance(node, Region) and node.instruction is not None
+            and node.instruction.scope is Scope.WARPGROUP for e in node.instruction.operands for x in variables(e)}
+    warp = launch.machine.warp
+    return {x for x, value in launch.mapping.coordinates.items() if x in used and isinstance(value, p.FloorDiv)
+            and value.numerator == p.Variable("l.0") and isinstance(value.denominator, int)
+            and value.denominator % warp == 0}
 
 
 def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[str]) -> list[str]:

@@ -1,6 +1,5 @@
-// proven: order (84 dependences), in bounds, no read before a write, no races; barriers: 1, each needed
-// vector accesses: o at multiples of 4 bytes, row by row; other calls run a text without them
-// tensor maps: q, k, v at multiples of 16 bytes, row by row; other calls are refused
+// proven: order (86 dependences), in bounds, no read before a write, no races; barriers: 3, each needed
+// tensor maps: q, k, v, o at multiples of 16 bytes, row by row; other calls are refused
 
 #include <cuda_bf16.h>
 #ifndef INFINITY
@@ -23,6 +22,16 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
+// the stores by TMA that the thread began since the last group are one
+__device__ __forceinline__ void end_store_group()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
+}
 // the compiler moves no use of these registers further up
 __device__ __forceinline__ void keep_below(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
 __device__ __forceinline__ void keep_below(int &x) { asm volatile("" : "+r"(x) :: "memory"); }
@@ -39,6 +48,11 @@ template <class T> __device__ __forceinline__ void keep_words_below(T &x)
     #pragma unroll
     for (int i = 0; i < sizeof(T) / 4; ++i)
         asm volatile("" : "+r"(words[i]) :: "memory");
+}
+// what the thread stored to shared memory is there for the matrix units and for TMA
+__device__ __forceinline__ void proxy_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // the registers of the warpgroup are ready for the matrix units
 __device__ __forceinline__ void register_fence()
@@ -83,6 +97,11 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     wait_for_phase(&mbarriers[slot], parities >> slot & 1);
     parities ^= 1u << slot;
 }
+// the first threads of the block, all but the warp of the producer, wait for each other
+template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
+{
+    asm volatile("bar.sync 1, %0;" :: "n"(THREADS) : "memory");
+}
 // all threads of the warp have done their part of the mbarrier's phase: the warp arrives once
 __device__ __forceinline__ void arrive_as_warp(unsigned long long *mbarrier)
 {
@@ -101,6 +120,29 @@ template <int COUNT> __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
+// COUNT warpgroups take turns, for each of which there is a named barrier. The first one need not wait at first.
+template <int COUNT> __device__ __forceinline__ void start_turns()
+{
+    if (threadIdx.x / 128 == COUNT - 1)
+        asm volatile("bar.arrive 2, 256;" ::: "memory");
+}
+// until the warpgroup before has ended its turn
+template <int COUNT> __device__ __forceinline__ void begin_turn()
+{
+    asm volatile("bar.sync %0, 256;" :: "r"(2 + threadIdx.x / 128) : "memory");
+}
+// the next warpgroup may begin its turn
+template <int COUNT> __device__ __forceinline__ void end_turn()
+{
+    asm volatile("bar.arrive %0, 256;" :: "r"(2 + (threadIdx.x / 128 + 1) % COUNT) : "memory");
+}
+// TMA: a box in shared memory goes to the array that the map describes, without the elements outside of the array
+__device__ __forceinline__ void store_box_4d(const void *from, const CUtensorMap &map, int start_0, int start_1, int start_2, int start_3)
+{
+    const unsigned int box = __cvta_generic_to_shared(from);
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+        :: "l"(&map), "r"(box), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
+}
 // the 32 bits that begin at x: one register with elements that follow each other
 template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
 {
@@ -111,8 +153,8 @@ template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
-    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
-    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+    const unsigned int address = __cvta_generic_to_shared(first);
+    return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
@@ -204,14 +246,16 @@ __device__ __forceinline__ int floor_mod_i32(int a, int b)
 // q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][128]
 // k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][n][128]
 // v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][n][128]
-// the launch gives 163936 bytes of dynamic shared memory
+// o_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of o[batch][heads][n][128]
+// the launch gives 196704 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(384, 1)
-attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
+attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap k_map_1x1x128x64_swizzled,
-    const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled, const int batch, const int heads,
-    const int key_heads, const int n)
+    const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled,
+    const __grid_constant__ CUtensorMap o_map_1x1x128x64_swizzled, const int batch, const int key_heads,
+    const int n)
 {
-    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int e_lane = (int)threadIdx.x % 4;
@@ -246,24 +290,28 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
     float acc_j_0[2];
     float acc_j_0_all[2];
     float acc_c_last[2][16][2];
+    float share[2];
+    // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
+    __nv_bfloat16 (&o_tile)[2][128][64] =
+            *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_ + 163840);
     // mbarriers for the copies to q_tile
     unsigned long long (&q_tile_full)[1] =
-            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 163840);
+            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 196608);
     // mbarriers for the warps that have read q_tile
     unsigned long long (&q_tile_empty)[1] =
-            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 163856);
+            *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 196624);
     // mbarriers for the copies to k_tile
     unsigned long long (&k_tile_full)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163872);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196640);
     // mbarriers for the warps that have read k_tile
     unsigned long long (&k_tile_empty)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163888);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196656);
     // mbarriers for the copies to v_tile
     unsigned long long (&v_tile_full)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163904);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196672);
     // mbarriers for the warps that have read v_tile
     unsigned long long (&v_tile_empty)[2] =
-            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 163920);
+            *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196688);
     float acc_j_first_warp[2]{};  // combined by shuffles in rows of 4
     float acc_j_0_first_warp[2]{};  // combined by shuffles in rows of 4
     float acc_j_warp[2]{};  // combined by shuffles in rows of 4
@@ -283,18 +331,19 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
     unsigned int v_tile_empty_parities_ = ~0u;
     start_phases<8>(v_tile_empty);
     __syncthreads();
+    start_turns<2>();
 
     const long long tiles_along_x = key_heads;
     const long long tiles_along_y = batch;
     const long long tiles_along_z = (n + 127) / 128;
     const long long tiles = tiles_along_x * tiles_along_y * tiles_along_z;
-    // tiles are places of the grid, along z for each 66 along x and y; a block runs one of each 132 in turning order
+    // tiles are places of the grid, along z for each 11 along x and y; a block runs one of each 132 in turning order
     if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
         give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
             for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
-                const long long first_column = tile / (66 * tiles_along_z) * 66;
-                const long long columns = min(66LL, tiles_along_x * tiles_along_y - first_column);
+                const long long first_column = tile / (11 * tiles_along_z) * 11;
+                const long long columns = min(11LL, tiles_along_x * tiles_along_y - first_column);
                 const long long place_in_group = tile - first_column * tiles_along_z;
                 const long long column = first_column + place_in_group % columns;
                 const int b = (int)(column / tiles_along_x);
@@ -348,8 +397,8 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
     } else if ((int)threadIdx.x < 256) {
         take_registers<232>();
         for (long long tile = blockIdx.x; tile < tiles; tile += 263 - 2 * (tile % 132)) {
-            const long long first_column = tile / (66 * tiles_along_z) * 66;
-            const long long columns = min(66LL, tiles_along_x * tiles_along_y - first_column);
+            const long long first_column = tile / (11 * tiles_along_z) * 11;
+            const long long columns = min(11LL, tiles_along_x * tiles_along_y - first_column);
             const long long place_in_group = tile - first_column * tiles_along_z;
             const long long column = first_column + place_in_group % columns;
             const int b = (int)(column / tiles_along_x);
@@ -577,6 +626,8 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 // acc_d: scores.d.init writes, scores.d.update reads
                 keep_below(acc_d);
                 register_fence();
+                // warpgroups take turns from scores.d.update to sums.c.update
+                begin_turn<2>();
                 #pragma unroll
                 for (int d_step = 0; d_step < 8; ++d_step) {
                     // scores.d.update
@@ -613,6 +664,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                         word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
                         matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
                 }
+                end_turn<2>();
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
                 // k_tile: scores.d.update reads, k_tile_rule overwrites
                 end_product_group();
@@ -817,28 +869,49 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                     }
                 }
             }
+            #pragma unroll
+            for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
+                // share
+                share[i_box_part] = 1.0f / total[i_box_part];
+            }
+            // o_tile: threads used it at the block's previous place of the grid
+            wait_for_stores<0>();
+            barrier_of_consumers<256>();
             if (64*i_warpgroup + 16*i_box_warp + i_box_lane <= 128*a + (n - 1) % 128) {
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                     if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane <= 128*a + (n - 1) % 128) {
                         #pragma unroll
                         for (int e_part = 0; e_part < 16; ++e_part) {
-                            alignas(4) __nv_bfloat16 o_vec[2];
+                            alignas(4) __nv_bfloat16 o_tile_vec[2];
                             #pragma unroll
                             for (int e_item = 0; e_item < 2; ++e_item) {
                                 // result
-                                o_vec[e_item] =
-                                        (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
+                                o_tile_vec[e_item] =
+                                        (__nv_bfloat16)(sums[i_box_part][e_part][e_item]*share[i_box_part]);
                             }
-                            *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n +
-                                        16384*((n + 127) / 128) + 8192*i_warpgroup + 2048*i_box_warp +
-                                        1024*i_box_part + 128*i_box_lane + 8*e_part +
-                                        2*e_lane - 16384*a - 16384]) =
-                                    *reinterpret_cast<const unsigned int *>(o_vec);
+                            *reinterpret_cast<unsigned int *>(&o_tile[e_part / 8][64*i_warpgroup +
+                                        16*i_box_warp + 8*i_box_part +
+                                        i_box_lane][(8*(e_part % 8) + 2*e_lane) ^ (8*(i_box_lane % 8))]) =
+                                    *reinterpret_cast<const unsigned int *>(o_tile_vec);
                         }
                     }
                 }
             }
+            // o_tile: result writes, store_o reads
+            proxy_fence();
+            barrier_of_consumers<256>();
+            if ((int)threadIdx.x == 0) {
+                for (int o_store_3_part = 0; o_store_3_part < 2; ++o_store_3_part) {
+                    // store_o
+                    store_box_4d(&o_tile[o_store_3_part][0][0], o_map_1x1x128x64_swizzled, b, h,
+                            128*((n + 127) / 128) - 128*a - 128, 64*o_store_3_part);
+                }
+            }
+            // TMA has read shared memory before the block ends
+            end_store_group();
         }
+        // TMA has read shared memory before the block ends
+        wait_for_stores<0>();
     }
 }

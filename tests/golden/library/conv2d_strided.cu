@@ -116,8 +116,8 @@ __device__ __forceinline__ void store_box_4d(const void *from, const CUtensorMap
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
-    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
-    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+    const unsigned int address = __cvta_generic_to_shared(first);
+    return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
@@ -196,7 +196,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
     const __grid_constant__ CUtensorMap y_map_1x4x4x64_swizzled, const int channels, const int columns,
     const int filters, const int images, const int rows)
 {
-    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int f_box_lane = (int)threadIdx.x % 4;

@@ -85,8 +85,8 @@ template <int COUNT> __device__ __forceinline__ void take_registers()
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
-    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
-    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+    const unsigned int address = __cvta_generic_to_shared(first);
+    return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x256 by 64x16 and 16x256. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
@@ -271,7 +271,7 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     const int i_group = blockIdx.y;
     const int j_block = (int)blockIdx.x / 8;
     const int i_block = (int)blockIdx.x % 8;
-    const int i_warpgroup = (int)threadIdx.x / 128;
+    const int i_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
     const int i_box_lane = (int)threadIdx.x / 4 % 8;
     const int j_box_lane = (int)threadIdx.x % 4;
