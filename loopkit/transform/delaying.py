@@ -23,13 +23,14 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
 
     Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
     the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
-    iname ``t``. The step does not check that a temporary is overwritten too early: lowering does, with a
+    iname ``t``. By 0 iterations, statements only change their places in the loop: the parts of a sum may run apart, so
+    that products of matrix units overlap each other. The step does not check that a temporary is overwritten too early: lowering does, with a
     :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
         in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
         delayed. A part that is not named runs right before the next named part of its reduction.
-    :arg by: the number of iterations.
+    :arg by: the number of iterations, or 0.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.
     :raises ScheduleError: the statements are not in one loop over *iname*.
@@ -66,7 +67,7 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     end
     """
     require_untagged(kernel, iname, "delayed")
-    count, step = require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
+    count, step = 0 if by == 0 else require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
     moved = _delayed(kernel, statements)
     loop = _loop_around(kernel, iname, moved)
     tree = rewrite(kernel.tree, lambda node: Loop(iname, _reordered(loop, moved)) if node == loop else node)
@@ -74,7 +75,7 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
                      frozenset(moved))
     result = rewritten(result, statements=in_order_of(tree, result.statements))
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
+    return result if count == 0 else peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
 
 
 def _delayed(kernel: LoopKernel, statements: Mapping[str, str]) -> dict[str, str]:
@@ -115,8 +116,8 @@ def _with_parts(kernel: LoopKernel, statements: Mapping[str, str]) -> Iterator[t
             if not target:
                 raise PreconditionError(f"'{s}' is a part of a reduction, and its place is not given.", subject=s,
                                         hint=f"name '{s}' too")
-    named = [s for s in statements for s in sorted(whole[s], key=order.index)]
-    yield from ((s, before[s]) for s in dict.fromkeys(named))
+    every = [x for s in statements for x in sorted(whole[s], key=order.index) if x == s or x not in statements]
+    yield from ((s, before[s]) for s in dict.fromkeys(every))
 
 
 def _family(kernel: LoopKernel, statement: str) -> Iterator[str]:
