@@ -1,8 +1,9 @@
-"""The gradients of attention by the warpgroups of Hopper, in launches that give the same bits each time."""
+"""The gradients of attention by the warpgroups of Hopper: the same bits in each run."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import e, log2
+from math import e, lcm, log2
 
 import numpy as np
 import numpy.typing as npt
@@ -10,33 +11,77 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.defaults import items_a_thread, known_dtype
+from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
 from loopkit.library.warpgroups import ROWS, STEP
+from loopkit.transform.step import require_positive
+
+#: The rows whose sums a block of the first launch computes take so many threads.
+_THREADS = 256
 
 
 @checked
 def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", scale: float | None = None,
+                       key_tile: tuple[int, int] | None = None, query_tile: tuple[int, int] | None = None,
                        stages: int | None = None) -> lk.LoopKernel:
+    """A kernel for the gradients *dq*, *dk* and *dv* of :func:`attention`, from the gradient *go* of its result *o*.
+
+    The weights ``w[i, j]`` are computed again, from the scores and from ``log_sum[b, h, i]``, the logarithm of the sum
+    of the exponentials of a query's scores (``attention(..., log_sum=True)``). With ``dw = go v^T`` and
+    ``ds[i, j] = w[i, j]*(dw[i, j] - sum(e, o[i, e]*go[i, e]))``, the gradients are ``dv = w^T go``,
+    ``dk = scale*ds^T q`` and ``dq = scale*ds k``.
+
+    There are three launches. The first one computes the sums of rows. In the second one, a block has a tile of keys and
+    runs over the queries; in the third one, it has a tile of queries and runs over the keys. Both compute the weights,
+    and no block adds to the results of another one, so that the bits are the same in each run. Threads keep weights and
+    gradients in registers, matrix units multiply, and a warpgroup of its own lets TMA copy tiles. The kernel is for
+    GPUs of ``CudaTarget("sm_90a")``.
+
+    The arrays are ``q[batch, heads, n, head]``, *o*, *go* and *dq* like *q*, ``k[batch, heads, m, head]``, *v*, *dk*
+    and *dv* like *k*, and ``log_sum[batch, heads, n]`` in float32. Sums are in float32, and weights and *ds* in *dtype*
+    as factors.
+
+    :arg dtype: bfloat16 or float16, of all arrays but *log_sum*.
+    :arg head: the length of the last axes, 64 or 128.
+    :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``, with ``n = m``.
+    :arg scale: a positive number; default: ``head**-0.5``.
+    :arg key_tile: the keys of a block and the queries of a tile over which it runs, multiples of 64 and 16;
+        *query_tile*: the queries of a block and the keys of a tile. With a mask, the second number divides the first.
+    :arg stages: tiles in shared memory at once, two or more.
+    :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
+
+    >>> knl = lk.library.attention_backward(head=64)
+    >>> print(*knl.written_names & knl.argument_by_name.keys())
+    """
     form = Gradients(known_dtype(dtype), head, mask, head**-0.5 if scale is None else float(scale))
-    tiles, stages = ((128, 64), (128, 128 if head == 64 else 64)), 2
-    knl = _by_rows(form.kernel(tiles), form)
-    knl = _by_queries(_by_keys(knl, form, stages), form, stages)
+    form.require_known()
+    tiles = measured("attention_backward", key_tiles=None, query_tiles=None, stages=stages)
+    key_tile, query_tile, stages = key_tile or tiles[0][str(head)], query_tile or tiles[1][str(head)], tiles[2]
+    form.require_tiles(key_tile, query_tile, stages)
+    knl = _sums_of_rows(form.kernel(key_tile, query_tile), form)
+    knl = _tiles_of_keys(knl, form)
+    knl = _tiles_of_queries(knl, form)
+    # sums are in float32, and a warpgroup multiplies at once
     knl = lk.set_accumulator_dtype(knl, np.float32)
-    (keys, queries), (_, other_keys) = tiles
-    for s, columns in {"k_scores": queries, "k_by_weights": queries, "dv_sums": head, "dk_sums": head,
-                       "q_scores": other_keys, "q_by_weights": other_keys, "dq_sums": head}.items():
-        knl = lk.tensorize(knl, s, f"wgmma.m64n{columns}k{STEP // form.dtype.itemsize}."
-                           + UNITS[form.dtype.name].instruction.split(".", 2)[2])
-    copies = ("k_k", "k_v", "k_q", "k_go", "k_stats", "q_q", "q_go", "q_k", "q_v")
-    knl = lk.specialize_warps(knl, [f"{x}_tile_rule" for x in copies], registers=32)
-    # threads compute weights while matrix units multiply
+    for columns, products in ((key_tile[1], ("k_scores", "k_by_weights")), (query_tile[1], ("q_scores", "q_by_weights")),
+                              (head, ("dv_sums", "dk_sums", "dq_sums"))):
+        for product in products:
+            knl = lk.tensorize(knl, product, f"wgmma.m64n{columns}k{STEP // form.dtype.itemsize}."
+                               + UNITS[form.dtype.name].instruction.split(".", 2)[2])
+    # a thread of its own copies tiles as soon as there is room
+    knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
+    knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)
+    knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.id.endswith("_tile_rule")], registers=REG)
+    # threads compute weights while the products with v run, and their derivatives while those with go do
     knl = lk.delay(knl, "kt", {"k_by_weights.ke.update": "k_scores", "dv_sums.kc.update": "k_by_scores",
                                "k_by_weights": "k_by_scores", "dv_sums": "dk_sums"}, by=0)
     knl = lk.delay(knl, "qt", {"q_by_weights.qe.update": "q_scores", "q_by_weights": "q_by_scores"}, by=0)
     # weights are replaced in the first tiles only
-    knl = lk.peel(knl, "qt", first=1 if mask == "full" else 128 // other_keys)
-    return lk.peel(knl, "kt", first=keys // queries) if mask == "causal" else knl
+    knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
+    return lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
+
+
+REG = 32
 
 
 @dataclass(frozen=True)
@@ -48,32 +93,71 @@ class Gradients:
     mask: str
     scale: float
 
-    def kernel(self, tiles: tuple[tuple[int, int], tuple[int, int]]) -> lk.LoopKernel:
-        """The kernel for *tiles* of so many keys and queries in turn, and of so many queries and keys."""
-        (own_keys, queries), (own_queries, keys) = tiles
-        causal, dtype, factor = self.mask == "causal", self.dtype.name, self.scale*log2(e)
+    def require_known(self) -> None:
+        """:raises PreconditionError: an argument has an unknown value."""
+        if self.dtype.name not in ("bfloat16", "float16"):
+            raise lk.PreconditionError(f"The arrays of attention are bfloat16 or float16, and not {self.dtype}.",
+                                       subject="dtype", hint="dtype='bfloat16'")
+        if self.head not in (64, 128):
+            raise lk.PreconditionError(f"The length of a head is 64 or 128, and not {self.head}.", subject="head",
+                                       hint="pad the arrays with zeros")
+        if self.mask not in ("full", "causal"):
+            raise lk.PreconditionError(f"There are no gradients with a mask {self.mask!r}.", subject="mask",
+                                       hint="use 'full' or 'causal'")
+        if not 0 < self.scale < float("inf"):
+            raise lk.PreconditionError(f"The argument 'scale' is a positive number, and not {self.scale}.",
+                                       subject="scale", hint="leave out scale")
+
+    def require_tiles(self, key_tile: tuple[int, int], query_tile: tuple[int, int], stages: int) -> None:
+        """:raises PreconditionError: a block cannot have such tiles."""
+        for what, (own, other) in (("key_tile", key_tile), ("query_tile", query_tile)):
+            for number, unit, most in ((own, ROWS, 192), (other, 16, 256)):
+                if require_positive(number, what) % unit or number > most:
+                    raise lk.PreconditionError(f"'{what}' has a multiple of {unit}, at most {most}, and not {number}.",
+                                               subject=what, hint=f"{what}=({ROWS}, {ROWS})")
+            if self.mask != "full" and own % other:
+                raise lk.PreconditionError(f"With a mask, the second number of '{what}' divides the first, and {other} "
+                                           f"does not divide {own}.", subject=what, hint=f"{what}=({own}, {ROWS})")
+        if stages < 2:
+            raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
+                                       hint="stages=2")
+
+    def kernel(self, key_tile: tuple[int, int], query_tile: tuple[int, int]) -> lk.LoopKernel:
+        """The kernel for tiles of so many keys and queries; names begin with ``k`` where a block has a tile of keys,
+        and with ``q`` where it has one of queries.
+        """
+        keys, queries, causal, factor = key_tile[0], query_tile[0], self.mask == "causal", self.scale*log2(e)
+        # there are as many keys as queries if there is a mask
+        m = "n" if causal else "m"
         # tiles of queries run from the first one that counts on, and tiles of keys from the last one on
-        query = f"{queries}*({f'{own_keys // queries}*ka + ' if causal else ''}kt)"
-        last = f"{own_queries // keys}*qa + {own_queries // keys - 1}" if causal else f"floor((m - 1)/{keys})"
-        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - qt)"
-        row, column = f"{own_keys}*ka + kj", f"{own_queries}*qa + qi"
-        unit = max(own_queries, queries)
-        every = f"(n + {unit - 1}) // {unit} * {unit}"
-        q, k = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "batch key_heads m"))
+        first = f"{keys // key_tile[1]}*ka + " if causal else ""
+        last = f"{queries // query_tile[1]}*qa + {queries // query_tile[1] - 1}" if causal else \
+            f"floor(({m} - 1)/{query_tile[1]})"
+        k_query = f"{key_tile[1]}*({first}kt)"
+        q_key = f"{query_tile[1]}*({last.replace('floor', '').replace('/', '//')} - qt)"
+        k_key, q_query, dtype = f"{keys}*ka + kj", f"{queries}*qa + qi", self.dtype.name
+        k_mask = f"k_w[ki] = 0  {{id=k_mask, if={k_key} > {k_query} + ki}}" if causal else ""
+        beyond = q_query if causal else f"{m} - 1"
+        # the sums of rows are there for whole tiles
+        rows = lcm(key_tile[1], queries)
+        q, k = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"batch key_heads {m}"))
         arrays = [*(lk.GlobalArg(x, self.dtype, shape=(*q, self.head)) for x in ("q", "o", "go", "dq")),
                   *(lk.GlobalArg(x, self.dtype, shape=(*k, self.head)) for x in ("k", "v", "dk", "dv")),
                   lk.GlobalArg("log_sum", np.float32, shape=q),
-                  lk.TemporaryVariable("stats", np.float32, shape=("batch", "heads", 2, every), address_space="global")]
+                  lk.TemporaryVariable("stats", np.float32, address_space="global",
+                                       shape=("batch", "heads", 2, f"(n + {rows - 1}) // {rows} * {rows}"))]
         return lk.make_kernel([
-            f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {unit - 1})/{unit})*{unit} and 0<=rd<{self.head}}}",
-            f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {own_keys}*ka<m and 0<=kj<{own_keys} and 0<=kt and "
-            f"{query}<n and 0<=ki,kc,kg<{queries} and 0<=kd,ke,kx<{self.head}}}",
-            f"{{[qa, qi, qt, qj, qc, qd, qe, qx]: 0<=qa and {own_queries}*qa<n and 0<=qi<{own_queries} and 0<=qt<={last} "
-            f"and 0<=qj,qc<{keys} and 0<=qd,qe,qx<{self.head}}}"], f"""
-{self._rules("k")}
-{self._rules("q")}
+            f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {rows - 1})/{rows})*{rows} and "
+            f"0<=rd<{self.head}}}",
+            f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{m} and 0<=kj<{keys} and 0<=kt and {k_query}<n "
+            f"and 0<=ki,kc,kg<{key_tile[1]} and 0<=kd,ke,kx<{self.head}}}",
+            f"{{[qa, qi, qt, qj, qc, qd, qe, qx]: 0<=qa and {queries}*qa<n and 0<=qi<{queries} and 0<=qt<={last} and "
+            f"0<=qj,qc<{query_tile[1]} and 0<=qd,qe,qx<{self.head}}}"], f"""
+{_rules("k", m)}
+{_rules("q", m)}
 k_stats(b_, h_, which, row) := stats[b_, h_, which, row]
 for b, h, r
+    # beyond the end, weights are 0
     stats[b, h, 0, r] = if(r < n, {log2(e)!r}f*log_sum[b, h, r], 1.0e30f)  {{id=low}}
     stats[b, h, 1, r] = sum(rd, cast(float32, o[b, h, r, rd])*cast(float32, go[b, h, r, rd]))  {{id=delta, if=r < n}}
     stats[b, h, 1, r] = 0  {{id=no_delta, if=r >= n}}
@@ -82,97 +166,101 @@ for b, h, ka, kj
     <> dk_sums[kx] = 0.0f  {{id=first_dk}}
     <> dv_sums[kx] = 0.0f  {{id=first_dv}}
     for kt
-        <> k_s[ki] = sum(kd, k_k_rows(b, h, {row}, kd)*k_q_rows(b, h, {query} + ki, kd))  {{id=k_scores}}
-        <> k_dw[ki] = sum(ke, k_v_rows(b, h, {row}, ke)*k_go_rows(b, h, {query} + ki, ke))  {{id=k_by_weights}}
-        <> k_w[ki] = exp2_ftz({factor!r}f*k_s[ki] - k_stats(b, h, 0, {query} + ki))  {{id=k_weights}}
-        {f"k_w[ki] = 0  {{id=k_mask, if={row} > {query} + ki}}" if causal else ""}
+        <> k_s[ki] = sum(kd, k_k_rows(b, h, {k_key}, kd)*k_q_rows(b, h, {k_query} + ki, kd))  {{id=k_scores}}
+        <> k_dw[ki] = sum(ke, k_v_rows(b, h, {k_key}, ke)*k_go_rows(b, h, {k_query} + ki, ke))  {{id=k_by_weights}}
+        <> k_w[ki] = exp2_ftz({factor!r}f*k_s[ki] - k_stats(b, h, 0, {k_query} + ki))  {{id=k_weights}}
+        {k_mask}
         <{dtype}> k_p[ki] = cast({dtype}, k_w[ki])  {{id=k_factors}}
-        <{dtype}> k_ds[ki] = cast({dtype}, k_w[ki]*(k_dw[ki] - k_stats(b, h, 1, {query} + ki)))  {{id=k_by_scores}}
-        dv_sums[kx] = dv_sums[kx] + sum(kc, k_p[kc]*k_go_rows(b, h, {query} + kc, kx))  {{id=dv_sums}}
-        dk_sums[kx] = dk_sums[kx] + sum(kg, k_ds[kg]*k_q_rows(b, h, {query} + kg, kx))  {{id=dk_sums}}
+        <{dtype}> k_ds[ki] = cast({dtype}, k_w[ki]*(k_dw[ki] - k_stats(b, h, 1, {k_query} + ki)))  {{id=k_by_scores}}
+        dv_sums[kx] = dv_sums[kx] + sum(kc, k_p[kc]*k_go_rows(b, h, {k_query} + kc, kx))  {{id=dv_sums}}
+        dk_sums[kx] = dk_sums[kx] + sum(kg, k_ds[kg]*k_q_rows(b, h, {k_query} + kg, kx))  {{id=dk_sums}}
     end
-    dv[b, h, {row}, kx] = dv_sums[kx]  {{id=dv, if={row} < m}}
-    dk[b, h, {row}, kx] = {self.scale!r}f*dk_sums[kx]  {{id=dk, if={row} < m}}
+    dv[b, h, {k_key}, kx] = dv_sums[kx]  {{id=dv, if={k_key} < {m}}}
+    dk[b, h, {k_key}, kx] = {self.scale!r}f*dk_sums[kx]  {{id=dk, if={k_key} < {m}}}
 end
 ... gbarrier
 for b, h, qa, qi
-    <> q_low = stats[b, h, 0, {column}]  {{id=q_low}}
-    <> q_delta = stats[b, h, 1, {column}]  {{id=q_delta}}
+    <> q_low = stats[b, h, 0, {q_query}]  {{id=q_low}}
+    <> q_delta = stats[b, h, 1, {q_query}]  {{id=q_delta}}
     <> dq_sums[qx] = 0.0f  {{id=first_dq}}
     for qt
-        <> q_s[qj] = sum(qd, q_q_rows(b, h, {column}, qd)*q_k_rows(b, h, {key} + qj, qd))  {{id=q_scores}}
-        <> q_dw[qj] = sum(qe, q_go_rows(b, h, {column}, qe)*q_v_rows(b, h, {key} + qj, qe))  {{id=q_by_weights}}
+        <> q_s[qj] = sum(qd, q_q_rows(b, h, {q_query}, qd)*q_k_rows(b, h, {q_key} + qj, qd))  {{id=q_scores}}
+        <> q_dw[qj] = sum(qe, q_go_rows(b, h, {q_query}, qe)*q_v_rows(b, h, {q_key} + qj, qe))  {{id=q_by_weights}}
         <> q_w[qj] = exp2_ftz({factor!r}f*q_s[qj] - q_low)  {{id=q_weights}}
-        q_w[qj] = 0  {{id=q_mask, if={key} + qj > {column if causal else 'm - 1'}}}
+        q_w[qj] = 0  {{id=q_mask, if={q_key} + qj > {beyond}}}
         <{dtype}> q_ds[qj] = cast({dtype}, q_w[qj]*(q_dw[qj] - q_delta))  {{id=q_by_scores}}
-        dq_sums[qx] = dq_sums[qx] + sum(qc, q_ds[qc]*q_k_rows(b, h, {key} + qc, qx))  {{id=dq_sums}}
+        dq_sums[qx] = dq_sums[qx] + sum(qc, q_ds[qc]*q_k_rows(b, h, {q_key} + qc, qx))  {{id=dq_sums}}
     end
-    dq[b, h, {column}, qx] = {self.scale!r}f*dq_sums[qx]  {{id=dq, if={column} < n}}
+    dq[b, h, {q_query}, qx] = {self.scale!r}f*dq_sums[qx]  {{id=dq, if={q_query} < n}}
 end
 """, [*arrays, "..."], name="attention_backward",
-            assumptions="batch, heads, key_heads, n, m >= 1 and heads = key_heads" + (" and n = m" if causal else ""))
-
-    @staticmethod
-    def _rules(nest: str) -> str:
-        """The rows of the arrays, with zeros beyond the end."""
-        return "\n".join(f"{nest}_{x}_rows(b_, h_, row, column) := {x}[b_, h_, row, column] if row < {length} else 0"
-                         for x, length in (("q", "n"), ("go", "n"), ("k", "m"), ("v", "m")))
+            assumptions=f"batch, heads, key_heads, n, {m} >= 1 and heads = key_heads")
 
 
-def _by_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
-    """The launch for the sums of rows: neighbouring threads have vectors of a row."""
+def _rules(nest: str, m: str) -> str:
+    """The rows of the arrays for one of the launches, with zeros beyond the end; there are *m* keys."""
+    return "\n".join(f"{nest}_{x}_rows(b_, h_, row, column) := {x}[b_, h_, row, column] if row < {length} else 0"
+                     for x, length in (("q", "n"), ("go", "n"), ("k", m), ("v", m)))
+
+
+def _sums_of_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
+    """The first launch: neighbouring threads have vectors of a row."""
     vector = items_a_thread(form.dtype)
     knl = lk.split_iname(knl, "rd", vector, outer_iname="rd_lane", inner_iname="rd_item", outer_tag="l.0",
                          inner_tag="vec")
-    knl = lk.split_iname(knl, "r", 256*vector // form.head, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.split_iname(knl, "r", _THREADS*vector // form.head, outer_tag="g.0", inner_tag="l.1")
     return lk.tag_inames(knl, {"h": "g.1", "b": "g.2"})
 
 
-def _by_keys(knl: lk.LoopKernel, form: Gradients, stages: int) -> lk.LoopKernel:
-    """The launch for the gradients of *k* and *v*: a block has a tile of keys, and runs over the queries."""
+def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
+    """The second launch: a block has a tile of keys, and runs over tiles of queries."""
     knl = _on_warpgroups(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
-    knl = _tile(knl, "k_k", ["kj_warpgroup", "kj_box", "kd_step", "kd_box"], form.dtype)
-    knl = _tile(knl, "k_v", ["kj_warpgroup", "kj_box", "ke_step", "ke_box"], form.dtype)
-    knl = _tile(knl, "k_q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"], form.dtype)
-    knl = _tile(knl, "k_go", ["ki", "ke_step", "ke_box", "kc_step", "kc_box", "kx"], form.dtype)
+    for x, sweep in (("k", ["kj_warpgroup", "kj_box", "kd_step", "kd_box"]),
+                     ("v", ["kj_warpgroup", "kj_box", "ke_step", "ke_box"]),
+                     ("q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"]),
+                     ("go", ["ki", "ke_step", "ke_box", "kc_step", "kc_box", "kx"])):
+        knl = _tile(knl, f"k_{x}", sweep, form.dtype)
+    # the sums of rows belong to columns here, which all threads have
     knl = lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", default_tag=None, dtype=np.float32)
-    knl = lk.tensorize(knl, "k_stats_tile_rule", "tma.load")
-    knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
-    return knl
+    return lk.tensorize(knl, "k_stats_tile_rule", "tma.load")
 
 
-def _by_queries(knl: lk.LoopKernel, form: Gradients, stages: int) -> lk.LoopKernel:
-    """The launch for the gradients of *q*: a block has a tile of queries, and runs over the keys."""
+def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
+    """The third launch: a block has a tile of queries, and runs over tiles of keys."""
     knl = _on_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
-    knl = _tile(knl, "q_q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"], form.dtype)
-    knl = _tile(knl, "q_go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"], form.dtype)
-    knl = _tile(knl, "q_k", ["qj", "qd_step", "qd_box", "qc_step", "qc_box", "qx"], form.dtype)
-    knl = _tile(knl, "q_v", ["qj", "qe_step", "qe_box"], form.dtype)
-    knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)
+    for x, sweep in (("q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"]),
+                     ("go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"]),
+                     ("k", ["qj", "qd_step", "qd_box", "qc_step", "qc_box", "qx"]),
+                     ("v", ["qj", "qe_step", "qe_box"])):
+        knl = _tile(knl, f"q_{x}", sweep, form.dtype)
     return knl
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, sums_over: str, factors: list[str],
-                   sums: list[str]) -> lk.LoopKernel:
-    """The loops of *nest* on the threads of a block, each warpgroup with 64 rows of the tile."""
-    rows = f"{nest}{row}"
+def _on_warpgroups(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, over: str, factors: Sequence[str],
+                   sums: Sequence[str]) -> lk.LoopKernel:
+    """The loops of a *nest* on a grid of blocks, in which each warpgroup has 64 rows.
+
+    :arg row: the iname of rows, without the name of the nest; *over*: those of sums.
+    :arg factors: the values of a thread that matrix units multiply; *sums*: the gradients.
+    """
+    rows, step = f"{nest}{row}", STEP // form.dtype.itemsize
     knl = lk.split_iname(knl, rows, ROWS, outer_iname=f"{rows}_warpgroup", inner_iname=f"{rows}_box", outer_tag="l.0")
     knl = lk.tag_inames(knl, {f"{nest}a": "g.0"})
     knl = lk.prioritize_loops(knl, f"b, h, {nest}a, {rows}_warpgroup, {nest}t, {rows}_box")
     # products take strips of 32 bytes of their factors
-    step = STEP // form.dtype.itemsize
-    for x in (f"{nest}{x}" for x in sums_over):
-        knl = lk.split_iname(knl, x, step, outer_iname=f"{x}_step", inner_iname=f"{x}_box", outer_tag="unr")
-    # factors stay in the registers of the threads that compute them
+    for x in over:
+        knl = lk.split_iname(knl, f"{nest}{x}", step, outer_iname=f"{nest}{x}_step", inner_iname=f"{nest}{x}_box",
+                             outer_tag="unr")
+    # such factors stay in the registers of the threads that compute them
     knl = lk.privatize(knl, f"{rows}_box", only_var_names=factors)
     knl = lk.set_temporary_address_space(knl, factors, "warp")
-    # matrix units add to the sums in place
-    for s in sums:
-        knl = lk.start_from_addend(knl, s)
+    # matrix units add to the gradients in place
+    for x in sums:
+        knl = lk.start_from_addend(knl, x)
     return knl
 
 
-def _tile(knl: lk.LoopKernel, rows: str, sweep: list[str], dtype: np.dtype) -> lk.LoopKernel:
+def _tile(knl: lk.LoopKernel, rows: str, sweep: Sequence[str], dtype: np.dtype) -> lk.LoopKernel:
     """A tile of the rule *rows*, which TMA copies: its rows of 128 bytes are swizzled as the matrix units read them."""
     knl = lk.precompute(knl, f"{rows}_rows", sweep, temporary_name=f"{rows}_tile", default_tag=None, dtype=dtype)
     return lk.tensorize(knl, f"{rows}_tile_rule", f"tma.load.swizzle{ROW}")

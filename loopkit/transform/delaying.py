@@ -68,7 +68,7 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     """
     require_untagged(kernel, iname, "delayed")
     count, step = 0 if by == 0 else require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
-    moved = _delayed(kernel, statements)
+    moved = _delayed(kernel, statements, count)
     loop = _loop_around(kernel, iname, moved)
     tree = rewrite(kernel.tree, lambda node: Loop(iname, _reordered(loop, moved)) if node == loop else node)
     result = reindex(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), count)}), tree,
@@ -78,13 +78,13 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     return result if count == 0 else peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
 
 
-def _delayed(kernel: LoopKernel, statements: Mapping[str, str]) -> dict[str, str]:
+def _delayed(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> dict[str, str]:
     """All delayed statements, each with that before which it runs; :raises PreconditionError: there is none."""
     require_known("statement", [*statements, *statements.values()], kernel.statement_by_id)
     if not statements:
         raise PreconditionError("delay needs the statements that run later.", subject="statements",
                                 hint='for example {"store": "load"}')
-    moved = dict(_with_parts(kernel, statements))
+    moved = dict(_with_parts(kernel, statements, count))
     if late := next((s for s in moved.values() if s in moved), None):
         raise PreconditionError(f"'{late}' is delayed itself, so that nothing runs right before it.", subject=late,
                                 hint="name a statement that keeps its iteration")
@@ -104,20 +104,25 @@ def _loop_around(kernel: LoopKernel, iname: str, moved: Mapping[str, str]) -> Lo
     return found[0]
 
 
-def _with_parts(kernel: LoopKernel, statements: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """*statements* with the parts of their reductions, each before what the next named one runs before."""
+def _with_parts(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> Iterator[tuple[str, str]]:
+    """*statements* with the parts of their reductions, each before what the next named one runs before.
+
+    In the same iteration, with *count* 0, the parts behind the last named one stay.
+    """
     order = [*leaves(kernel.tree)]
     whole = {s: frozenset(_family(kernel, s)) for s in statements}
     before = dict[str, str]()
     for family in dict.fromkeys(whole.values()):
         target = ""
         for s in sorted(family, key=order.index, reverse=True):
-            before[s] = target = statements.get(s, target)
-            if not target:
+            target = statements.get(s, target)
+            if target:
+                before[s] = target
+            elif count:
                 raise PreconditionError(f"'{s}' is a part of a reduction, and its place is not given.", subject=s,
                                         hint=f"name '{s}' too")
     every = [x for s in statements for x in sorted(whole[s], key=order.index) if x == s or x not in statements]
-    yield from ((s, before[s]) for s in dict.fromkeys(every))
+    yield from ((s, before[s]) for s in dict.fromkeys(every) if s in before)
 
 
 def _family(kernel: LoopKernel, statement: str) -> Iterator[str]:
