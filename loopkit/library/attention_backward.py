@@ -63,15 +63,15 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     knl = _tiles_of_queries(knl, form)
     # sums are in float32, and a warpgroup multiplies at once
     knl = lk.set_accumulator_dtype(knl, np.float32)
-    for columns, products in ((key_tile[1], ("k_scores", "k_by_weights")), (query_tile[1], ("q_scores", "q_by_weights")),
-                              (head, ("dv_sums", "dk_sums", "dq_sums"))):
-        for product in products:
-            knl = lk.tensorize(knl, product, f"wgmma.m64n{columns}k{STEP // form.dtype.itemsize}."
-                               + UNITS[form.dtype.name].instruction.split(".", 2)[2])
+    unit = f"k{STEP // form.dtype.itemsize}.{UNITS[form.dtype.name].instruction.split('.', 2)[2]}"
+    for products, columns in (("k_scores, k_by_weights", key_tile[1]), ("q_scores, q_by_weights", query_tile[1]),
+                              ("dv_sums, dk_sums, dq_sums", head)):
+        for product in products.split(", "):
+            knl = lk.tensorize(knl, product, f"wgmma.m64n{columns}{unit}")
     # a thread of its own copies tiles as soon as there is room
     knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
     knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)
-    knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.id.endswith("_tile_rule")], registers=REG)
+    knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.id.endswith("_tile_rule")], registers=24)
     # threads compute weights while the products with v run, and their derivatives while those with go do
     knl = lk.delay(knl, "kt", {"k_by_weights.ke.update": "k_scores", "dv_sums.kc.update": "k_by_scores",
                                "k_by_weights": "k_by_scores", "dv_sums": "dk_sums"}, by=0)
@@ -79,9 +79,6 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     # weights are replaced in the first tiles only
     knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
     return lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
-
-
-REG = 32
 
 
 @dataclass(frozen=True)
@@ -149,8 +146,8 @@ class Gradients:
         return lk.make_kernel([
             f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {rows - 1})/{rows})*{rows} and "
             f"0<=rd<{self.head}}}",
-            f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{m} and 0<=kj<{keys} and 0<=kt and {k_query}<n "
-            f"and 0<=ki,kc,kg<{key_tile[1]} and 0<=kd,ke,kx<{self.head}}}",
+            f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{m} and 0<=kj<{keys} and 0<=kt and "
+            f"{k_query}<n and 0<=ki,kc,kg<{key_tile[1]} and 0<=kd,ke,kx<{self.head}}}",
             f"{{[qa, qi, qt, qj, qc, qd, qe, qx]: 0<=qa and {queries}*qa<n and 0<=qi<{queries} and 0<=qt<={last} and "
             f"0<=qj,qc<{query_tile[1]} and 0<=qd,qe,qx<{self.head}}}"], f"""
 {_rules("k", m)}
@@ -220,13 +217,16 @@ def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
                      ("q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"]),
                      ("go", ["ki", "ke_step", "ke_box", "kc_step", "kc_box", "kx"])):
         knl = _tile(knl, f"k_{x}", sweep, form.dtype)
-    # the sums of rows belong to columns here, which all threads have
-    knl = lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", default_tag=None, dtype=np.float32)
+    # the sums of rows, which the launch before writes, belong to columns here, which all threads have
+    knl = lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", default_tag=None, dtype=np.float32,
+                        allow_global_storage=True, allow_launches=True)
     return lk.tensorize(knl, "k_stats_tile_rule", "tma.load")
 
 
 def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The third launch: a block has a tile of queries, and runs over tiles of keys."""
+    # with a causal mask, the last queries have most keys, and come first
+    knl = lk.reverse(knl, "qa") if form.mask == "causal" else knl
     knl = _on_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
     for x, sweep in (("q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"]),
                      ("go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"]),

@@ -141,15 +141,15 @@ class _Want:
 
     @property
     def late(self) -> bool:
-        """Is it a wait of each thread for its own products? A group ends behind them, and the wait is as late as it can
-        be, so that other products run until then.
+        """Is it a wait of each thread for its own products? These end a group, and other products run until the wait,
+        which is as late as it can be.
         """
         return self.completion is Completion.PRODUCTS and self.scope is Scope.THREAD and not self.cyclic
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
         if self.late:
-            return gap in (self.first, self.last)
+            return gap == self.last
         return gap >= self.first or gap <= self.last if self.cyclic else self.first <= gap <= self.last
 
     @property
@@ -325,9 +325,9 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
         own = [w for w in wants if w.scope is scope]
         # from the front, each as late as possible
         for w in (*sorted((w for w in own if not w.cyclic), key=lambda w: w.last), *(w for w in own if w.cyclic)):
-            if w.late or not any(map(w.has, chosen)):
-                chosen |= dict.fromkeys((w.first, w.last) if w.late else (n - 1 if w.cyclic else w.last,), scope)
-    result: dict[int, Barrier] = {}
+            if not any(map(w.has, chosen)):
+                chosen[n - 1 if w.cyclic else w.last] = scope
+    result = {w.first: Barrier(scope=Scope.THREAD, instructions=(CommitGroup(w.completion),)) for w in wants if w.late}
     waiting = list(wants)
     for g in sorted(chosen):
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]

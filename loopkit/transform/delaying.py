@@ -23,13 +23,14 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
 
     Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
     the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
-    iname ``t``. By 0 iterations, statements only change their places in the loop: the parts of a sum may run apart, so
-    that products of matrix units overlap each other. The step does not check that a temporary is overwritten too early: lowering does, with a
-    :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
+    iname ``t``. By 0 iterations, statements only change their places in an iteration: the parts of a sum move apart, so
+    that threads compute while matrix units multiply. The step does not check that a temporary is overwritten too early:
+    lowering does, with a :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
         in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
-        delayed. A part that is not named runs right before the next named part of its reduction.
+        delayed; by 0 iterations, those behind the last named one stay. A part that is not named runs right before the
+        next named part of its reduction.
     :arg by: the number of iterations, or 0.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.
@@ -75,7 +76,8 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
                      frozenset(moved))
     result = rewritten(result, statements=in_order_of(tree, result.statements))
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return result if count == 0 else peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
+    return result if count == 0 else peel(result, iname, first=count, last=count, within=list(leaves(loop)),
+                                          assume=assume, unsafe=unsafe)
 
 
 def _delayed(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> dict[str, str]:
