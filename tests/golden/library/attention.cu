@@ -584,7 +584,6 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                         matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
                         matrix_at<16, 1024, 1>(&k_tile[t % 2][d_step / 4][0][16*(d_step % 4)]));
                 }
-                // acc_d: scores.d.update writes, scores reads
                 end_product_group();
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -613,7 +612,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                         word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
                         matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
                 }
-                // acc_c: sums.c.update writes, sums reads
+                // acc_d: scores.d.update writes, scores reads
                 end_product_group();
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
                 // k_tile: scores.d.update reads, k_tile_rule overwrites

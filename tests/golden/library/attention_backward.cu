@@ -172,11 +172,6 @@ __device__ __forceinline__ float exp2_ftz(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
-__device__ __forceinline__ int floor_div_i32(int a, int b)
-{
-    const int q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 
 extern "C" __global__ void __launch_bounds__(256)
 attention_backward_0(const __nv_bfloat16 *__restrict__ o, const __nv_bfloat16 *__restrict__ go,
@@ -194,7 +189,7 @@ attention_backward_0(const __nv_bfloat16 *__restrict__ o, const __nv_bfloat16 *_
     if (r_outer <= 4*((n - 1) / 128) + 3) {
         if ((int)threadIdx.x == 0) {
             // low
-            stats[(2*b*heads + 2*h)*(floor_div_i32(n + 127, 128)*128) + 32*r_outer + r_inner] = 32*r_outer +
+            stats[(2*b*heads + 2*h)*(((n + 127) / 128)*128) + 32*r_outer + r_inner] = 32*r_outer +
                     r_inner < n ? 1.442695f*log_sum[(b*heads + h)*n + 32*r_outer + r_inner] : 1e+30f;
         }
         if (32*r_outer + r_inner < n) {
@@ -244,12 +239,12 @@ attention_backward_0(const __nv_bfloat16 *__restrict__ o, const __nv_bfloat16 *_
         }
         if ((int)threadIdx.x == 0 && 32*r_outer + r_inner < n) {
             // delta
-            stats[(2*b*heads + 2*h + 1)*(floor_div_i32(n + 127, 128)*128) + 32*r_outer + r_inner] =
+            stats[(2*b*heads + 2*h + 1)*(((n + 127) / 128)*128) + 32*r_outer + r_inner] =
                     acc_rd_shared[r_inner][0];
         }
         if ((int)threadIdx.x == 0 && n <= 32*r_outer + r_inner) {
             // no_delta
-            stats[(2*b*heads + 2*h + 1)*(floor_div_i32(n + 127, 128)*128) + 32*r_outer + r_inner] = 0.0f;
+            stats[(2*b*heads + 2*h + 1)*(((n + 127) / 128)*128) + 32*r_outer + r_inner] = 0.0f;
         }
     }
 }
@@ -412,7 +407,6 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                     matrix_at<16, 1024, 1>(&k_k_tile[64*kj_warpgroup][16*kd_step]),
                     matrix_at<16, 1024, 1>(&k_q_tile[kt % 2][0][16*kd_step]));
             }
-            // acc_kd: k_scores.kd.update writes, k_scores reads
             end_product_group();
             #pragma unroll
             for (int kj_box_part = 0; kj_box_part < 2; ++kj_box_part) {
@@ -438,7 +432,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                     matrix_at<16, 1024, 1>(&k_v_tile[64*kj_warpgroup][16*ke_step]),
                     matrix_at<16, 1024, 1>(&k_go_tile[kt % 2][0][16*ke_step]));
             }
-            // acc_ke: k_by_weights.ke.update writes, k_by_weights reads
+            // acc_kd: k_scores.kd.update writes, k_scores reads
             end_product_group();
             wait_for_products<1>();
             keep_below(acc_kd);
@@ -509,7 +503,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                     word_at(k_p[kc_step][1][0][0]), word_at(k_p[kc_step][1][1][0]),
                     matrix_at<16, 1024, 1>(&k_go_tile[kt % 2][16*kc_step][0]));
             }
-            // acc_kc: dv_sums.kc.update writes, dv_sums reads
+            // acc_ke: k_by_weights.ke.update writes, k_by_weights reads
             end_product_group();
             wait_for_products<1>();
             keep_below(acc_ke);
@@ -568,7 +562,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                     word_at(k_ds[kg_step][1][0][0]), word_at(k_ds[kg_step][1][1][0]),
                     matrix_at<16, 1024, 1>(&k_q_tile[kt % 2][16*kg_step][0]));
             }
-            // acc_kg: dk_sums.kg.update writes, dk_sums reads
+            // acc_kc: dv_sums.kc.update writes, dv_sums reads
             end_product_group();
             // k_go_tile: k_by_weights.ke.update reads, k_go_tile_rule overwrites
             // k_go_tile: dv_sums.kc.update reads, k_go_tile_rule overwrites
@@ -769,13 +763,13 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
             wait_for_phase(&q_k_tile_empty[qt_first % 2], (qt_first + 2) / 2 % 2);
             // q_k_tile_rule_first
             load_box_4d(&q_k_tile[qt_first % 2][0][0], k_map_1x1x128x64_swizzled, 16384,
-                    &q_k_tile_full[qt_first], b, h, -128*qt_first + 128*floor_div_i32(m - 1, 128), 0);
+                    &q_k_tile_full[qt_first], b, h, -128*qt_first + 128*((m - 1) / 128), 0);
             // q_v_tile: q_by_weights_first.qe.update reads, q_v_tile_rule overwrites
             // q_v_tile: q_by_weights.qe.update reads, q_v_tile_rule overwrites
             wait_for_phase(&q_v_tile_empty[qt_first % 2], (qt_first + 2) / 2 % 2);
             // q_v_tile_rule_first
             load_box_4d(&q_v_tile[qt_first % 2][0][0], v_map_1x1x128x64_swizzled, 16384,
-                    &q_v_tile_full[qt_first], b, h, -128*qt_first + 128*floor_div_i32(m - 1, 128), 0);
+                    &q_v_tile_full[qt_first], b, h, -128*qt_first + 128*((m - 1) / 128), 0);
             for (int qt = 1; qt < (m + 127) / 128; ++qt) {
                 // q_k_tile: q_scores_first.qd.update reads, q_k_tile_rule overwrites
                 // q_k_tile: dq_sums_first.qc.update reads, q_k_tile_rule overwrites
@@ -784,13 +778,13 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
                 wait_for_phase(&q_k_tile_empty[qt % 2], (qt + 2) / 2 % 2);
                 // q_k_tile_rule
                 load_box_4d(&q_k_tile[qt % 2][0][0], k_map_1x1x128x64_swizzled, 16384,
-                        &q_k_tile_full[qt % 2], b, h, -128*qt + 128*floor_div_i32(m - 1, 128), 0);
+                        &q_k_tile_full[qt % 2], b, h, -128*qt + 128*((m - 1) / 128), 0);
                 // q_v_tile: q_by_weights_first.qe.update reads, q_v_tile_rule overwrites
                 // q_v_tile: q_by_weights.qe.update reads, q_v_tile_rule overwrites
                 wait_for_phase(&q_v_tile_empty[qt % 2], (qt + 2) / 2 % 2);
                 // q_v_tile_rule
                 load_box_4d(&q_v_tile[qt % 2][0][0], v_map_1x1x128x64_swizzled, 16384,
-                        &q_v_tile_full[qt % 2], b, h, -128*qt + 128*floor_div_i32(m - 1, 128), 0);
+                        &q_v_tile_full[qt % 2], b, h, -128*qt + 128*((m - 1) / 128), 0);
             }
         }
     } else if ((int)threadIdx.x < 256) {
@@ -799,15 +793,15 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
         for (int qi_box_part = 0; qi_box_part < 2; ++qi_box_part) {
             // q_low
             q_low[qi_box_part] =
-                    stats[(2*b*heads + 2*h)*(floor_div_i32(n + 127, 128)*128) + 128*qa + 64*qi_warpgroup +
+                    stats[(2*b*heads + 2*h)*(((n + 127) / 128)*128) + 128*qa + 64*qi_warpgroup +
                         16*qi_box_warp + 8*qi_box_part + qi_box_lane];
         }
         #pragma unroll
         for (int qi_box_part = 0; qi_box_part < 2; ++qi_box_part) {
             // q_delta
             q_delta[qi_box_part] =
-                    stats[(2*b*heads + 2*h + 1)*(floor_div_i32(n + 127, 128)*128) + 128*qa +
-                        64*qi_warpgroup + 16*qi_box_warp + 8*qi_box_part + qi_box_lane];
+                    stats[(2*b*heads + 2*h + 1)*(((n + 127) / 128)*128) + 128*qa + 64*qi_warpgroup +
+                        16*qi_box_warp + 8*qi_box_part + qi_box_lane];
         }
         #pragma unroll
         for (int qi_box_part = 0; qi_box_part < 2; ++qi_box_part) {
@@ -850,7 +844,6 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
                 matrix_at<16, 1024, 1>(&q_q_tile[64*qi_warpgroup][16*qd_step]),
                 matrix_at<16, 1024, 1>(&q_k_tile[qt_first % 2][0][16*qd_step]));
         }
-        // acc_qd_first: q_scores_first.qd.update writes, q_scores_first reads
         end_product_group();
         #pragma unroll
         for (int qi_box_part = 0; qi_box_part < 2; ++qi_box_part) {
@@ -875,7 +868,7 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
                 matrix_at<16, 1024, 1>(&q_go_tile[64*qi_warpgroup][16*qe_step]),
                 matrix_at<16, 1024, 1>(&q_v_tile[qt_first % 2][0][16*qe_step]));
         }
-        // acc_qe_first: q_by_weights_first.qe.update writes, q_by_weights_first reads
+        // acc_qd_first: q_scores_first.qd.update writes, q_scores_first reads
         end_product_group();
         wait_for_products<1>();
         keep_below(acc_qd_first);
@@ -1017,7 +1010,6 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
                     matrix_at<16, 1024, 1>(&q_q_tile[64*qi_warpgroup][16*qd_step]),
                     matrix_at<16, 1024, 1>(&q_k_tile[qt % 2][0][16*qd_step]));
             }
-            // acc_qd: q_scores.qd.update writes, q_scores reads
             end_product_group();
             #pragma unroll
             for (int qi_box_part = 0; qi_box_part < 2; ++qi_box_part) {
@@ -1043,7 +1035,7 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
                     matrix_at<16, 1024, 1>(&q_go_tile[64*qi_warpgroup][16*qe_step]),
                     matrix_at<16, 1024, 1>(&q_v_tile[qt % 2][0][16*qe_step]));
             }
-            // acc_qe: q_by_weights.qe.update writes, q_by_weights reads
+            // acc_qd: q_scores.qd.update writes, q_scores reads
             end_product_group();
             wait_for_products<1>();
             keep_below(acc_qd);
