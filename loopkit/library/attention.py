@@ -146,7 +146,7 @@ class Attention:
                   lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
                   *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
                   lk.GlobalArg("o", self.dtype, shape=(*queries, self.head)),
-                  *([lk.GlobalArg("log_sum", np.float32, shape=queries)] if self.log_sum else [])]
+                  *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=queries)] if self.log_sum else [])]
         log_sum = f"log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < n}}"
         return lk.make_kernel(
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "

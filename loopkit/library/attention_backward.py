@@ -23,7 +23,7 @@ _THREADS = 256
 @checked
 def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", scale: float | None = None,
                        key_tile: tuple[int, int] | None = None, query_tile: tuple[int, int] | None = None,
-                       stages: int | None = None) -> lk.LoopKernel:
+                       stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for the gradients *dq*, *dk* and *dv* of :func:`attention`, from the gradient *go* of its result *o*.
 
     The weights ``w[i, j]`` are computed again, from the scores and from ``log_sum[b, h, i]``, the logarithm of the sum
@@ -39,7 +39,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
 
     The arrays are ``q[batch, heads, n, head]``, *o*, *go* and *dq* like *q*, ``k[batch, heads, m, head]``, *v*, *dk*
     and *dv* like *k*, and ``log_sum[batch, heads, n]`` in float32. Sums are in float32, and weights and *ds* in *dtype*
-    as factors.
+    as factors. If all keys count, heads that share keys may be passed as one head, with the queries of all of them.
 
     :arg dtype: bfloat16 or float16, of all arrays but *log_sum*.
     :arg head: the length of the last axes, 64 or 128.
@@ -48,15 +48,20 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     :arg key_tile: the keys of a block and the queries of a tile over which it runs, multiples of 64 and 16;
         *query_tile*: the queries of a block and the keys of a tile. With a mask, the second number divides the first.
     :arg stages: tiles in shared memory at once, two or more.
+    :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles; 0: each
+        block has one. Default: those of the measured GPU if such blocks are faster there, else 0.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention_backward(head=64)
-    >>> print(*knl.written_names & knl.argument_by_name.keys())
+    >>> print(*knl.argument_by_name["dk"].shape)
+    batch heads m 64
     """
     form = Gradients(known_dtype(dtype), head, mask, head**-0.5 if scale is None else float(scale))
     form.require_known()
-    tiles = measured("attention_backward", key_tiles=None, query_tiles=None, stages=stages)
-    key_tile, query_tile, stages = key_tile or tiles[0][str(head)], query_tile or tiles[1][str(head)], tiles[2]
+    key_tiles, query_tiles, several, stages, blocks = measured(
+        "attention_backward", key_tiles=None, query_tiles=None, persistent=None, stages=stages,
+        multiprocessors=multiprocessors)
+    key_tile, query_tile = key_tile or key_tiles[str(head)], query_tile or query_tiles[str(head)]
     form.require_tiles(key_tile, query_tile, stages)
     knl = _sums_of_rows(form.kernel(key_tile, query_tile), form)
     knl = _tiles_of_keys(knl, form)
@@ -71,14 +76,16 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     # a thread of its own copies tiles as soon as there is room
     knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
     knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)
-    knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.id.endswith("_tile_rule")], registers=24)
+    knl = lk.specialize_warps(knl, [s.id for s in knl.statements if s.id.endswith("_tile_rule")],
+                              registers=24 if min(key_tile[0], query_tile[0]) > ROWS else 0)
     # threads compute weights while the products with v run, and their derivatives while those with go do
     knl = lk.delay(knl, "kt", {"k_by_weights.ke.update": "k_scores", "dv_sums.kc.update": "k_by_scores",
                                "k_by_weights": "k_by_scores", "dv_sums": "dk_sums"}, by=0)
     knl = lk.delay(knl, "qt", {"q_by_weights.qe.update": "q_scores", "q_by_weights": "q_by_scores"}, by=0)
     # weights are replaced in the first tiles only
     knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
-    return lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
+    knl = lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
+    return lk.persistent(knl, blocks) if blocks and (several[mask] or multiprocessors) else knl
 
 
 @dataclass(frozen=True)
@@ -119,85 +126,96 @@ class Gradients:
             raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
                                        hint="stages=2")
 
+    @property
+    def m(self) -> str:
+        """The number of keys: with a mask, there are as many as queries."""
+        return "n" if self.mask == "causal" else "m"
+
     def kernel(self, key_tile: tuple[int, int], query_tile: tuple[int, int]) -> lk.LoopKernel:
         """The kernel for tiles of so many keys and queries; names begin with ``k`` where a block has a tile of keys,
         and with ``q`` where it has one of queries.
         """
-        keys, queries, causal, factor = key_tile[0], query_tile[0], self.mask == "causal", self.scale*log2(e)
-        # there are as many keys as queries if there is a mask
-        m = "n" if causal else "m"
-        # tiles of queries run from the first one that counts on, and tiles of keys from the last one on
-        first = f"{keys // key_tile[1]}*ka + " if causal else ""
-        last = f"{queries // query_tile[1]}*qa + {queries // query_tile[1] - 1}" if causal else \
-            f"floor(({m} - 1)/{query_tile[1]})"
-        k_query = f"{key_tile[1]}*({first}kt)"
-        q_key = f"{query_tile[1]}*({last.replace('floor', '').replace('/', '//')} - qt)"
-        k_key, q_query, dtype = f"{keys}*ka + kj", f"{queries}*qa + qi", self.dtype.name
-        k_mask = f"k_w[ki] = 0  {{id=k_mask, if={k_key} > {k_query} + ki}}" if causal else ""
-        beyond = q_query if causal else f"{m} - 1"
         # the sums of rows are there for whole tiles
-        rows = lcm(key_tile[1], queries)
-        q, k = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"batch key_heads {m}"))
+        rows = lcm(key_tile[1], query_tile[0])
+        batch, heads, n, m = (p.Variable(x) for x in ("batch", "heads", "n", self.m))
+        wide, q, k = np.dtype(np.float32), (batch, heads, n), (batch, heads, m)
         arrays = [*(lk.GlobalArg(x, self.dtype, shape=(*q, self.head)) for x in ("q", "o", "go", "dq")),
                   *(lk.GlobalArg(x, self.dtype, shape=(*k, self.head)) for x in ("k", "v", "dk", "dv")),
-                  lk.GlobalArg("log_sum", np.float32, shape=q),
-                  lk.TemporaryVariable("stats", np.float32, address_space="global",
-                                       shape=("batch", "heads", 2, f"(n + {rows - 1}) // {rows} * {rows}"))]
-        return lk.make_kernel([
-            f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {rows - 1})/{rows})*{rows} and "
-            f"0<=rd<{self.head}}}",
-            f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{m} and 0<=kj<{keys} and 0<=kt and "
-            f"{k_query}<n and 0<=ki,kc,kg<{key_tile[1]} and 0<=kd,ke,kx<{self.head}}}",
-            f"{{[qa, qi, qt, qj, qc, qd, qe, qx]: 0<=qa and {queries}*qa<n and 0<=qi<{queries} and 0<=qt<={last} and "
-            f"0<=qj,qc<{query_tile[1]} and 0<=qd,qe,qx<{self.head}}}"], f"""
-{_rules("k", m)}
-{_rules("q", m)}
-k_stats(b_, h_, which, row) := stats[b_, h_, which, row]
+                  lk.GlobalArg("log_sum", wide, shape=q),
+                  lk.TemporaryVariable("stats", wide, (batch, heads, 2, (n + rows - 1)//rows*rows),
+                                       lk.AddressSpace.GLOBAL)]
+        of_rows = (f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {rows - 1})/{rows})*{rows} and "
+                   f"0<=rd<{self.head}}}")
+        of_keys, of_queries = self._of_keys(*key_tile), self._of_queries(*query_tile)
+        return lk.make_kernel([of_rows, of_keys[0], of_queries[0]], f"""
 for b, h, r
     # beyond the end, weights are 0
     stats[b, h, 0, r] = if(r < n, {log2(e)!r}f*log_sum[b, h, r], 1.0e30f)  {{id=low}}
     stats[b, h, 1, r] = sum(rd, cast(float32, o[b, h, r, rd])*cast(float32, go[b, h, r, rd]))  {{id=delta, if=r < n}}
     stats[b, h, 1, r] = 0  {{id=no_delta, if=r >= n}}
 end
+{of_keys[1]}
+... gbarrier
+{of_queries[1]}
+""", [*arrays, "..."], name="attention_backward", assumptions=f"batch, heads, n, {self.m} >= 1")
+
+    def _of_keys(self, keys: int, queries: int) -> tuple[str, str]:
+        """The domain and the statements for the gradients of *k* and *v*: a block has a tile of keys."""
+        # tiles of queries run from the first one that counts on
+        first = f"{keys // queries}*ka + " if self.mask == "causal" else ""
+        key, query, dtype, factor = f"{keys}*ka + kj", f"{queries}*({first}kt)", self.dtype.name, self.scale*log2(e)
+        mask = f"k_w[ki] = 0  {{id=k_mask, if={key} > {query} + ki}}" if self.mask == "causal" else ""
+        domain = (f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{self.m} and 0<=kj<{keys} and 0<=kt and "
+                  f"{query}<n and 0<=ki,kc,kg<{queries} and 0<=kd,ke,kx<{self.head}}}")
+        return domain, f"""
+{self._rows_of("k")}
+k_stats(b_, h_, which, row) := stats[b_, h_, which, row]
 for b, h, ka, kj
     <> dk_sums[kx] = 0.0f  {{id=first_dk}}
     <> dv_sums[kx] = 0.0f  {{id=first_dv}}
     for kt
-        <> k_s[ki] = sum(kd, k_k_rows(b, h, {k_key}, kd)*k_q_rows(b, h, {k_query} + ki, kd))  {{id=k_scores}}
-        <> k_dw[ki] = sum(ke, k_v_rows(b, h, {k_key}, ke)*k_go_rows(b, h, {k_query} + ki, ke))  {{id=k_by_weights}}
-        <> k_w[ki] = exp2_ftz({factor!r}f*k_s[ki] - k_stats(b, h, 0, {k_query} + ki))  {{id=k_weights}}
-        {k_mask}
+        <> k_s[ki] = sum(kd, k_k_rows(b, h, {key}, kd)*k_q_rows(b, h, {query} + ki, kd))  {{id=k_scores}}
+        <> k_dw[ki] = sum(ke, k_v_rows(b, h, {key}, ke)*k_go_rows(b, h, {query} + ki, ke))  {{id=k_by_weights}}
+        <> k_w[ki] = exp2_ftz({factor!r}f*k_s[ki] - k_stats(b, h, 0, {query} + ki))  {{id=k_weights}}
+        {mask}
         <{dtype}> k_p[ki] = cast({dtype}, k_w[ki])  {{id=k_factors}}
-        <{dtype}> k_ds[ki] = cast({dtype}, k_w[ki]*(k_dw[ki] - k_stats(b, h, 1, {k_query} + ki)))  {{id=k_by_scores}}
-        dv_sums[kx] = dv_sums[kx] + sum(kc, k_p[kc]*k_go_rows(b, h, {k_query} + kc, kx))  {{id=dv_sums}}
-        dk_sums[kx] = dk_sums[kx] + sum(kg, k_ds[kg]*k_q_rows(b, h, {k_query} + kg, kx))  {{id=dk_sums}}
+        <{dtype}> k_ds[ki] = cast({dtype}, k_w[ki]*(k_dw[ki] - k_stats(b, h, 1, {query} + ki)))  {{id=k_by_scores}}
+        dv_sums[kx] = dv_sums[kx] + sum(kc, k_p[kc]*k_go_rows(b, h, {query} + kc, kx))  {{id=dv_sums}}
+        dk_sums[kx] = dk_sums[kx] + sum(kg, k_ds[kg]*k_q_rows(b, h, {query} + kg, kx))  {{id=dk_sums}}
     end
-    dv[b, h, {k_key}, kx] = dv_sums[kx]  {{id=dv, if={k_key} < {m}}}
-    dk[b, h, {k_key}, kx] = {self.scale!r}f*dk_sums[kx]  {{id=dk, if={k_key} < {m}}}
-end
-... gbarrier
+    dv[b, h, {key}, kx] = dv_sums[kx]  {{id=dv, if={key} < {self.m}}}
+    dk[b, h, {key}, kx] = {self.scale!r}f*dk_sums[kx]  {{id=dk, if={key} < {self.m}}}
+end"""
+
+    def _of_queries(self, queries: int, keys: int) -> tuple[str, str]:
+        """The domain and the statements for the gradients of *q*: a block has a tile of queries."""
+        causal, query, dtype, factor = self.mask == "causal", f"{queries}*qa + qi", self.dtype.name, self.scale*log2(e)
+        # tiles of keys run from the last one that counts on
+        last = f"{queries // keys}*qa + {queries // keys - 1}" if causal else f"floor((m - 1)/{keys})"
+        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - qt)"
+        domain = (f"{{[qa, qi, qt, qj, qc, qd, qe, qx]: 0<=qa and {queries}*qa<n and 0<=qi<{queries} and 0<=qt<={last} "
+                  f"and 0<=qj,qc<{keys} and 0<=qd,qe,qx<{self.head}}}")
+        return domain, f"""
+{self._rows_of("q")}
 for b, h, qa, qi
-    <> q_low = stats[b, h, 0, {q_query}]  {{id=q_low}}
-    <> q_delta = stats[b, h, 1, {q_query}]  {{id=q_delta}}
+    <> q_low = stats[b, h, 0, {query}]  {{id=q_low}}
+    <> q_delta = stats[b, h, 1, {query}]  {{id=q_delta}}
     <> dq_sums[qx] = 0.0f  {{id=first_dq}}
     for qt
-        <> q_s[qj] = sum(qd, q_q_rows(b, h, {q_query}, qd)*q_k_rows(b, h, {q_key} + qj, qd))  {{id=q_scores}}
-        <> q_dw[qj] = sum(qe, q_go_rows(b, h, {q_query}, qe)*q_v_rows(b, h, {q_key} + qj, qe))  {{id=q_by_weights}}
+        <> q_s[qj] = sum(qd, q_q_rows(b, h, {query}, qd)*q_k_rows(b, h, {key} + qj, qd))  {{id=q_scores}}
+        <> q_dw[qj] = sum(qe, q_go_rows(b, h, {query}, qe)*q_v_rows(b, h, {key} + qj, qe))  {{id=q_by_weights}}
         <> q_w[qj] = exp2_ftz({factor!r}f*q_s[qj] - q_low)  {{id=q_weights}}
-        q_w[qj] = 0  {{id=q_mask, if={q_key} + qj > {beyond}}}
+        q_w[qj] = 0  {{id=q_mask, if={key} + qj > {query if causal else 'm - 1'}}}
         <{dtype}> q_ds[qj] = cast({dtype}, q_w[qj]*(q_dw[qj] - q_delta))  {{id=q_by_scores}}
-        dq_sums[qx] = dq_sums[qx] + sum(qc, q_ds[qc]*q_k_rows(b, h, {q_key} + qc, qx))  {{id=dq_sums}}
+        dq_sums[qx] = dq_sums[qx] + sum(qc, q_ds[qc]*q_k_rows(b, h, {key} + qc, qx))  {{id=dq_sums}}
     end
-    dq[b, h, {q_query}, qx] = {self.scale!r}f*dq_sums[qx]  {{id=dq, if={q_query} < n}}
-end
-""", [*arrays, "..."], name="attention_backward",
-            assumptions=f"batch, heads, key_heads, n, {m} >= 1 and heads = key_heads")
+    dq[b, h, {query}, qx] = {self.scale!r}f*dq_sums[qx]  {{id=dq, if={query} < n}}
+end"""
 
-
-def _rules(nest: str, m: str) -> str:
-    """The rows of the arrays for one of the launches, with zeros beyond the end; there are *m* keys."""
-    return "\n".join(f"{nest}_{x}_rows(b_, h_, row, column) := {x}[b_, h_, row, column] if row < {length} else 0"
-                     for x, length in (("q", "n"), ("go", "n"), ("k", m), ("v", m)))
+    def _rows_of(self, nest: str) -> str:
+        """The rules for the rows of the arrays in a nest, with zeros beyond the end."""
+        return "\n".join(f"{nest}_{x}_rows(b_, h_, row, column) := {x}[b_, h_, row, column] if row < {length} else 0"
+                         for x, length in (("q", "n"), ("go", "n"), ("k", self.m), ("v", self.m)))
 
 
 def _sums_of_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
@@ -211,7 +229,7 @@ def _sums_of_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
 
 def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The second launch: a block has a tile of keys, and runs over tiles of queries."""
-    knl = _on_warpgroups(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
+    knl = _on_grid(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
     for x, sweep in (("k", ["kj_warpgroup", "kj_box", "kd_step", "kd_box"]),
                      ("v", ["kj_warpgroup", "kj_box", "ke_step", "ke_box"]),
                      ("q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"]),
@@ -227,7 +245,7 @@ def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The third launch: a block has a tile of queries, and runs over tiles of keys."""
     # with a causal mask, the last queries have most keys, and come first
     knl = lk.reverse(knl, "qa") if form.mask == "causal" else knl
-    knl = _on_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
+    knl = _on_grid(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
     for x, sweep in (("q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"]),
                      ("go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"]),
                      ("k", ["qj", "qd_step", "qd_box", "qc_step", "qc_box", "qx"]),
@@ -236,8 +254,8 @@ def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     return knl
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, over: str, factors: Sequence[str],
-                   sums: Sequence[str]) -> lk.LoopKernel:
+def _on_grid(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, over: str, factors: Sequence[str],
+             sums: Sequence[str]) -> lk.LoopKernel:
     """The loops of a *nest* on a grid of blocks, in which each warpgroup has 64 rows.
 
     :arg row: the iname of rows, without the name of the nest; *over*: those of sums.
