@@ -165,8 +165,8 @@ end
         first = f"{keys // queries}*ka + " if self.mask == "causal" else ""
         key, query, dtype, factor = f"{keys}*ka + kj", f"{queries}*({first}kt)", self.dtype.name, self.scale*log2(e)
         mask = f"k_w[ki] = 0  {{id=k_mask, if={key} > {query} + ki}}" if self.mask == "causal" else ""
-        domain = (f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{self.m} and 0<=kj<{keys} and 0<=kt and "
-                  f"{query}<n and 0<=ki,kc,kg<{queries} and 0<=kd,ke,kx<{self.head}}}")
+        domain = (f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{self.m} and 0<=kj<{keys} and "
+                  f"0<=kt and {query}<n and 0<=ki,kc,kg<{queries} and 0<=kd,ke,kx<{self.head}}}")
         return domain, f"""
 {self._rows_of("k")}
 k_stats(b_, h_, which, row) := stats[b_, h_, which, row]
