@@ -23,7 +23,7 @@ _THREADS = 256
 @checked
 def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", scale: float | None = None,
                        key_tile: tuple[int, int] | None = None, query_tile: tuple[int, int] | None = None,
-                       stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
+                       stages: int | None = None, multiprocessors: int = 0) -> lk.LoopKernel:
     """A kernel for the gradients *dq*, *dk* and *dv* of :func:`attention`, from the gradient *go* of its result *o*.
 
     The weights ``w[i, j]`` are computed again, from the scores and from ``log_sum[b, h, i]``, the logarithm of the sum
@@ -49,7 +49,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
         *query_tile*: the queries of a block and the keys of a tile. With a mask, the second number divides the first.
     :arg stages: tiles in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles; 0: each
-        block has one. Default: those of the measured GPU if such blocks are faster there, else 0.
+        block has one.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention_backward(head=64)
@@ -58,9 +58,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     """
     form = Gradients(known_dtype(dtype), head, mask, head**-0.5 if scale is None else float(scale))
     form.require_known()
-    key_tiles, query_tiles, several, stages, blocks = measured(
-        "attention_backward", key_tiles=None, query_tiles=None, persistent=None, stages=stages,
-        multiprocessors=multiprocessors)
+    key_tiles, query_tiles, stages = measured("attention_backward", key_tiles=None, query_tiles=None, stages=stages)
     key_tile, query_tile = key_tile or key_tiles[str(head)], query_tile or query_tiles[str(head)]
     form.require_tiles(key_tile, query_tile, stages)
     knl = _sums_of_rows(form.kernel(key_tile, query_tile), form)
@@ -85,7 +83,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     # weights are replaced in the first tiles only
     knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
     knl = lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
-    return lk.persistent(knl, blocks) if blocks and (several[mask] or multiprocessors) else knl
+    return lk.persistent(knl, multiprocessors) if multiprocessors else knl
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class Gradients:
         arrays = [*(lk.GlobalArg(x, self.dtype, shape=(*q, self.head)) for x in ("q", "o", "go", "dq")),
                   *(lk.GlobalArg(x, self.dtype, shape=(*k, self.head)) for x in ("k", "v", "dk", "dv")),
                   lk.GlobalArg("log_sum", wide, shape=q),
-                  lk.TemporaryVariable("stats", wide, (batch, heads, 2, (n + rows - 1)//rows*rows),
+                  lk.TemporaryVariable("stats", wide, (batch, heads, 2, (n + (rows - 1))//rows*rows),
                                        lk.AddressSpace.GLOBAL)]
         of_rows = (f"{{[b, h, r, rd]: 0<=b<batch and 0<=h<heads and 0<=r<floor((n + {rows - 1})/{rows})*{rows} and "
                    f"0<=rd<{self.head}}}")

@@ -176,7 +176,7 @@ __device__ __forceinline__ float exp2_ftz(float x)
 extern "C" __global__ void __launch_bounds__(256)
 attention_backward_0(const __nv_bfloat16 *__restrict__ o, const __nv_bfloat16 *__restrict__ go,
     const float *__restrict__ log_sum, float *__restrict__ stats, const int batch, const int heads,
-    const int key_heads, const int n)
+    const int n)
 {
     const int b = blockIdx.z;
     const int h = blockIdx.y;
@@ -249,8 +249,8 @@ attention_backward_0(const __nv_bfloat16 *__restrict__ o, const __nv_bfloat16 *_
     }
 }
 
-// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][m][64]
-// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][m][64]
+// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][heads][m][64]
+// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][heads][m][64]
 // q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][64]
 // go_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of go[batch][heads][n][64]
 // stats_map_1x1x2x128: boxes of 1 x 1 x 2 x 128 elements of stats[batch][heads][2][((n + 127) / 128)*128]
@@ -261,8 +261,8 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
     const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap go_map_1x1x128x64_swizzled,
-    const __grid_constant__ CUtensorMap stats_map_1x1x2x128, const int batch, const int key_heads,
-    const int m, const int n)
+    const __grid_constant__ CUtensorMap stats_map_1x1x2x128, const int batch, const int heads, const int m,
+    const int n)
 {
     const int b = blockIdx.z;
     const int h = blockIdx.y;
@@ -611,7 +611,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                             // dv
                             dv_vec[kx_item] = (__nv_bfloat16)dv_sums[kj_box_part][kx_part][kx_item];
                         }
-                        *reinterpret_cast<unsigned int *>(&dv[64*(b*key_heads + h)*m + 8192*ka +
+                        *reinterpret_cast<unsigned int *>(&dv[64*(b*heads + h)*m + 8192*ka +
                                     4096*kj_warpgroup + 1024*kj_box_warp + 512*kj_box_part +
                                     64*kj_box_lane + 8*kx_part + 2*kx_lane]) =
                                 *reinterpret_cast<const unsigned int *>(dv_vec);
@@ -629,7 +629,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                                 // dv
                                 dv_vec[kx_item] = (__nv_bfloat16)dv_sums[kj_box_part][kx_part][kx_item];
                             }
-                            *reinterpret_cast<unsigned int *>(&dv[64*(b*key_heads + h)*m + 8192*ka +
+                            *reinterpret_cast<unsigned int *>(&dv[64*(b*heads + h)*m + 8192*ka +
                                         4096*kj_warpgroup + 1024*kj_box_warp + 512*kj_box_part +
                                         64*kj_box_lane + 8*kx_part + 2*kx_lane]) =
                                     *reinterpret_cast<const unsigned int *>(dv_vec);
@@ -648,7 +648,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                             // dk
                             dk_vec[kx_item] = (__nv_bfloat16)(0.125f*dk_sums[kj_box_part][kx_part][kx_item]);
                         }
-                        *reinterpret_cast<unsigned int *>(&dk[64*(b*key_heads + h)*m + 8192*ka +
+                        *reinterpret_cast<unsigned int *>(&dk[64*(b*heads + h)*m + 8192*ka +
                                     4096*kj_warpgroup + 1024*kj_box_warp + 512*kj_box_part +
                                     64*kj_box_lane + 8*kx_part + 2*kx_lane]) =
                                 *reinterpret_cast<const unsigned int *>(dk_vec);
@@ -667,7 +667,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
                                 dk_vec[kx_item] =
                                         (__nv_bfloat16)(0.125f*dk_sums[kj_box_part][kx_part][kx_item]);
                             }
-                            *reinterpret_cast<unsigned int *>(&dk[64*(b*key_heads + h)*m + 8192*ka +
+                            *reinterpret_cast<unsigned int *>(&dk[64*(b*heads + h)*m + 8192*ka +
                                         4096*kj_warpgroup + 1024*kj_box_warp + 512*kj_box_part +
                                         64*kj_box_lane + 8*kx_part + 2*kx_lane]) =
                                     *reinterpret_cast<const unsigned int *>(dk_vec);
@@ -681,8 +681,8 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
 
 // q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][64]
 // go_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of go[batch][heads][n][64]
-// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][m][64]
-// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][m][64]
+// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][heads][m][64]
+// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][heads][m][64]
 // the launch gives 98384 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(384, 1)
 attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ stats,
@@ -690,7 +690,7 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
     const __grid_constant__ CUtensorMap go_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap k_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled, const int batch, const int heads,
-    const int key_heads, const int m, const int n)
+    const int m, const int n)
 {
     const int b = blockIdx.z;
     const int h = blockIdx.y;
