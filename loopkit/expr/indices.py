@@ -17,6 +17,7 @@ from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
 from loopkit.expr.kinds import is_tuple
 from loopkit.expr.mappers import children, map_children, subexpressions
 from loopkit.expr.nodes import TypeCast
+from loopkit.poly.affine import from_aff, if_affine, to_aff
 
 #: The type of an expression; ``None`` where it is not known yet.
 Typed = Callable[[Expression], Type | None]
@@ -79,6 +80,19 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
             return expr if is_of_values(expr, typed) else map_children(expr, exact)
         case _:
             return expr
+
+
+def short_index(i: Expression) -> Expression:
+    """The index *i* without the quotients and the remainders that it does not need.
+
+    >>> n, x = p.Variable("n"), p.Variable("x")
+    >>> print(short_index(8*((n + 7)//8) - 8*((n - 1)//8) + x))
+    x + 8
+    """
+    def divides(i: Expression) -> bool:
+        return any(isinstance(e, p.FloorDiv | p.Remainder) for e in subexpressions(i))
+    found = if_affine(lambda: from_aff(to_aff(i, ()))) if divides(i) else None
+    return i if found is None or divides(found) else found
 
 
 def is_of_values(expr: Expression, typed: Typed) -> bool:

@@ -14,7 +14,8 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.tensor_maps import LINE, ROWS, UNIT
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import array_of, subexpressions, variables
+from loopkit.expr.indices import short_index
+from loopkit.expr.mappers import array_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.nests import Axis, ElementMemory, Nest, NoMatchError, element_at
 from loopkit.instructions.products import Product, ProductParts
@@ -24,12 +25,9 @@ from loopkit.poly.affine import (
     add,
     affine_difference,
     digit_of,
-    from_aff,
-    if_affine,
     multiply,
     remainder,
     subtract,
-    to_aff,
 )
 from loopkit.poly.piecewise import params_where
 
@@ -140,7 +138,8 @@ def shared_matrix(of: Product, nest: Nest, parts: ProductParts, element: p.Subsc
                                         ((0, in_step), in_step, of.shape[2], of_steps)):
         if extent > count:
             distances[field] = distance(*place)*size
-    found = SharedMatrix(_in_short(first), layout, distances["leading"], distances["stride"])
+    found = SharedMatrix(p.Subscript(first.aggregate, tuple(map(short_index, first.index_tuple))), layout,
+                         distances["leading"], distances["stride"])
     require_layout(of, nest, parts, element, axis, found)
     return found
 
@@ -197,17 +196,6 @@ def require_layout(of: Product, nest: Nest, parts: ProductParts, element: p.Subs
         what = f"a multiple of {ROWS} rows and " if layout.swizzle else ""
         raise NoMatchError(f"the matrix from {to_text(matrix.first)} on may not begin at {what}a multiple of {UNIT} "
                            "bytes", "begin the boxes of a product at multiples of their shape")
-
-
-def _in_short(element: p.Subscript) -> p.Subscript:
-    """*element* without the quotients and the remainders that its subscripts do not need."""
-    def divides(i: Expression) -> bool:
-        return any(isinstance(e, p.FloorDiv | p.Remainder) for e in subexpressions(i))
-
-    def short(i: Expression) -> Expression:
-        found = if_affine(lambda: from_aff(to_aff(i, ()))) if divides(i) else None
-        return i if found is None or divides(found) else found
-    return p.Subscript(element.aggregate, tuple(map(short, element.index_tuple)))
 
 
 def _never(conditions: Sequence[Expression]) -> bool:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopkit.library.attention import attention as attention
+from loopkit.library.attention_backward import attention_backward as attention_backward
 from loopkit.library.convolution import conv2d as conv2d
 from loopkit.library.cpu import cpu_csr_matvec as cpu_csr_matvec
 from loopkit.library.cpu import cpu_matmul as cpu_matmul

@@ -26,7 +26,7 @@ _LEAST = "-1.0e30"
 def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", window: int | None = None,
               heads_shared: int | str = 1, bias: bool = False, softcap: float | None = None,
               scale: float | None = None, length: int | None = None, rows: int | None = None, keys: int | None = None,
-              stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
+              stages: int | None = None, multiprocessors: int | None = None, log_sum: bool = False) -> lk.LoopKernel:
     """A kernel for attention: ``o[b, h, i] = sum(j, w[i, j]*v[b, h, j])``, where the weights *w* of a query ``i`` are
     the softmax of the scores ``scale*sum(d, q[b, h, i, d]*k[b, h, j, d])``.
 
@@ -52,13 +52,15 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
         if there is a mask; *stages*: tiles of keys in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles of queries;
         0: each block has one. Default: those of the measured GPU if such blocks are faster there for *length*, else 0.
+    :arg log_sum: write ``log_sum[b, h, i]`` too, in float32: the logarithm of the sum of the exponentials of a query's
+        scores, which :func:`attention_backward` needs.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention(head=64, mask="causal")
     >>> print(*knl.argument_by_name["o"].shape)
     batch heads n 64
     """
-    form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale)
+    form = Attention(known_dtype(dtype), head, mask, window, heads_shared, bias, softcap, scale, log_sum)
     form.require_known()
     name = "attention" if mask == "full" else "masked_attention"
     tiles, most, stages, blocks, length = measured(name, tiles=None, persistent=None, stages=stages,
@@ -86,6 +88,7 @@ class Attention:
     bias: bool
     softcap: float | None
     scale: float | None
+    log_sum: bool
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
@@ -152,7 +155,9 @@ class Attention:
         arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
                   lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
                   *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
-                  lk.GlobalArg("o", self.dtype, shape=(*queries, self.head))]
+                  lk.GlobalArg("o", self.dtype, shape=(*queries, self.head)),
+                  *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=queries)] if self.log_sum else [])]
+        log_sum = f"log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < n}}"
         return lk.make_kernel(
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
             f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
@@ -177,6 +182,7 @@ for b, h, a, i
     end
     <> share = 1.0f/total  {{id=share}}
     o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
+    {log_sum if self.log_sum else ""}
 end
 """, [*arrays, "..."], name="attention",
             assumptions=f"batch, heads, key_heads, n, {many} >= 1 and {heads}")

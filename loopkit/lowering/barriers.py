@@ -150,8 +150,17 @@ class _Want:
     def last(self) -> int:
         return _position(self.sink, len(self.body)) - 1
 
+    @property
+    def late(self) -> bool:
+        """Is it a wait of each thread for its own products? These end a group, and other products run until the wait,
+        which is as late as it can be.
+        """
+        return self.completion is Completion.PRODUCTS and self.scope is Scope.THREAD and not self.cyclic
+
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
+        if self.late:
+            return gap == self.last
         return gap >= self.first or gap <= self.last if self.cyclic else self.first <= gap <= self.last
 
     @property
@@ -329,7 +338,7 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
         for w in (*sorted((w for w in own if not w.cyclic), key=lambda w: w.last), *(w for w in own if w.cyclic)):
             if not any(map(w.has, chosen)):
                 chosen[n - 1 if w.cyclic else w.last] = scope
-    result: dict[int, Barrier] = {}
+    result = {w.first: Barrier(scope=Scope.THREAD, instructions=(CommitGroup(w.completion),)) for w in wants if w.late}
     waiting = list(wants)
     for g in sorted(chosen):
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]

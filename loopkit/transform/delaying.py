@@ -23,13 +23,15 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
 
     Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
     the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
-    iname ``t``. The step does not check that a temporary is overwritten too early: lowering does, with a
-    :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
+    iname ``t``. By 0 iterations, statements only change their places in an iteration: the parts of a sum move apart, so
+    that threads compute while matrix units multiply. The step does not check that a temporary is overwritten too early:
+    lowering does, with a :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
         in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all
-        delayed. A part that is not named runs right before the next named part of its reduction.
-    :arg by: the number of iterations.
+        delayed; by 0 iterations, those behind the last named one stay. A part that is not named runs right before the
+        next named part of its reduction.
+    :arg by: the number of iterations, or 0.
     :raises UnknownNameError: there is no such statement or iname.
     :raises PreconditionError: *iname* has a tag, a mapping is empty, or a statement would run before a delayed one.
     :raises ScheduleError: the statements are not in one loop over *iname*.
@@ -66,24 +68,25 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     end
     """
     require_untagged(kernel, iname, "delayed")
-    count, step = require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
-    moved = _delayed(kernel, statements)
+    count, step = 0 if by == 0 else require_positive(by, "iterations"), f"delay({iname!r}, by={by})"
+    moved = _delayed(kernel, statements, count)
     loop = _loop_around(kernel, iname, moved)
     tree = rewrite(kernel.tree, lambda node: Loop(iname, _reordered(loop, moved)) if node == loop else node)
     result = reindex(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), count)}), tree,
                      frozenset(moved))
     result = rewritten(result, statements=in_order_of(tree, result.statements))
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return peel(result, iname, first=count, last=count, within=list(leaves(loop)), assume=assume, unsafe=unsafe)
+    return result if count == 0 else peel(result, iname, first=count, last=count, within=list(leaves(loop)),
+                                          assume=assume, unsafe=unsafe)
 
 
-def _delayed(kernel: LoopKernel, statements: Mapping[str, str]) -> dict[str, str]:
+def _delayed(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> dict[str, str]:
     """All delayed statements, each with that before which it runs; :raises PreconditionError: there is none."""
     require_known("statement", [*statements, *statements.values()], kernel.statement_by_id)
     if not statements:
         raise PreconditionError("delay needs the statements that run later.", subject="statements",
                                 hint='for example {"store": "load"}')
-    moved = dict(_with_parts(kernel, statements))
+    moved = dict(_with_parts(kernel, statements, count))
     if late := next((s for s in moved.values() if s in moved), None):
         raise PreconditionError(f"'{late}' is delayed itself, so that nothing runs right before it.", subject=late,
                                 hint="name a statement that keeps its iteration")
@@ -103,20 +106,25 @@ def _loop_around(kernel: LoopKernel, iname: str, moved: Mapping[str, str]) -> Lo
     return found[0]
 
 
-def _with_parts(kernel: LoopKernel, statements: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """*statements* with the parts of their reductions, each before what the next named one runs before."""
+def _with_parts(kernel: LoopKernel, statements: Mapping[str, str], count: int) -> Iterator[tuple[str, str]]:
+    """*statements* with the parts of their reductions, each before what the next named one runs before.
+
+    In the same iteration, with *count* 0, the parts behind the last named one stay.
+    """
     order = [*leaves(kernel.tree)]
     whole = {s: frozenset(_family(kernel, s)) for s in statements}
     before = dict[str, str]()
     for family in dict.fromkeys(whole.values()):
         target = ""
         for s in sorted(family, key=order.index, reverse=True):
-            before[s] = target = statements.get(s, target)
-            if not target:
+            target = statements.get(s, target)
+            if target:
+                before[s] = target
+            elif count:
                 raise PreconditionError(f"'{s}' is a part of a reduction, and its place is not given.", subject=s,
                                         hint=f"name '{s}' too")
-    named = [s for s in statements for s in sorted(whole[s], key=order.index)]
-    yield from ((s, before[s]) for s in dict.fromkeys(named))
+    every = [x for s in statements for x in sorted(whole[s], key=order.index) if x == s or x not in statements]
+    yield from ((s, before[s]) for s in dict.fromkeys(every) if s in before)
 
 
 def _family(kernel: LoopKernel, statement: str) -> Iterator[str]:

@@ -110,8 +110,7 @@ class _Change:
     def may_launch(self) -> bool:
         """May the new statements need a further launch? Not if each block computes all that it alone reads."""
         return bool(self._grid) and (bool(self.moved) or any(
-            not self._grid.intersection(reader.inames) <= set(s.inames) or self._reads_written(s)
-            for s in self.added for reader in self.after.statements if s.written in _accessed(self.after, reader)))
+            self._is_outside(s, s.written) or self._reads_written(s) for s in self.added))
 
     @cached_property
     def _grid(self) -> set[str]:
@@ -120,7 +119,13 @@ class _Change:
     def _spread(self) -> bool:
         """Is a new statement outside of a loop of blocks, or on an axis of the block that no statement had before?"""
         return any(isinstance(tag, LocalTag) and tag not in self.before.tags.values()
-                   for tag in self.after.tags.values()) or any(not self._grid.issubset(s.inames) for s in self.added)
+                   for tag in self.after.tags.values()) or any(self._is_outside(
+                       s, *(_accessed(self.after, s) - self.after.argument_by_name.keys())) for s in self.added)
+
+    def _is_outside(self, s: Statement, *arrays: str) -> bool:
+        """Is *s* outside of a loop of blocks around a statement that uses one of *arrays*, too?"""
+        return any(not self._grid.intersection(other.inames) <= {*s.inames} for other in self.after.statements
+                   if not _accessed(self.after, other).isdisjoint(arrays))
 
     def _reads_written(self, s: Statement) -> bool:
         return not _accessed(self.after, s).isdisjoint(self.before.written_names)

@@ -20,6 +20,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
+from loopkit.expr.indices import short_index
 from loopkit.expr.mappers import element, map_children, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
@@ -88,7 +89,8 @@ class Box:
     axes: tuple[tuple[BoxAxis, str | None], ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        return tuple(subtract(a, v.base) for a, (v, x) in zip(args, self.axes, strict=True) if x is not None)
+        return tuple(short_index(subtract(a, v.base)) for a, (v, x) in zip(args, self.axes, strict=True)
+                     if x is not None)
 
     def arguments(self) -> tuple[Expression, ...]:
         """The arguments at the point that the inames of the copy name."""

@@ -14,7 +14,7 @@ from loopkit.analysis.constructors import with_other_axes
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UnknownNameError, require_known
-from loopkit.expr.mappers import array_of, elements_of, subexpressions, variables
+from loopkit.expr.mappers import array_of, elements_of, map_children, subexpressions, variables
 from loopkit.instructions.boxes import BoxCopy
 from loopkit.instructions.fragments import Digit, Digits, Fragment
 from loopkit.instructions.matrix_moves import MatrixMove
@@ -246,7 +246,7 @@ def _iname_along(kernel: LoopKernel, plain: Sequence[str], own: AbstractSet[str]
     if found := next((x for x in plain if x in own and extent_from_zero(kernel, x) == extent), ""):
         return found
     for e in (e for element in subexpressions(factor) if isinstance(element, p.Subscript) for e in element.index_tuple):
-        rest, names = e, list[str]()
+        rest, names = _over_boxes(e), list[str]()
         for d in reversed(digits):
             rest, place = group_and_place(kernel, rest, d.extent)
             if isinstance(place, p.Variable) and place.name in own and \
@@ -255,6 +255,12 @@ def _iname_along(kernel: LoopKernel, plain: Sequence[str], own: AbstractSet[str]
         if len({*names}) == len(digits):
             return tuple(reversed(names))
     return ""
+
+
+def _over_boxes(e: Expression) -> Expression:
+    """*e* with whole inames in the place of their remainders: those of an axis that boxes share."""
+    return e.numerator if isinstance(e, p.Remainder) and isinstance(e.numerator, p.Variable) \
+        else map_children(e, _over_boxes)
 
 
 def _split(kernel: LoopKernel, iname: str, digits: Digits, first: str = "") -> tuple[LoopKernel, tuple[str, ...]]:

@@ -145,6 +145,35 @@ def test_the_text_of_a_product_of_a_product(golden: GoldenFiles) -> None:
         "wait_for_products", "keep_below(acc_j)"]
 
 
+def test_products_run_on_until_their_sums_are_needed() -> None:
+    """Each product ends a group, so that threads use the sums of one while the next one runs."""
+    knl = lk.make_kernel("{[t, i, j, d, e]: 0<=t<4 and 0<=i<64 and 0<=j<16 and 0<=d,e<64}", """
+        a_rows(row, column) := a[row, column]
+        b_rows(tile, row, column) := b[tile, row, column]
+        for t, i
+            <> x[j] = sum(d, a_rows(i, d)*b_rows(t, j, d))  {id=x}
+            <> y[j] = sum(e, a_rows(i, e)*b_rows(t, j, e))  {id=y}
+            <> z[j] = exp2(x[j])  {id=z}
+            c[t, i, j] = y[j]*z[j]  {id=c}
+        end""", [lk.GlobalArg("a", named_dtype("bfloat16"), shape=(64, 64)),
+                 lk.GlobalArg("b", named_dtype("bfloat16"), shape=(4, 16, 64)), "..."])
+    knl = lk.tile(knl, {"d": 16, "e": 16})
+    for x, sweep in (("a", "i, d_outer, d_inner, e_outer, e_inner"), ("b", "j, d_outer, d_inner, e_outer, e_inner")):
+        knl = lk.precompute(knl, f"{x}_rows", sweep, temporary_name=x*2, default_tag=None, dtype="bfloat16",
+                            allow_reordering=True)
+        knl = lk.tensorize(knl, f"{x}{x}_rule", "tma.load.swizzle128")
+    knl = lk.set_accumulator_dtype(knl, np.float32)
+    for s in "xy":
+        knl = lk.tensorize(knl, s, "wgmma.m64n16k16.f32.bf16")
+    knl = lk.delay(knl, "t", {"y.e.update": "x", "y": "c"}, by=0)
+    source = lk.generate_code(knl, target=TARGET).source
+    loop = source[source.index("for (int t = 0"):]
+    found = re.findall(r"wgmma_m\w+|end_product_group|wait_for_products<\d>|exp2f", loop)
+    product = ["wgmma_m64n16k16_f32_bf16", "end_product_group"]
+    assert found == [*product, *product, "wait_for_products<1>", "exp2f", "wait_for_products<0>",
+                     "wait_for_products<0>"]                            # before the tile of b is copied again
+
+
 def test_names_say_shapes_and_types() -> None:
     for name, wgmma in WGMMA.items():
         types = f"{wgmma.sum.ptx}.{wgmma.factor.ptx}"

@@ -83,7 +83,9 @@ def test_several_iterations(by: int, n: int) -> None:
     ({"stor": "load"}, 1, lk.UnknownNameError, "'stor' is not a statement of the kernel.", "did you mean 'store'?"),
     ({"store": "load", "double": "store"}, 1, lk.PreconditionError,
      "'store' is delayed itself, so that nothing runs right before it.", "name a statement that keeps its iteration"),
-    ({"store": "load"}, 0, lk.PreconditionError, "iterations must be a positive integer, not 0.", ""),
+    ({"store": "load"}, -1, lk.PreconditionError, "iterations must be a positive integer, not -1.", ""),
+    ({"store": "load"}, 0, lk.IllegalTransformError, "would run a value's reader before its writer",
+     "store[t=0, i=0] reads"),
     ({"double": "store"}, 1, lk.IllegalTransformError,
      "would run a value's reader before its writer", "double[t=1, i=0] writes")])
 def test_what_it_refuses(statements: dict[str, str], by: int, error: type[lk.LoopkitError], message: str, hint: str
@@ -112,3 +114,25 @@ def test_a_part_of_a_reduction_without_a_place() -> None:
         lk.delay(recurrence(), "t", {"s.k.update": "y"})
     assert caught.value.message == "'s' is a part of a reduction, and its place is not given."
     assert caught.value.hint == "name 's' too"
+
+
+def two_sums() -> lk.LoopKernel:
+    return lk.add_dtypes(lk.make_kernel("{[t, k, l]: 0<=t<n and 0<=k,l<8}", """
+        for t
+            <> x = sum(k, a[t, k])  {id=x}
+            <> y = sum(l, a[t, l]*a[t, l])  {id=y}
+            <> z = x*x  {id=z}
+            b[t] = y*z  {id=b}
+        end"""), {"a": np.int64})
+
+
+@pytest.mark.parametrize(("order", "expected"), [
+    ({"y.l.update": "x"}, "x.k.init x.k.update y.l.init y.l.update x y z b"),
+    ({"y.l.update": "x", "y": "b"}, "x.k.init x.k.update y.l.init y.l.update x z y b"),
+    ({"y": "x"}, "x.k.init x.k.update y.l.init y.l.update y x z b")])
+def test_in_the_same_iteration(order: Mapping[str, str], expected: str) -> None:
+    """Parts of sums move apart; the last parts stay if they are not named."""
+    knl = two_sums()
+    result = lk.delay(knl, "t", order, by=0)
+    assert " ".join(leaves(result.tree)) == expected
+    assert_same(knl, result, n=3)
