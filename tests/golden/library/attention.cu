@@ -635,6 +635,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                         matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
                         matrix_at<16, 1024, 1>(&k_tile[t % 2][d_step / 4][0][16*(d_step % 4)]));
                 }
+                end_product_group();
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
                     #pragma unroll
@@ -647,15 +648,13 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                         }
                     }
                 }
-                // acc_d: scores.d.update writes, scores reads
-                // acc_c: sums.c.init writes, sums.c.update reads
-                end_product_group();
-                keep_below(acc_c);
-                keep_words_below(p);
-                register_fence();
                 // v_tile: v_tile_rule_first writes, sums.c.update reads
                 // v_tile: v_tile_rule writes, sums.c.update reads
                 wait_for_next_phase(v_tile_full, (t + 1) % 2, v_tile_full_parities_);
+                // acc_c: sums.c.init writes, sums.c.update reads
+                keep_below(acc_c);
+                keep_words_below(p);
+                register_fence();
                 #pragma unroll
                 for (int c_step = 0; c_step < 8; ++c_step) {
                     // sums.c.update
@@ -665,9 +664,10 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                         matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
                 }
                 end_turn<2>();
+                // acc_d: scores.d.update writes, scores reads
+                end_product_group();
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
                 // k_tile: scores.d.update reads, k_tile_rule overwrites
-                end_product_group();
                 wait_for_products<1>();
                 keep_below(acc_d);
                 arrive_as_warp(&k_tile_empty[t % 2]);

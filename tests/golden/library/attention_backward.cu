@@ -54,8 +54,8 @@ template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(
     }
 }
 // TMA copies a box, of this number of bytes, of the array that the map describes to shared memory. The thread arrives
-// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle, piece p of 16 bytes of
-// row r, of 128 bytes, is stored as piece p ^ (r % 8).
+// at the mbarrier with these bytes; its phase ends when all bytes have landed. With a swizzle of 16*n bytes, piece p of
+// 16 bytes of the 128 bytes number r is stored as piece p ^ (r % n).
 __device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, unsigned int bytes,
     unsigned long long *mbarrier, int start_0, int start_1, int start_2, int start_3)
 {
@@ -97,12 +97,12 @@ template <class T> __device__ __forceinline__ unsigned int &word_at(T &x)
     return reinterpret_cast<unsigned int &>(x);
 }
 // the descriptor of a matrix in shared memory: its first element, and its leading and stride byte offsets. With SWIZZLE
-// 1, the matrix units find piece p of 16 bytes of row r, of 128 bytes, at piece p ^ (r % 8), where TMA stores it.
+// 1, 2 or 3, the matrix units find pieces of 16 bytes where TMA stores them with a swizzle of 128, 64 or 32 bytes.
 template <int LEADING, int STRIDE, int SWIZZLE>
 __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 {
-    const unsigned long long address = static_cast<unsigned int>(__cvta_generic_to_shared(first));
-    return (address & 0x3ffff) >> 4 | LEADING / 16ull << 16 | STRIDE / 16ull << 32 | (SWIZZLE + 0ull) << 62;
+    const unsigned int address = __cvta_generic_to_shared(first);
+    return (STRIDE / 16ull | (SWIZZLE + 0ull) << 30) << 32 | (address / 16 + (LEADING / 16u << 16));
 }
 // all threads of a warpgroup, asynchronously: sums += left*right, 64x128 by 64x16 and 16x128. Thread t has the sums
 // [16*(t / 32) + 8*p + t % 32 / 4][8*b + 2*(t % 4) + i] at BOX*b + PART*p + ITEM*i.
@@ -267,7 +267,7 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
     const int b = blockIdx.z;
     const int h = blockIdx.y;
     const int ka = blockIdx.x;
-    const int kj_warpgroup = (int)threadIdx.x / 128;
+    const int kj_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int kj_box_warp = (int)threadIdx.x / 32 % 4;
     const int kj_box_lane = (int)threadIdx.x / 4 % 8;
     const int kx_lane = (int)threadIdx.x % 4;
@@ -695,7 +695,7 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
     const int b = blockIdx.z;
     const int h = blockIdx.y;
     const int qa = blockIdx.x;
-    const int qi_warpgroup = (int)threadIdx.x / 128;
+    const int qi_warpgroup = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0);  // the same in a warp
     const int qi_box_warp = (int)threadIdx.x / 32 % 4;
     const int qi_box_lane = (int)threadIdx.x / 4 % 8;
     const int qx_lane = (int)threadIdx.x % 4;
