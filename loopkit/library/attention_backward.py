@@ -56,7 +56,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     >>> print(*knl.argument_by_name["dk"].shape)
     batch heads m 64
     """
-    form = Gradients(known_dtype(dtype), head, mask, head**-0.5 if scale is None else float(scale))
+    form = Gradients(known_dtype(dtype), head, mask, scale)
     form.require_known()
     key_tiles, query_tiles, stages = measured("attention_backward", key_tiles=None, query_tiles=None, stages=stages)
     key_tile, query_tile = key_tile or key_tiles[str(head)], query_tile or query_tiles[str(head)]
@@ -93,7 +93,7 @@ class Gradients:
     dtype: np.dtype
     head: int
     mask: str
-    scale: float
+    scale: float | None
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
@@ -106,7 +106,7 @@ class Gradients:
         if self.mask not in ("full", "causal"):
             raise lk.PreconditionError(f"There are no gradients with a mask {self.mask!r}.", subject="mask",
                                        hint="use 'full' or 'causal'")
-        if not 0 < self.scale < float("inf"):
+        if self.scale is not None and not 0 < self.scale < float("inf"):
             raise lk.PreconditionError(f"The argument 'scale' is a positive number, and not {self.scale}.",
                                        subject="scale", hint="leave out scale")
 
@@ -123,6 +123,11 @@ class Gradients:
         if stages < 2:
             raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
                                        hint="stages=2")
+
+    @property
+    def scaling(self) -> float:
+        """The factor of the products of queries and keys."""
+        return self.head**-0.5 if self.scale is None else float(self.scale)
 
     @property
     def m(self) -> str:
@@ -161,7 +166,7 @@ end
         """The domain and the statements for the gradients of *k* and *v*: a block has a tile of keys."""
         # tiles of queries run from the first one that counts on
         first = f"{keys // queries}*ka + " if self.mask == "causal" else ""
-        key, query, dtype, factor = f"{keys}*ka + kj", f"{queries}*({first}kt)", self.dtype.name, self.scale*log2(e)
+        key, query, dtype, factor = f"{keys}*ka + kj", f"{queries}*({first}kt)", self.dtype.name, self.scaling*log2(e)
         mask = f"k_w[ki] = 0  {{id=k_mask, if={key} > {query} + ki}}" if self.mask == "causal" else ""
         domain = (f"{{[ka, kj, kt, ki, kc, kd, ke, kg, kx]: 0<=ka and {keys}*ka<{self.m} and 0<=kj<{keys} and "
                   f"0<=kt and {query}<n and 0<=ki,kc,kg<{queries} and 0<=kd,ke,kx<{self.head}}}")
@@ -182,12 +187,13 @@ for b, h, ka, kj
         dk_sums[kx] = dk_sums[kx] + sum(kg, k_ds[kg]*k_q_rows(b, h, {query} + kg, kx))  {{id=dk_sums}}
     end
     dv[b, h, {key}, kx] = dv_sums[kx]  {{id=dv, if={key} < {self.m}}}
-    dk[b, h, {key}, kx] = {self.scale!r}f*dk_sums[kx]  {{id=dk, if={key} < {self.m}}}
+    dk[b, h, {key}, kx] = {self.scaling!r}f*dk_sums[kx]  {{id=dk, if={key} < {self.m}}}
 end"""
 
     def _of_queries(self, queries: int, keys: int) -> tuple[str, str]:
         """The domain and the statements for the gradients of *q*: a block has a tile of queries."""
-        causal, query, dtype, factor = self.mask == "causal", f"{queries}*qa + qi", self.dtype.name, self.scale*log2(e)
+        causal, dtype, factor = self.mask == "causal", self.dtype.name, self.scaling*log2(e)
+        query = f"{queries}*qa + qi"
         # tiles of keys run from the last one that counts on
         last = f"{queries // keys}*qa + {queries // keys - 1}" if causal else f"floor((m - 1)/{keys})"
         key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - qt)"
@@ -207,7 +213,7 @@ for b, h, qa, qi
         <{dtype}> q_ds[qj] = cast({dtype}, q_w[qj]*(q_dw[qj] - q_delta))  {{id=q_by_scores}}
         dq_sums[qx] = dq_sums[qx] + sum(qc, q_ds[qc]*q_k_rows(b, h, {key} + qc, qx))  {{id=dq_sums}}
     end
-    dq[b, h, {query}, qx] = {self.scale!r}f*dq_sums[qx]  {{id=dq, if={query} < n}}
+    dq[b, h, {query}, qx] = {self.scaling!r}f*dq_sums[qx]  {{id=dq, if={query} < n}}
 end"""
 
     def _rows_of(self, nest: str) -> str:

@@ -18,7 +18,10 @@ SIZES = [(1, 2, 200, 200), (2, 4, 1000, 1000), (1, 2, 77, 513), (1, 2, 1, 1)]
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("form", [*(form for form, _ in FORMS), {}, {"mask": "causal"}, {"mask": "causal", "keys": 64},
                                   {"mask": "window", "window": 200, "keys": 64}, {"head": 128, "mask": "causal"},
-                                  {"head": 256, "heads_shared": 2}, {"head": 128, "mask": "causal", "keys": 64}])
+                                  {"head": 256, "heads_shared": 2}, {"head": 128, "mask": "causal", "keys": 64},
+                                  {"length": 1024}, {"head": 128}, {"head": 128, "mask": "causal", "length": 16384},
+                                  {"head": 128, "mask": "window", "window": 300}, {"mask": "causal", "bias": True},
+                                  {"mask": "causal", "rows": 192, "keys": 96, "multiprocessors": 2}])
 def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None:
     if find_gpu().capability != (9, 0):
         pytest.skip("the GPU has no wgmma")

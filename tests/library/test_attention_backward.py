@@ -111,9 +111,10 @@ def test_formulas() -> None:
 
 @pytest.mark.parametrize(("given", "subject", "message"), [
     ({"head": 96}, "head", "The length of a head is 64 or 128, and not 96."),
+    ({"head": 0}, "head", "The length of a head is 64 or 128, and not 0."),
     ({"dtype": "float32"}, "dtype", "The arrays of attention are bfloat16 or float16, and not float32."),
     ({"mask": "window"}, "mask", "There are no gradients with a mask 'window'."),
-    ({"scale": 0}, "scale", "The argument 'scale' is a positive number, and not 0.0."),
+    ({"scale": 0}, "scale", "The argument 'scale' is a positive number, and not 0."),
     ({"key_tile": (96, 32)}, "key_tile", "'key_tile' has a multiple of 64, at most 192, and not 96."),
     ({"query_tile": (64, 24)}, "query_tile", "'query_tile' has a multiple of 16, at most 256, and not 24."),
     ({"mask": "causal", "key_tile": (64, 128)}, "key_tile",
