@@ -23,6 +23,7 @@ from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.shared_values import meeting_accesses
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, kind_of, writing_ends
 from loopkit.kernel.tree import Path, relative_paths
@@ -154,7 +155,7 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Fou
     for (i, a), (j, b) in _pairs_by_constants(accesses):
         where = meeting_of(knl.paths, a.statement, b.statement)
         if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
-            ordered = in_order(knl, a.statement, b.statement, same_element(a.relation, b.relation), knl.paths)
+            ordered = in_order(knl, a.statement, b.statement, meeting_accesses(knl, a, b), knl.paths)
             if not ordered.is_empty():
                 yield i, j, kind_of(a.is_write, b.is_write), ordered
 

@@ -14,6 +14,7 @@ from typing import Any
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
+from loopkit.analysis.shared_values import meeting_accesses
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -336,7 +337,8 @@ class Conflicts:
             if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
                 return None
         return those(c.explicit if c.explicit is not None else
-                     kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b)))
+                     kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b) if c.array in self.storages
+                          else meeting_accesses(self.kernel, c.source, c.sink)))
 
     def _cells(self, a: Access) -> Map:
         storage = self.storages.get(a.array)

@@ -1,0 +1,40 @@
+"""Pairs of instances that may access one element whose subscripts depend on data.
+
+A temporary in a subscript, as in ``c[first + i]``, is a fresh unknown for each of its values. Two instances that read
+one value, such as the ``first`` of their block, access one element only if they do so for some value of it.
+"""
+from __future__ import annotations
+
+from functools import reduce
+
+from loopkit.analysis.accesses import Access
+from loopkit.analysis.must_writes import setter_of
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.affine import DIM, is_quasi_affine
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import in_one_iteration, same_element, shared_dims
+from loopkit.poly.sets import Map
+
+
+def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
+    """Pairs of instances of *a* and *b*, accesses to one array, that may access one element."""
+    pairs = same_element(a.relation, b.relation)
+    if a.affine and b.affine:
+        return pairs
+    ends = knl.statement_by_id[a.statement], knl.statement_by_id[b.statement]
+    shared, equal = pairs, list[tuple[object, object]]()
+    allowed = knl.value_params | knl.temporaries.keys()
+    for i, j in zip(a.subscripts, b.subscripts, strict=True):
+        if not (is_quasi_affine(i, ends[0].inames, allowed) and is_quasi_affine(j, ends[1].inames, allowed)):
+            continue
+        setters = {x: [setter_of(knl, x, end) for end in ends] for x in variables(i) | variables(j)
+                   if x in knl.temporaries}
+        if all(s is not None and s is t for s, t in setters.values()):
+            own = {x for s, _ in setters.values() if s is not None for x in s.inames}
+            shared = in_one_iteration(shared, shared_dims(ends[0].inames, ends[1].inames, [*own]))
+            equal.append((i, j))
+    meet = equal_coordinates(ends[0].inames, [i for i, _ in equal], ends[1].inames, [j for _, j in equal])
+    names = [x for x in knl.temporaries if meet.find_dim_by_name(DIM.param, x) >= 0]
+    meet = reduce(lambda m, x: m.project_out(DIM.param, m.find_dim_by_name(DIM.param, x), 1), names, meet)
+    return pairs.subtract(shared.subtract(meet))
