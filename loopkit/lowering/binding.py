@@ -5,6 +5,7 @@ coordinate if each has a copy of the variable that it writes, else at coordinate
 """
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -16,7 +17,7 @@ from typing import cast
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, data_params, fastest_last
+from loopkit.analysis.accesses import accesses_of, analysis_domain, data_params, fastest_last
 from loopkit.analysis.constructors import annotated, with_dependences
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, packing_order
@@ -72,15 +73,17 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
     ways = paths(tree)
     domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
+    roles = _roles(knl, statements, storages) if producer is not None else {}
     for s in statements:
         loops = loops_of(ways[s.id])
-        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id]
-                      and not _replicated(knl, s, axis, storages))
         hardware = tuple(x for inames in uses[s.id].values() for x in inames)
         auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
-        own = producer if s.options.producer else None
+        run_by = roles.get(s.id, {False})
+        own = producer if run_by == {True} else None
+        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id]
+                      and (own is not None and axis in BLOCK or not _replicated(knl, s, axis, storages)))
         key = (id(s.domain), loops, alone, own)
-        bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own)
+        bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own, len(run_by) > 1)
         if key not in domains:
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             domains[key] = domain.where(*(("==", subtract(p.Variable(axis), bound[s.id].place_on(axis)))
@@ -130,6 +133,32 @@ def _place_of_producer(knl: LoopKernel, statements: Sequence[Statement], uses: M
             f"whole {what}s of {unit}.", subject=producers[0],
             hint=f"tag inames such that a block has a multiple of {unit} threads")
     return axis, threads[[*own].index(axis)]
+
+
+def _roles(knl: LoopKernel, statements: Sequence[Statement], storages: Mapping[str, Storage]
+           ) -> Mapping[str, AbstractSet[bool]]:
+    """For each statement, whether the producer thread runs it (``True``), the consumers do, or both.
+
+    Each role computes the values that it needs in registers, if each thread computes them for itself.
+    """
+    readers: dict[str, set[str]] = {}
+    for s in statements:
+        for a in accesses_of(knl, s):
+            if not a.is_write:
+                readers.setdefault(a.array, set()).add(s.id)
+
+    def is_copied(s: Statement) -> bool:
+        storage = storages.get(s.written)
+        return storage is not None and storage.space is AddressSpace.PRIVATE and not s.options.producer \
+            and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag) for x in s.inames)
+    roles = {s.id: set() if is_copied(s) else {s.options.producer} for s in statements}
+    changed = True
+    while changed:
+        changed = False
+        for s in (s for s in statements if is_copied(s)):
+            needed = roles[s.id].union(*(roles[x] for x in readers.get(s.written, ())))
+            changed, roles[s.id] = changed or needed != roles[s.id], needed
+    return {x: own or {False} for x, own in roles.items()}
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

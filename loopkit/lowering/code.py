@@ -142,7 +142,7 @@ class Coder:
 
         def role(condition: Set, *, producer: bool) -> Block:
             own = replace(self.launch, tree=self.launch.of_role(tree, producer=producer), statements={
-                s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
+                s: b for s, b in self.launch.statements.items() if self.launch.in_role(s, producer=producer)})
             coder, inside = replace(self, launch=own), level.inside(domain).knowing(condition, axis)
             return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,
                                       lambda _, values: with_values(coder.of_one_role(inside), values)))
