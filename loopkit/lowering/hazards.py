@@ -108,7 +108,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                                     private=storage.space in _REGISTERS)
             if not needed:
                 continue
-            pairs = _in_one_block(knl, source, b.statement,
+            pairs = _in_one_block(launch, source, b.statement,
                                   same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
             where = meeting(ways[source], ways[b.statement])
             ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
@@ -117,7 +117,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                             for event in needed)
     for d in dependences(knl) if events else ():
         if d.source in events and d.array not in storages and d.sink in launch.statements:
-            yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+            yield hazard(d.array, d.source, d.sink, _in_one_block(launch, d.source, d.sink, d.relation), d.kind,
                          completion_of(every[d.source]))
 
 
@@ -127,7 +127,7 @@ def tile_reads(launch: Launch) -> Iterator[Hazard]:
     for d in dependences(knl):
         if d.of_value and d.kind == "flow" and {d.source, d.sink} <= launch.statements.keys() \
                 and knl.statement_by_id[d.source].completion is Completion.PHASE:
-            yield Hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+            yield Hazard(d.array, d.source, d.sink, _in_one_block(launch, d.source, d.sink, d.relation), d.kind,
                          Scope.BLOCK, completion=knl.statement_by_id[d.sink].completion)
 
 
@@ -178,19 +178,23 @@ def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pair
                                  ["keep one of the inames sequential"])
 
 
-def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+def _in_one_block(launch: Launch, source: str, sink: str, pairs: Map) -> Map:
     """The *pairs* that run in one block."""
+    knl = launch.kernel
     x, y = (knl.statement_by_id[s].inames for s in (source, sink))
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
     known = [pair for axis in first.keys() & second.keys()
              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
+    pairs = pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
+    if not launch.block_values:
+        return pairs
+    return pairs.intersect_domain(launch.domain_in_block(source).set).intersect_range(launch.domain_in_block(sink).set)
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
     """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
-    pairs = _in_one_block(knl, source, sink, pairs)
+    pairs = _in_one_block(launch, source, sink, pairs)
     # any lane of the warp may load the operands of a collective instance
     may_differ = any(bound.statement.loads_for_others for bound in ends) or launch.in_two_roles(source, sink)
     known: list[tuple[Expression, ...]] = []

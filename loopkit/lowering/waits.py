@@ -68,8 +68,8 @@ class Waits:
             names = (*sorted(self.blocks), *loops_of(way))
             domains = [self.launch.statements[s].domain.onto(names) for s in self.launch.beside(node, body)]
             points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
-            if not self.launch.kernel.value_params.issuperset(points.params):
-                return None                     # read from memory, or one block's alone
+            if not self.launch.kernel.value_params.union(self.launch.block_values).issuperset(points.params):
+                return None                     # read from memory, and not one value for the block
             found.append(PlacedWait(way, names, as_points(points.set), node.producer, node=node))
         return tuple(found)
 
