@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute, data_params
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import BrokenPairs
@@ -100,7 +100,9 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     for a in (a for s in every if events or fenced for a in accesses_of(knl, knl.statement_by_id[s])):
         source, storage = a.statement, storages.get(a.array)
         for b in accesses_by_array(knl)[a.array] if storage is not None else ():
+            # threads read the bounds of loops, not the instructions inside
             if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write) \
+                    or b.array in data_params(knl, knl.statement_by_id[b.statement].domain) \
                     or (source not in events and b.statement not in fenced):
                 continue
             needed = events_between(every[source], every[b.statement], writes=a.is_write,

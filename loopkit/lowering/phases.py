@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import constant_range, iname_extent, iname_range
+from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.ast.nodes import Completion, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.errors import PreconditionError
@@ -32,6 +32,7 @@ from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
 from loopkit.poly.affine import add, subtract
+from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import in_one_iteration, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points
 
@@ -120,9 +121,8 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
-            last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})))),
-                      reasons)
+            last = substitute(number, {iname: _last_iteration(launch, own, loops_of(body))})
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(last))), reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):
@@ -132,6 +132,15 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
                   producer=True)
     return _readers_of_tile(launch, ways, readers, group)
+
+
+def _last_iteration(launch: Launch, statements: Iterable[str], loops: Sequence[str]) -> Expression:
+    """The last iteration of the innermost of *loops*, around *statements*, in terms of the others and of the block."""
+    of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
+    points = reduce(InstanceSet.union, (launch.statements[s].domain.onto(loops).without_params(of_threads)
+                                        for s in statements)).bound(loops[:-1])
+    low = first_value(points, launch.kernel.assumptions)
+    return add(low, extent_from(points, low, launch.kernel.assumptions), -1)
 
 
 def _readers_of_tile(launch: Launch, ways: Mapping[str, Path], readers: Mapping[tuple[Path, Expression], Iterable[str]],
