@@ -1,0 +1,139 @@
+"""Grouped products by the warpgroups of Hopper: the rows of each group have a matrix of their own."""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+import loopkit as lk
+from loopkit.kernel.annotations import checked
+from loopkit.library.defaults import items_a_thread, known_dtype, measured
+from loopkit.library.matrix_units import ROW, UNITS
+from loopkit.library.warpgroups import ROWS, STEP, require_tile, stages_of_strips, strip
+from loopkit.transform.step import require_positive
+
+
+@checked
+def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = False,
+                   tile: tuple[int, int] | None = None, stages: int | None = None, multiprocessors: int | None = None
+                   ) -> lk.LoopKernel:
+    """A kernel for ``c[r, j] = sum(k, a[r, k]*b[e, k, j])`` in the rows ``starts[e] <= r < starts[e + 1]`` of a group.
+
+    These are the products of a mixture of experts: rows of *a* are sorted by expert, and each expert ``e`` has its own
+    matrix ``b[e]``. The array ``starts[experts + 1]`` of int32 does not decrease. Groups may be empty. Other rows of
+    *c* stay as they are.
+
+    A first launch computes a table of tiles: the group of each tile, its first row, and the end of its group. It has as
+    many tiles as any groups of so many rows need. A block of the second launch takes tiles from the table. A warp of
+    its own lets TMA copy strips of the factors. Rows of a strip of *a* that belong to the next group are computed, but
+    not stored. The kernel is for GPUs of ``CudaTarget("sm_90a")``, and rows of *a* and *b* begin at multiples of 16
+    bytes.
+
+    :arg dtype: bfloat16 or float16, of all arrays; sums are in float32.
+    :arg b_transposed: *b* is stored as ``b[e, j, k]``.
+    :arg tile: the rows and columns of a tile, multiples of 64, at most 256.
+    :arg stages: the strips of each factor in shared memory, two or more.
+    :arg multiprocessors: the number of those of the GPU: so many :func:`~loopkit.persistent` blocks run all tiles; 0: a
+        block runs one tile.
+    :raises PreconditionError: an argument cannot have such a value.
+
+    >>> knl = lk.library.grouped_matmul()
+    >>> print(*knl.argument_by_name["b"].shape)
+    experts l m
+    """
+    known = known_dtype(dtype)
+    if known.name not in ("bfloat16", "float16"):
+        raise lk.PreconditionError(f"The arrays of a grouped product are bfloat16 or float16, and not {known}.",
+                                   subject="dtype", hint="dtype='bfloat16'")
+    (rows, columns), blocks = measured("warpgroups", tile=tile, multiprocessors=multiprocessors)
+    require_tile(rows, columns)
+    stages = stages_of_strips(rows, columns, known.itemsize, stages)
+    knl = _kernel(known, rows, columns, b_transposed=b_transposed)
+    # a warpgroup has 64 rows of a tile
+    knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // known.itemsize},
+                          tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(knl, "t, w, i_warpgroup, k_outer, k_step, i_box, j_box")
+    # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
+    knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"], ["a_i", "a_k"])
+    knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])
+    knl = lk.set_accumulator_dtype(knl, np.float32, within="id:insn")
+    unit = UNITS[known.name].instruction.split(".", 2)[2]
+    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // known.itemsize}.{unit}")
+    knl = _in_parts(knl, known)
+    knl = lk.tag_inames(knl, {"t": "g.1", "w": "g.0"}, assume="tiles have rows of their own if starts does not decrease")
+    # a warp of its own copies strips as soon as there is room, also for the next tile of a block
+    knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
+    knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
+    knl = lk.split_iname(knl, "z", 128, outer_tag="g.0", inner_tag="l.0")
+    return lk.persistent(knl, blocks) if blocks else knl
+
+
+def _kernel(dtype: np.dtype, rows: int, columns: int, *, b_transposed: bool) -> lk.LoopKernel:
+    """The table of tiles of so many *rows*, and the products of each tile with each strip of *columns*."""
+    steps = part = ROW // dtype.itemsize
+    b, inside = ("j, k", "j < m and k < l") if b_transposed else ("k, j", "k < l and j < m")
+    column, stored = f"{columns}*w + j_box", f"{columns}*w + {part}*c_store + v"
+
+    def is_tile(t: str) -> str:
+        """Each group has at most one partial tile."""
+        return f"0<={t} and {rows}*{t} + {rows} <= n + {rows - 1}*experts"
+    return lk.make_kernel(
+        [f"{{[z, x]: {is_tile('z')} and 0<=x<experts}}",
+         f"{{[t, w, i, j_box, c_store, y, v]: {is_tile('t')} and 0<=w and {columns}*w<m and 0<=i,y<{rows} and "
+         f"0<=j_box<{columns} and 0<=c_store<{columns // part} and 0<=v<{part}}}",
+         f"[steps] -> {{[k]: 0<=k<{steps}*steps}}"], f"""
+a_rows(row, k) := a[top + row, k] if top + row < n and k < l else 0
+b_rows({b}) := b[e, {b}] if {inside} else 0
+for z
+    <> before = 0
+    <> expert = 0
+    <> first = 0
+    <> end_ = 0
+    for x
+        <> low = starts[x]
+        <> high = starts[x + 1]
+        <> count = (high - low + {rows - 1}) // {rows}
+        <> here = before <= z and z < before + count
+        expert = if(here, x, expert)
+        first = if(here, low + {rows}*(z - before), first)
+        end_ = if(here, high, end_)
+        before = before + count
+    end
+    <> tile_expert[z] = expert
+    <> tile_top[z] = first
+    <> tile_end[z] = end_
+end
+for t, w
+    <> e = tile_expert[t]
+    <> top = tile_top[t]
+    <> bottom = tile_end[t]
+    <> steps = if(top < bottom, (l + {steps - 1}) // {steps}, 0)
+    for i, j_box
+        <> total = sum(k, a_rows(i, k)*b_rows({b.replace("j", column)}))  {{id=insn}}
+        <{dtype.name}> c_tile[i, j_box] = cast({dtype.name}, total)  {{id=result}}
+    end
+    for c_store, y, v
+        c[top + y, {stored}] = c_tile[y, {part}*c_store + v]  {{id=store, if=top + y < bottom and {stored} < m}}
+    end
+end
+""", [lk.GlobalArg("a", dtype, shape=("n", "l")),
+      lk.GlobalArg("b", dtype, shape=("experts", "m", "l") if b_transposed else ("experts", "l", "m")),
+      lk.GlobalArg("starts", np.int32, shape=("experts + 1",)), lk.GlobalArg("c", dtype, shape=("n", "m")), "..."],
+        name="grouped_matmul", assumptions="n, m, l, experts >= 1")
+
+
+def _in_parts(knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
+    """Parts of a tile of *c* in shared memory: neighbouring threads store one while they compute the next one."""
+    knl = lk.privatize(knl, "j_box_part", only_var_names="total")
+    knl = lk.duplicate_inames(knl, "j_box_part", within="id:result", new_inames="c_column")
+    knl = lk.split_iname(knl, "c_column", ROW // dtype.itemsize // 8, outer_iname="c_part", inner_iname="c_box",
+                         outer_tag="unr", inner_tag="unr")
+    knl = lk.prioritize_loops(knl, "c_part, i_warpgroup, i_box_warp, i_box_lane, j_box_lane, i_box_part, c_box")
+    knl = lk.split_array_axis(knl, "c_tile", 1, ROW // dtype.itemsize)
+    knl = lk.tag_inames(knl, {"c_store": "unr"})
+    knl = lk.fuse_loops(knl, "c_part, c_store")
+    knl = lk.contract(knl, "c_tile", "c_part")
+    knl = lk.split_iname(knl, "v", items_a_thread(dtype), outer_tag="l.auto", inner_tag="vec")
+    knl = lk.split_iname(knl, "y", 32, inner_tag="l.auto")
+    knl = lk.swizzle(knl, "c_tile", chunk=items_a_thread(dtype))
+    return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)
