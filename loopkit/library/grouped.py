@@ -16,11 +16,11 @@ from loopkit.transform.step import require_positive
 def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = False,
                    tile: tuple[int, int] | None = None, stages: int | None = None, multiprocessors: int | None = None
                    ) -> lk.LoopKernel:
-    """A kernel for ``c[r, j] = sum(k, a[r, k]*b[e, k, j])`` in the rows ``starts[e] <= r < starts[e + 1]`` of a group.
+    """A kernel for ``c[r, j] = sum(k, a[r, k]*b[e, k, j])`` in the rows ``ends[e - 1] <= r < ends[e]`` of a group.
 
     These are the products of a mixture of experts: rows of *a* are sorted by expert, and each expert ``e`` has its own
-    matrix ``b[e]``. The array ``starts[experts + 1]`` of int32 does not decrease. Groups may be empty. Other rows of
-    *c* stay as they are.
+    matrix ``b[e]``. The array ``ends[experts]`` of int32 does not decrease, and groups may be empty. Rows of *c* behind
+    the last group stay as they are.
 
     A first launch computes a table of tiles: the group of each tile, its first row, and the end of its group. It has as
     many tiles as any groups of so many rows need. A block of the second launch takes tiles from the table. A warp of
@@ -60,7 +60,7 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     unit = UNITS[known.name].instruction.split(".", 2)[2]
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // known.itemsize}.{unit}")
     knl = _in_parts(knl, known)
-    knl = lk.tag_inames(knl, {"t": "g.1", "w": "g.0"}, assume="tiles have rows of their own if starts does not decrease")
+    knl = lk.tag_inames(knl, {"t": "g.1", "w": "g.0"}, assume="tiles have rows of their own if ends does not decrease")
     # a warp of its own copies strips as soon as there is room, also for the next tile of a block
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
@@ -89,15 +89,16 @@ for z
     <> expert = 0
     <> first = 0
     <> end_ = 0
+    <> low = 0
     for x
-        <> low = starts[x]
-        <> high = starts[x + 1]
+        <> high = ends[x]
         <> count = (high - low + {rows - 1}) // {rows}
         <> here = before <= z and z < before + count
         expert = if(here, x, expert)
         first = if(here, low + {rows}*(z - before), first)
         end_ = if(here, high, end_)
         before = before + count
+        low = high
     end
     <> tile_expert[z] = expert
     <> tile_top[z] = first
@@ -118,7 +119,7 @@ for t, w
 end
 """, [lk.GlobalArg("a", dtype, shape=("n", "l")),
       lk.GlobalArg("b", dtype, shape=("experts", "m", "l") if b_transposed else ("experts", "l", "m")),
-      lk.GlobalArg("starts", np.int32, shape=("experts + 1",)), lk.GlobalArg("c", dtype, shape=("n", "m")), "..."],
+      lk.GlobalArg("ends", np.int32, shape=("experts",)), lk.GlobalArg("c", dtype, shape=("n", "m")), "..."],
         name="grouped_matmul", assumptions="n, m, l, experts >= 1")
 
 

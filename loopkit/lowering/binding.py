@@ -139,26 +139,35 @@ def _roles(knl: LoopKernel, statements: Sequence[Statement], storages: Mapping[s
            ) -> Mapping[str, AbstractSet[bool]]:
     """For each statement, whether the producer thread runs it (``True``), the consumers do, or both.
 
-    Each role computes the values that it needs in registers, if each thread computes them for itself.
+    Each role computes the values in registers that it needs, if each thread computes them for itself, from memory that
+    the launch does not write.
+
+    :raises PreconditionError: the producer needs a value that other threads compute.
     """
-    readers: dict[str, set[str]] = {}
+    readers, writers = dict[str, set[str]](), dict[str, set[str]]()
     for s in statements:
         for a in accesses_of(knl, s):
-            if not a.is_write:
-                readers.setdefault(a.array, set()).add(s.id)
-
-    def is_copied(s: Statement) -> bool:
-        storage = storages.get(s.written)
-        return storage is not None and storage.space is AddressSpace.PRIVATE and not s.options.producer \
-            and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag) for x in s.inames)
-    roles = {s.id: set() if is_copied(s) else {s.options.producer} for s in statements}
-    changed = True
-    while changed:
-        changed = False
-        for s in (s for s in statements if is_copied(s)):
-            needed = roles[s.id].union(*(roles[x] for x in readers.get(s.written, ())))
-            changed, roles[s.id] = changed or needed != roles[s.id], needed
-    return {x: own or {False} for x, own in roles.items()}
+            (writers if a.is_write else readers).setdefault(a.array, set()).add(s.id)
+    private = {x for x, storage in storages.items() if storage.space is AddressSpace.PRIVATE}
+    copied = {s.id: s.written for s in statements if s.written in private and not s.options.producer
+              and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag) for x in s.inames)
+              and all(a.is_write or a.array in private or a.array not in writers for a in accesses_of(knl, s))}
+    roles = {s.id: set[bool]() if s.id in copied else {s.options.producer} for s in statements}
+    before: dict[str, set[bool]] = {}
+    while roles != before:
+        before = roles
+        roles = {x: own.union(*(roles[r] for r in readers.get(copied[x], ()))) if x in copied else own
+                 for x, own in roles.items()}
+    roles = {x: own or {False} for x, own in roles.items()}
+    for x in private & readers.keys():
+        reader = next((r for r in readers[x] if True in roles[r]), None)
+        writer = next((w for w in writers.get(x, ()) if True not in roles[w]), None)
+        if reader is not None and writer is not None:
+            raise PreconditionError(f"The producer thread needs '{x}' for '{reader}', and '{writer}' computes it in "
+                                    "other threads.", subject=x,
+                                    hint=f"compute '{x}' without inames on threads, from memory that the launch does "
+                                         "not write")
+    return roles
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
