@@ -12,7 +12,7 @@ from itertools import product
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import (
     BEFORE_END,
@@ -207,8 +207,12 @@ class OrderCheck(LaunchCheck):
         storage = self.storages.get(array)
         private, shared, in_warp = (storage is not None and storage.space is x for x in (
             AddressSpace.PRIVATE, AddressSpace.SHARED, AddressSpace.WARP))
+        if private and first.producer is not second.producer:
+            return                          # each role has registers of its own
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        one, other = map(_instructions_of, (first, second))
+        # threads read the bounds of loops, not the instructions inside
+        one, other = (() if array in data_params(self.kernel, self.kernel.statement_by_id[e.assign.statement].domain)
+                      else _instructions_of(e) for e in (first, second))
         own = completion_of(one)
         # the wait for a phase orders the accesses of all threads
         if self.launch.threads != 1 and own is not Completion.PHASE and not private:
