@@ -134,7 +134,5 @@ def _in_parts(knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
     knl = lk.tag_inames(knl, {"c_store": "unr"})
     knl = lk.fuse_loops(knl, "c_part, c_store")
     knl = lk.contract(knl, "c_tile", "c_part")
-    knl = lk.split_iname(knl, "v", items_a_thread(dtype), outer_tag="l.auto", inner_tag="vec")
-    knl = lk.split_iname(knl, "y", 32, inner_tag="l.auto")
-    knl = lk.swizzle(knl, "c_tile", chunk=items_a_thread(dtype))
+    knl = lk.tensorize(knl, "store", f"tma.store.swizzle{ROW}")
     return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)
