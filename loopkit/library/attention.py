@@ -67,8 +67,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     form.require_tiles(rows, keys, stages)
     # with a bias of all pairs, threads lack the registers
     pays = several[length] and not (bias and mask == "full")
-    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
-                          blocks if multiprocessors is not None or pays else 0)
+    return on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages,
+                         blocks if multiprocessors is not None or pays else 0)
 
 
 @dataclass(frozen=True)
@@ -192,17 +192,20 @@ end
         return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int
-                   ) -> lk.LoopKernel:
+def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int,
+                  assume: str | None = None) -> lk.LoopKernel:
     """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*; *blocks* run all of these, or 0: one each.
+
+    :arg assume: why blocks write elements of their own, if that depends on data.
     """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
     knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
     # with a causal mask, the last queries have most keys, and come first
     causal = form.mask == "causal"
-    knl = lk.reverse(knl, "a") if causal else knl
-    knl = lk.tag_inames(knl, dict(zip("hba" if causal and blocks else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
+    knl = lk.reverse(knl, "a", assume=assume) if causal else knl
+    knl = lk.tag_inames(knl, dict(zip("hba" if causal and blocks else "ahb", ("g.0", "g.1", "g.2"), strict=True)),
+                        assume=assume)
     knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
     # products take strips of 32 bytes of their factors
     knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
