@@ -229,6 +229,7 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
-    knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
+    if assume is None:
+        knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
     # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
     return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl
