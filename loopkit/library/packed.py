@@ -51,7 +51,7 @@ class PackedAttention(Attention):
             f"{{[z, x]: 0<=z and {rows}*z + {rows} <= n + {rows - 1}*sequences and 0<=x<sequences}}",
             f"{{[b, h, a, i, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and "
             f"{rows}*a + {rows} <= n + {rows - 1}*sequences and 0<=i<{rows} and 0<=j,c<{keys} and 0<=d,e<{self.head}}}",
-            "[count] -> {[t]: t=0 or 0<t<count}"], f"""
+            "[count] -> {[t]: 0<=t<count}"], f"""
 q_rows(b_, h_, row, column) := q[b_, h_, own + row, column] if own + row < n else 0
 k_rows(b_, h_, row, column) := k[b_, h_, begin + {key} + row, column] if begin + {key} + row < n else 0
 v_rows(b_, h_, row, column) := v[b_, h_, begin + {key} + row, column] if begin + {key} + row < finish else 0
@@ -76,8 +76,7 @@ for b, h, a
     <> own = tile_own[a]
     <> begin = tile_begin[a]
     <> finish = tile_finish[a]
-    <> all = ({last} - begin + {keys - 1}) // {keys}
-    <> count = if(all < 1, 1, all)
+    <> count = ({last} - begin + {keys - 1}) // {keys}
     for i
         <> top = {_LEAST}f  {{id=first_top}}
         <> total = 0.0f  {{id=first_total}}

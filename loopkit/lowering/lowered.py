@@ -340,7 +340,8 @@ class Launch(Shown):
 
     def beside(self, barrier: Barrier, body: Tree) -> list[str]:
         """The statements of *body* that the threads of *barrier* run: it runs if one of them does."""
-        return [s for s in leaves(body) if self.producer is None or self.in_role(s, producer=barrier.producer)]
+        return [s for s in barrier.runs_with or leaves(body)
+                if self.producer is None or self.in_role(s, producer=barrier.producer)]
 
     @property
     def started(self) -> tuple[Expression, Expression, Expression]:

@@ -27,7 +27,7 @@ from loopkit.instructions.phases import MOST_COUNTED, ArrivePhase, StartPhases, 
 from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, paths, rewrite, seq
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
@@ -47,7 +47,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
     ways = paths(tree)
-    added = _Additions()
+    # a copy may not run at all if data bounds its loop: then nothing waits for it
+    added = _Additions(bool(launch.block_values))
     phases: dict[str, Phase] = {}
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):
@@ -194,8 +195,12 @@ _Syncs = dict[tuple[tuple[Instruction, ...], bool], dict[str, None]]
 
 @dataclass(frozen=True)
 class _Additions:
-    """Synchronisations for a tree: *before* and *behind* the nodes at paths, and at the end of bodies, *within*."""
+    """Synchronisations for a tree: *before* and *behind* the nodes at paths, and at the end of bodies, *within*.
 
+    :ivar with_nodes: those before and behind a node run wherever the node does.
+    """
+
+    with_nodes: bool
     before: dict[Path, _Syncs] = field(default_factory=dict)
     behind: dict[Path, _Syncs] = field(default_factory=dict)
     within: dict[Path, _Syncs] = field(default_factory=dict)
@@ -218,12 +223,13 @@ class _Additions:
             case _:
                 pass
         whole = () if here else _barriers_of(self.within.get(here))
-        return seq(*_barriers_of(self.before.get(here)), inner, *_barriers_of(self.behind.get(here)), *whole)
+        own = tuple(leaves(tree)) if self.with_nodes else ()
+        return seq(*_barriers_of(self.before.get(here), own), inner, *_barriers_of(self.behind.get(here), own), *whole)
 
 
-def _barriers_of(syncs: _Syncs | None) -> Iterator[Barrier]:
+def _barriers_of(syncs: _Syncs | None, runs_with: tuple[str, ...] = ()) -> Iterator[Barrier]:
     for (instructions, producer), serves in (syncs or {}).items():
-        yield Barrier(tuple(serves), Scope.THREAD, instructions, producer=producer)
+        yield Barrier(tuple(serves), Scope.THREAD, instructions, producer=producer, runs_with=runs_with)
 
 
 def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[_Copied]]:
