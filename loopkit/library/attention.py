@@ -19,7 +19,7 @@ from loopkit.transform.step import require_positive
 MASKS = ("full", "causal", "window")
 
 #: Less than any score. Weights of scores that are not replaced by it are 1 at most; no weight is a NaN.
-_LEAST = "-1.0e30"
+LEAST = "-1.0e30"
 
 
 @checked
@@ -134,7 +134,7 @@ class Attention:
         head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
         # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
         low = f"{factor!r}f*next"
-        low = f"if(next <= {_LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
+        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
         heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
         queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "heads n m"))
         own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("m"), self.head)
@@ -149,7 +149,7 @@ q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
 k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < m else 0
 v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < m else 0
 for b, h, a, i
-    <> top = {_LEAST}f  {{id=first_top}}
+    <> top = {LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
     <> sums[e] = 0.0f  {{id=first_sums}}
     for t
@@ -187,9 +187,9 @@ end
     def _masked(self, row: str, key: str) -> str:
         """The statement that replaces the scores of pairs that do not count."""
         if self.mask == "window":
-            return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {_LEAST}f)  {{id=mask}}"
+            return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {LEAST}f)  {{id=mask}}"
         beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= m"
-        return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
+        return f"s[j] = {LEAST}f  {{id=mask, if={beyond}}}"
 
 
 def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int,

@@ -6,15 +6,15 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.defaults import items_a_thread, known_dtype, measured
+from loopkit.library.defaults import known_dtype, measured
 from loopkit.library.matrix_units import ROW, UNITS
+from loopkit.library.tiles import rows_of_tiles, table_of_tiles
 from loopkit.library.warpgroups import ROWS, STEP, require_tile, stages_of_strips, strip
-from loopkit.transform.step import require_positive
 
 
 @checked
 def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = False,
-                   tile: tuple[int, int] | None = None, stages: int | None = None, multiprocessors: int | None = None
+                   tile: tuple[int, int] | None = None, stages: int | None = None, multiprocessors: int = 0
                    ) -> lk.LoopKernel:
     """A kernel for ``c[r, j] = sum(k, a[r, k]*b[e, k, j])`` in the rows ``ends[e - 1] <= r < ends[e]`` of a group.
 
@@ -23,17 +23,17 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     the last group stay as they are.
 
     A first launch computes a table of tiles: the group of each tile, its first row, and the end of its group. It has as
-    many tiles as any groups of so many rows need. A block of the second launch takes tiles from the table. A warp of
-    its own lets TMA copy strips of the factors. Rows of a strip of *a* that belong to the next group are computed, but
-    not stored. The kernel is for GPUs of ``CudaTarget("sm_90a")``, and rows of *a* and *b* begin at multiples of 16
-    bytes.
+    many tiles as any groups of so many rows need. A block of the second launch takes a tile from the table. Its loop
+    over *k* has no iterations if there is no such tile. A warp of its own lets TMA copy strips of the factors. TMA
+    stores the rows of a tile up to the end of its group. The kernel is for GPUs of ``CudaTarget("sm_90a")``, and rows
+    of all arrays begin at multiples of 16 bytes.
 
     :arg dtype: bfloat16 or float16, of all arrays; sums are in float32.
     :arg b_transposed: *b* is stored as ``b[e, j, k]``.
     :arg tile: the rows and columns of a tile, multiples of 64, at most 256.
     :arg stages: the strips of each factor in shared memory, two or more.
-    :arg multiprocessors: the number of those of the GPU: so many :func:`~loopkit.persistent` blocks run all tiles; 0: a
-        block runs one tile.
+    :arg multiprocessors: those of the GPU: so many :func:`~loopkit.persistent` blocks run all tiles; 0: a block for
+        each tile.
     :raises PreconditionError: an argument cannot have such a value.
 
     >>> knl = lk.library.grouped_matmul()
@@ -44,7 +44,7 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     if known.name not in ("bfloat16", "float16"):
         raise lk.PreconditionError(f"The arrays of a grouped product are bfloat16 or float16, and not {known}.",
                                    subject="dtype", hint="dtype='bfloat16'")
-    (rows, columns), blocks = measured("warpgroups", tile=tile, multiprocessors=multiprocessors)
+    (rows, columns), = measured("warpgroups", tile=tile)
     require_tile(rows, columns)
     stages = stages_of_strips(rows, columns, known.itemsize, stages)
     knl = _kernel(known, rows, columns, b_transposed=b_transposed)
@@ -53,68 +53,45 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // known.itemsize},
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "t, w, i_warpgroup, k_outer, k_step, i_box, j_box")
+    knl = lk.tag_inames(knl, {"t": "g.1", "w": "g.0"}, assume="tiles have rows of their own if ends does not decrease")
     # one thread lets TMA copy the strips, whose rows of 128 bytes are swizzled as the matrix units read them
     knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"], ["a_i", "a_k"])
     knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:insn")
     unit = UNITS[known.name].instruction.split(".", 2)[2]
     knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // known.itemsize}.{unit}")
-    knl = _in_parts(knl, known)
-    knl = lk.tag_inames(knl, {"t": "g.1", "w": "g.0"}, assume="tiles have rows of their own if ends does not decrease")
-    # a warp of its own copies strips as soon as there is room, also for the next tile of a block
+    knl = _stored_in_parts(knl, known)
+    # a warp of its own copies strips as soon as there is room
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["a_tile_rule", "b_tile_rule"])
     knl = lk.split_iname(knl, "z", 128, outer_tag="g.0", inner_tag="l.0")
-    return lk.persistent(knl, blocks) if blocks else knl
+    return lk.persistent(knl, multiprocessors) if multiprocessors else knl
 
 
 def _kernel(dtype: np.dtype, rows: int, columns: int, *, b_transposed: bool) -> lk.LoopKernel:
     """The table of tiles of so many *rows*, and the products of each tile with each strip of *columns*."""
-    steps = part = ROW // dtype.itemsize
+    strip_length = ROW // dtype.itemsize
     b, inside = ("j, k", "j < m and k < l") if b_transposed else ("k, j", "k < l and j < m")
-    column, stored = f"{columns}*w + j_box", f"{columns}*w + {part}*c_store + v"
-
-    def is_tile(t: str) -> str:
-        """Each group has at most one partial tile."""
-        return f"0<={t} and {rows}*{t} + {rows} <= n + {rows - 1}*experts"
-    return lk.make_kernel(
-        [f"{{[z, x]: {is_tile('z')} and 0<=x<experts}}",
-         f"{{[t, w, i, j_box, c_store, y, v]: {is_tile('t')} and 0<=w and {columns}*w<m and 0<=i,y<{rows} and "
-         f"0<=j_box<{columns} and 0<=c_store<{columns // part} and 0<=v<{part}}}",
-         f"[steps] -> {{[k]: 0<=k<{steps}*steps}}"], f"""
+    stored = f"{columns}*w + {strip_length}*part + v"
+    domain, table = table_of_tiles(rows, "experts", "if(x > 0, ends[x - 1], 0)", "ends[x]", "x")
+    return lk.make_kernel([
+        domain, f"{{[t, w, i, j_box, part, y, v]: {rows_of_tiles('t', rows, 'experts')} and 0<=w and {columns}*w<m and "
+        f"0<=i,y<{rows} and 0<=j_box<{columns} and 0<=part<{columns // strip_length} and 0<=v<{strip_length}}}",
+        f"[steps] -> {{[k]: 0<=k<{strip_length}*steps}}"], f"""
 a_rows(row, k) := a[top + row, k] if top + row < n and k < l else 0
 b_rows({b}) := b[e, {b}] if {inside} else 0
-for z
-    <> before = 0
-    <> expert = 0
-    <> first = 0
-    <> end_ = 0
-    <> low = 0
-    for x
-        <> high = ends[x]
-        <> count = (high - low + {rows - 1}) // {rows}
-        <> here = before <= z and z < before + count
-        expert = if(here, x, expert)
-        first = if(here, low + {rows}*(z - before), first)
-        end_ = if(here, high, end_)
-        before = before + count
-        low = high
-    end
-    <> tile_expert[z] = expert
-    <> tile_top[z] = first
-    <> tile_end[z] = end_
-end
+{table}
 for t, w
-    <> e = tile_expert[t]
-    <> top = tile_top[t]
-    <> bottom = tile_end[t]
-    <> steps = if(top < bottom, (l + {steps - 1}) // {steps}, 0)
+    <> e = tile_own[t]
+    <> top = tile_first[t]
+    <> bottom = tile_stop[t]
+    <> steps = if(top < bottom, (l + {strip_length - 1}) // {strip_length}, 0)
     for i, j_box
-        <> total = sum(k, a_rows(i, k)*b_rows({b.replace("j", column)}))  {{id=insn}}
+        <> total = sum(k, a_rows(i, k)*b_rows({b.replace("j", f"{columns}*w + j_box")}))  {{id=insn}}
         <{dtype.name}> c_tile[i, j_box] = cast({dtype.name}, total)  {{id=result}}
     end
-    for c_store, y, v
-        c[top + y, {stored}] = c_tile[y, {part}*c_store + v]  {{id=store, if=top + y < bottom and {stored} < m}}
+    for part, y, v
+        c[top + y, {stored}] = c_tile[y, {strip_length}*part + v]  {{id=store, if=top + y < bottom and {stored} < m}}
     end
 end
 """, [lk.GlobalArg("a", dtype, shape=("n", "l")),
@@ -123,16 +100,16 @@ end
         name="grouped_matmul", assumptions="n, m, l, experts >= 1")
 
 
-def _in_parts(knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
-    """Parts of a tile of *c* in shared memory: neighbouring threads store one while they compute the next one."""
+def _stored_in_parts(knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
+    """Parts of a tile of *c* in shared memory, which TMA stores: one part is stored while threads compute the next."""
+    # the sums of a thread are values of their own, which later loops read part by part
     knl = lk.privatize(knl, "j_box_part", only_var_names="total")
     knl = lk.duplicate_inames(knl, "j_box_part", within="id:result", new_inames="c_column")
     knl = lk.split_iname(knl, "c_column", ROW // dtype.itemsize // 8, outer_iname="c_part", inner_iname="c_box",
                          outer_tag="unr", inner_tag="unr")
     knl = lk.prioritize_loops(knl, "c_part, i_warpgroup, i_box_warp, i_box_lane, j_box_lane, i_box_part, c_box")
     knl = lk.split_array_axis(knl, "c_tile", 1, ROW // dtype.itemsize)
-    knl = lk.tag_inames(knl, {"c_store": "unr"})
-    knl = lk.fuse_loops(knl, "c_part, c_store")
+    knl = lk.fuse_loops(lk.tag_inames(knl, {"part": "unr"}), "c_part, part")
     knl = lk.contract(knl, "c_tile", "c_part")
     knl = lk.tensorize(knl, "store", f"tma.store.swizzle{ROW}")
     return lk.pipeline(knl, "c_part", 2, temporaries=["c_tile"], ahead=0, registers=False)
