@@ -4,7 +4,7 @@ from __future__ import annotations
 
 def rows_of_tiles(iname: str, rows: int, groups: str) -> str:
     """The values of *iname*, a number of a tile of so many *rows* of *n*: each group has at most one partial tile."""
-    return f"0<={iname} and {rows}*{iname} + {rows} <= n + {rows - 1}*{groups}"
+    return f"0<={iname} and {rows}*({iname} + 1) <= n + {rows - 1}*{groups}"
 
 
 def table_of_tiles(rows: int, groups: str, start: str, stop: str, own: str) -> tuple[str, str]:
