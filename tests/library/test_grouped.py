@@ -20,14 +20,14 @@ def _kernel(*, b_transposed: bool = False) -> lk.LoopKernel:
     return lk.library.grouped_matmul(tile=(64, 64), stages=2, b_transposed=b_transposed)
 
 
-def _arrays(ends: Sequence[int], *, b_transposed: bool = False) -> dict[str, np.ndarray]:
+def arrays_of(ends: Sequence[int], *, b_transposed: bool = False) -> dict[str, np.ndarray]:
     bfloat16, rng, b = lk.library.defaults.known_dtype("bfloat16"), np.random.default_rng(0), (len(ends), 136, 72)
     return {"a": rng.integers(-2, 3, (150, 136)).astype(bfloat16), "ends": np.array(ends, np.int32),
             "b": rng.integers(-2, 3, (b[0], *b[:0:-1]) if b_transposed else b).astype(bfloat16),
             "c": np.full((150, 72), 7, bfloat16)}
 
 
-def _expected(arrays: dict[str, np.ndarray], *, b_transposed: bool = False) -> np.ndarray:
+def expected_of(arrays: dict[str, np.ndarray], *, b_transposed: bool = False) -> np.ndarray:
     c, start = arrays["c"].astype(np.float32), 0
     for end, b in zip(arrays["ends"], arrays["b"].astype(np.float32), strict=True):
         c[start:end] = arrays["a"][start:end].astype(np.float32) @ (b.T if b_transposed else b)
@@ -48,8 +48,8 @@ def test_blocks_are_proven(full: bool) -> None:
 
 @pytest.mark.parametrize("ends", [ENDS[0], *(pytest.param(x, marks=pytest.mark.deep) for x in ENDS[1:])], ids=str)
 def test_groups_of_any_lengths_are_emulated(ends: Sequence[int]) -> None:
-    arrays = _arrays(ends)
-    expected = _expected(arrays)
+    arrays = arrays_of(ends)
+    expected = expected_of(arrays)
     assert lk.emulate(_kernel(), arrays, target=HOPPER).c is arrays["c"]
     np.testing.assert_array_equal(arrays["c"], expected)
 
@@ -57,16 +57,16 @@ def test_groups_of_any_lengths_are_emulated(ends: Sequence[int]) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("ends", ENDS, ids=str)
 def test_groups_of_any_lengths_are_right_on_the_host(ends: Sequence[int]) -> None:
-    arrays = _arrays(ends)
-    expected = _expected(arrays)
+    arrays = arrays_of(ends)
+    expected = expected_of(arrays)
     lk.compile(_kernel(), "c")(**arrays)
     np.testing.assert_array_equal(arrays["c"], expected)
 
 
 @pytest.mark.deep
 def test_a_transposed_matrix_of_each_group() -> None:
-    arrays = _arrays(ENDS[0], b_transposed=True)
-    expected = _expected(arrays, b_transposed=True)
+    arrays = arrays_of(ENDS[0], b_transposed=True)
+    expected = expected_of(arrays, b_transposed=True)
     lk.emulate(_kernel(b_transposed=True), arrays, target=HOPPER)
     np.testing.assert_array_equal(arrays["c"], expected)
 
