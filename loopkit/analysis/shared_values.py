@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import reduce
 
+from pymbolic.typing import Expression
+
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.must_writes import setter_of
 from loopkit.expr.mappers import variables
@@ -23,7 +25,7 @@ def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
     if a.affine and b.affine:
         return pairs
     ends = knl.statement_by_id[a.statement], knl.statement_by_id[b.statement]
-    shared, equal = pairs, list[tuple[object, object]]()
+    shared, equal = pairs, list[tuple[Expression, Expression]]()
     allowed = knl.value_params | knl.temporaries.keys()
     for i, j in zip(a.subscripts, b.subscripts, strict=True):
         if not (is_quasi_affine(i, ends[0].inames, allowed) and is_quasi_affine(j, ends[1].inames, allowed)):

@@ -70,7 +70,7 @@ def divergent_in(body: Block, threads: Collection[str], private: AbstractSet[str
     found, before = frozenset(threads), frozenset[str]()
     while found != before:
         before = found
-        found |= private.intersection(array_of(node.target) for node, _ in _divergent(body, before)
+        found |= frozenset(private).intersection(array_of(node.target) for node, _ in _divergent(body, before)
                                       if isinstance(node, Assign))
     return found
 

@@ -156,7 +156,8 @@ def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str
                + ("" if most == _AXES else " if copies have ends of their own"),
                "use an array with fewer axes, or a copy without TMA")
     if m.open_axis == rank - 1:
-        yield f"Copies of '{m.array}' end along its last axis, and TMA has no such ends", "let threads copy such elements"
+        yield (f"Copies of '{m.array}' end along its last axis, and TMA has no such ends",
+               "let threads copy such elements")
     if len(m.box) != rank:
         yield (f"The box of '{m.name}' has {len(m.box)} axes, and '{m.array}' has {rank}",
                f"give it an extent for each axis of '{m.array}', 1 for an axis along which it does not extend")

@@ -62,7 +62,7 @@ class TmaBox:
     """A box of an array, and its place in shared memory.
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
-    :ivar end: the first subscript along the map's open axis that is outside of the box; ``None``: there is no such axis.
+    :ivar end: the first subscript along the map's open axis that is outside; ``None``: there is no such axis.
     """
 
     tensor_map: TensorMap
@@ -231,8 +231,8 @@ def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tu
     for axis, own in enumerate(ends):
         if not any(variables(e) & moving for e in own) and variables(index[axis]) & moving:
             return axis, own[0] if len(own) == 1 else p.Min(tuple(own))
-    raise NoMatchError(f"it leaves out some elements of '{element.aggregate}': where {to_text(conjunction(losing))} does "
-                       "not hold", "TMA copies all elements of a box before an end along one axis")
+    raise NoMatchError(f"it leaves out some elements of '{element.aggregate}': where {to_text(conjunction(losing))} "
+                       "does not hold", "TMA copies all elements of a box before an end along one axis")
 
 
 def axes_of_box(element: p.Subscript, loops: Mapping[str, range], what: str) -> tuple[str | None, ...]:

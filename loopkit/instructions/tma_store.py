@@ -93,7 +93,8 @@ __device__ __forceinline__ void store_box_{rank}d(const void *from, const CUtens
 def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
-        f"store_box_{len(box.coordinates)}d({place_text(printer, box, bounds, dtype)}, {start_text(printer, box, bounds)});"))
+        f"store_box_{len(box.coordinates)}d({place_text(printer, box, bounds, dtype)}, "
+        f"{start_text(printer, box, bounds)});"))
 
 
 CUDA = InstructionText({f"store_box_{rank}d": _store_text(rank) for rank in range(1, 6)}, region=_store_lines)

@@ -95,7 +95,7 @@ for t, w
             {{id=store, if=top + {row} < bottom and {stored} < m}}
     end
 end
-""", [lk.GlobalArg("a", dtype, shape=("n", "l")),
+""", [lk.GlobalArg("a", dtype, "n, l"),
       lk.GlobalArg("b", dtype, shape=("experts", "m", "l") if b_transposed else ("experts", "l", "m")),
       lk.GlobalArg("ends", np.int32, shape=("experts",)), lk.GlobalArg("c", dtype, shape=("n", "m")), "..."],
         name="grouped_matmul", assumptions="n, m, l, experts >= 1")

@@ -5,8 +5,8 @@ coordinate if each has a copy of the variable that it writes, else at coordinate
 """
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate
@@ -80,8 +80,8 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
         auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
         run_by = roles.get(s.id, {False})
         own = producer if run_by == {True} else None
-        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id]
-                      and (own is not None and axis in BLOCK or not _replicated(knl, s, axis, storages)))
+        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id] and (
+            (own is not None and axis in BLOCK) or not _replicated(knl, s, axis, storages)))
         key = (id(s.domain), loops, alone, own)
         bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own, len(run_by) > 1)
         if key not in domains:

@@ -23,6 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in, paths
+from loopkit.lowering.block_values import block_values, domain_in_block
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import equal_coordinates
@@ -188,9 +189,10 @@ def _in_one_block(launch: Launch, source: str, sink: str, pairs: Map) -> Map:
     known = [pair for axis in first.keys() & second.keys()
              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
     pairs = pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
-    if not launch.block_values:
+    if not block_values(launch):
         return pairs
-    return pairs.intersect_domain(launch.domain_in_block(source).set).intersect_range(launch.domain_in_block(sink).set)
+    return pairs.intersect_domain(domain_in_block(launch, source).set).intersect_range(
+        domain_in_block(launch, sink).set)
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:

@@ -15,8 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, data_params
-from loopkit.analysis.must_writes import setter_of
+from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.assumed import DivisibleSize
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
@@ -195,7 +194,7 @@ class BoundStatement:
     :ivar auto: its ``l.auto`` inames, distributed over the threads of the block.
     :ivar alone_on: axes on which only one coordinate runs it: 0, but for the producer thread.
     :ivar producer: the axis of the block and the place on it of the producer thread, if that alone runs it.
-    :ivar in_both_roles: the producer thread and the consumers run it, as each role needs the value in its registers.
+    :ivar in_both_roles: the producer thread and the consumers run it, each for its own registers.
     :ivar partial: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
         ``loops``.
     """
@@ -305,22 +304,6 @@ class Launch(Shown):
         """The extent of *axis*, of the block, without the warp of the producer."""
         return self.producer[1] if self.producer is not None and self.producer[0] == axis else \
             self.mapping.extents.get(axis, 1)
-
-    @cached_property
-    def block_values(self) -> frozenset[str]:
-        """The temporaries that bound loops with one value at each place of the grid: parameters inside of a block."""
-        knl, on_grid = self.kernel, self.mapping.block_inames
-        found: dict[str, set[Statement | None]] = {}
-        for s in (bound.statement for bound in self.statements.values()):
-            for x in data_params(knl, s.domain):
-                found.setdefault(x, set()).add(setter_of(knl, x, s))
-        return frozenset(x for x, (setter, *others) in found.items()
-                         if setter is not None and not others and {*setter.inames} <= {*on_grid})
-
-    def domain_in_block(self, statement: str) -> InstanceSet:
-        """The domain of *statement* with bounds by :attr:`block_values`, but no others that depend on data."""
-        domain = self.kernel.statement_by_id[statement].domain
-        return domain.without_params({*data_params(self.kernel, domain)} - self.block_values)
 
     def in_two_roles(self, first: str, second: str) -> bool:
         """Does the producer run one of two statements, and other threads the other one?"""

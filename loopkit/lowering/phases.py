@@ -28,6 +28,7 @@ from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, paths, rewrite, seq
+from loopkit.lowering.block_values import block_values
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
@@ -48,7 +49,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     """
     ways = paths(tree)
     # a copy may not run at all if data bounds its loop: then nothing waits for it
-    added = _Additions(bool(launch.block_values))
+    added = _Additions(bool(block_values(launch)))
     phases: dict[str, Phase] = {}
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):

@@ -244,10 +244,10 @@ def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
     itself.
     """
     reader = knl.statement_by_id[d.sink]
-    deciding = (*reader.predicates, *reader.subscripts, *(i for e in subexpressions(reader.expression)
-                                                          for i in subscripts_of(e)))
-    if d.array in frozenset(reader.domain.params).union(*map(variables, deciding)) and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
-                                                   for x in knl.statement_by_id[d.source].inames):
+    places = (i for e in subexpressions(reader.expression) for i in subscripts_of(e))
+    deciding = frozenset(reader.domain.params).union(*map(variables, (*reader.predicates, *reader.subscripts, *places)))
+    if d.array in deciding and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
+                                       for x in knl.statement_by_id[d.source].inames):
         return ()
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))

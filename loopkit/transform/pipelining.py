@@ -179,7 +179,8 @@ def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | N
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []
     for loop in loops:
-        candidates = {t: _copy_into(kernel, t, loop, moves=moves) for t in (kernel.temporaries if temporaries is None else names)}
+        candidates = {t: _copy_into(kernel, t, loop, moves=moves)
+                      for t in (kernel.temporaries if temporaries is None else names)}
         copies: _Copies = {s.id: t for t, s in candidates.items() if isinstance(s, Statement)
                            and (t in names or _is_load(kernel, s, loop))}
         if temporaries is None:

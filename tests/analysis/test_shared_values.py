@@ -1,4 +1,4 @@
-"""Elements at subscripts that are read from memory: two instances with one value differ as the rest of the subscript."""
+"""Elements at subscripts that are read from memory: with one value, they differ as the rest of the subscripts does."""
 from __future__ import annotations
 
 import numpy as np

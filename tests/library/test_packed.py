@@ -23,8 +23,9 @@ def _kernel(mask: str, heads_shared: int = 1) -> lk.LoopKernel:
 
 def arrays_of(starts: Sequence[int], heads_shared: int) -> dict[str, np.ndarray]:
     rng, bfloat16 = np.random.default_rng(0), known_dtype("bfloat16")
-    q, k, v = (rng.standard_normal((1, heads, 130, 64)).astype(bfloat16) for heads in (2, 2//heads_shared, 2//heads_shared))
-    return {"q": q, "k": k, "v": v, "starts": np.array(starts, np.int32), "o": np.full(q.shape, 7, bfloat16)}
+    given = {x: rng.standard_normal((1, heads, 130, 64)).astype(bfloat16)
+             for x, heads in (("q", 2), ("k", 2//heads_shared), ("v", 2//heads_shared))}
+    return {**given, "starts": np.array(starts, np.int32), "o": np.full(given["q"].shape, 7, bfloat16)}
 
 
 def expected_of(arrays: dict[str, np.ndarray], mask: str) -> np.ndarray:
