@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Nor through what the tests left, as pytest does at the end: that takes seconds."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases of tests marked ``deep``, but of what is asked for by name."""
     if DEEP or config.option.keyword or any("::" in argument for argument in config.args):

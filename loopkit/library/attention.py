@@ -41,8 +41,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
 
     :arg dtype: bfloat16 or float16, of all arrays.
     :arg head: the length of the last axes, a multiple of 64, at most 256.
-    :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``, with ``n = m``;
-        ``"window"``: the last *window* ones of these, that of the query included.
+    :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``;
+        ``"window"``: the last *window* ones of these, that of the query included. With a mask, *m* is *n*.
     :arg heads_shared: the number of heads of *q* for each head of *k* and *v*; ``"all"``: these have one head.
     :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``.
     :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
@@ -126,6 +126,7 @@ class Attention:
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
         row, shared = f"{rows}*a + i", self.heads_shared
+        many = self._number_of_keys
         # tiles run from the last one on, in which scores of keys beyond the end are replaced
         last = f"floor((m - 1)/{keys})" if self.mask == "full" else f"{rows // keys}*a + {rows // keys - 1}"
         key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t) + j"
@@ -136,8 +137,8 @@ class Attention:
         low = f"{factor!r}f*next"
         low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
         heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
-        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", "heads n m"))
-        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable("m"), self.head)
+        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"heads n {many}"))
+        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable(many), self.head)
         arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
                   lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
                   *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
@@ -146,8 +147,8 @@ class Attention:
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
             f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
 q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
-k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < m else 0
-v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < m else 0
+k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {many} else 0
+v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {many} else 0
 for b, h, a, i
     <> top = {LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
@@ -167,7 +168,12 @@ for b, h, a, i
     o[b, h, {row}, e] = sums[e]/total  {{id=result, if={row} < n}}
 end
 """, [*arrays, "..."], name="attention",
-            assumptions=f"batch, heads, key_heads, n, m >= 1 and {heads}{' and n = m' if self.mask != 'full' else ''}")
+            assumptions=f"batch, heads, key_heads, n, {many} >= 1 and {heads}")
+
+    @property
+    def _number_of_keys(self) -> str:
+        """Its name; with a mask, there are as many keys as queries."""
+        return "m" if self.mask == "full" else "n"
 
     def _score(self, row: str, key: str) -> tuple[float, str]:
         """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
@@ -181,7 +187,7 @@ end
             cap = float(self.softcap)
             score = f"{cap!r}f - {2*cap!r}f/(1 + exp2_ftz({2*factor/cap!r}f*{{x}}))"
         if self.bias:
-            score += f" + if({row} < n and {key} < m, bias[0, h, {row}, {key}], 0)"
+            score += f" + if({row} < n and {key} < {self._number_of_keys}, bias[0, h, {row}, {key}], 0)"
         return log2(e), score
 
     def _masked(self, row: str, key: str) -> str:

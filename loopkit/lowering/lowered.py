@@ -15,7 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, assumptions_on
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.assumed import DivisibleSize
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
@@ -339,9 +339,11 @@ class Launch(Shown):
                    for a in accesses.get(t.name, ()))
 
     @cached_property
-    def host_lows(self) -> Mapping[str, int]:
-        """The least values of *hosts*, where they are constant."""
-        lows = {x: param_range(self.kernel.assumptions, x)[0] for x in self.hosts}
+    def least_sizes(self) -> Mapping[str, int]:
+        """The least values of sizes, *hosts* among them, under the assumptions of the kernel, where they are constant.
+        """
+        sizes = InstanceSet((), self.kernel.assumptions).params
+        lows = {x: param_range(assumptions_on(self.kernel, [x]), x)[0] for x in sizes}
         return {x: low for x, low in lows.items() if low is not None}
 
     @property

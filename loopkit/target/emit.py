@@ -334,8 +334,8 @@ def _takes_cache_policy(dtype: np.dtype) -> bool:
 
 
 def outer_bounds(launch: Launch) -> ValueRanges:
-    """The value ranges of hardware axes, which count from 0, and of the host's inames."""
-    return ValueRanges({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
+    """The value ranges of hardware axes, which count from 0, and of sizes."""
+    return ValueRanges({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.least_sizes})
 
 
 #: The places at which a line may be broken, the best first.

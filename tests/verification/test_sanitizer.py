@@ -34,6 +34,14 @@ def test_what_is_said_of_a_kernel_without_faults_is_kept_with_its_place() -> Non
     assert log.early[1] == "=========     at transpose+0x20"
 
 
+def test_a_summary_without_hazards_is_no_report() -> None:
+    log = Log()
+    log.take("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)")
+    assert log.reports == 0
+    log.take("========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)")
+    assert log.reports == 1
+
+
 def test_a_divergent_barrier_parts_the_threads_of_a_warp() -> None:
     case = next(case for case in CASES if case.name == "matmul_tiled")
     lowered = lk.lower(case.make())

@@ -195,11 +195,6 @@ __device__ __forceinline__ float exp2_ftz(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
-__device__ __forceinline__ int floor_div_i32(int a, int b)
-{
-    const int q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 __device__ __forceinline__ int floor_mod_i32(int a, int b)
 {
     const int r = a % b;
@@ -207,14 +202,14 @@ __device__ __forceinline__ int floor_mod_i32(int a, int b)
 }
 
 // q_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of q[batch][heads][n][128]
-// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][m][128]
-// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][m][128]
+// k_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of k[batch][key_heads][n][128]
+// v_map_1x1x128x64_swizzled: boxes of 1 x 1 x 128 x 64 elements of v[batch][key_heads][n][128]
 // the launch gives 163936 bytes of dynamic shared memory
 extern "C" __global__ void __launch_bounds__(384, 1)
 attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap k_map_1x1x128x64_swizzled,
     const __grid_constant__ CUtensorMap v_map_1x1x128x64_swizzled, const int batch, const int heads,
-    const int key_heads, const int m, const int n)
+    const int key_heads, const int n)
 {
     const int i_warpgroup = (int)threadIdx.x / 128;
     const int i_box_warp = (int)threadIdx.x / 32 % 4;
@@ -311,7 +306,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int q_d_part = 0; q_d_part < 2; ++q_d_part) {
                     // q_tile_rule
                     load_box_4d(&q_tile[q_d_part][0][0], q_map_1x1x128x64_swizzled, 16384, &q_tile_full[0],
-                            b, h, 128*floor_div_i32(m + 127, 128) - 128*a - 128, 64*q_d_part);
+                            b, h, 128*((n + 127) / 128) - 128*a - 128, 64*q_d_part);
                 }
                 const int t_first = 0;
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
@@ -320,16 +315,16 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
                     // k_tile_rule_first
                     load_box_4d(&k_tile[t_first % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                            &k_tile_full[t_first], b, h,
-                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*k_d_part);
+                            &k_tile_full[t_first], b, h, -128*t_first - 128*a + 128*((n - 1) / 128),
+                            64*k_d_part);
                 }
                 // v_tile: sums.c.update reads, v_tile_rule overwrites
                 wait_for_next_phase(v_tile_empty, t_first % 2, v_tile_empty_parities_);
                 for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
                     // v_tile_rule_first
                     load_box_4d(&v_tile[t_first % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                            &v_tile_full[t_first], b, h,
-                            -128*t_first - 128*a + 128*floor_div_i32(n - 1, 128), 64*v_e_part);
+                            &v_tile_full[t_first], b, h, -128*t_first - 128*a + 128*((n - 1) / 128),
+                            64*v_e_part);
                 }
                 for (int t = 1; t < (n - 1) / 128 - a + 1; ++t) {
                     // k_tile: scores_first.d.update reads, k_tile_rule overwrites
@@ -338,16 +333,14 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                     for (int k_d_part = 0; k_d_part < 2; ++k_d_part) {
                         // k_tile_rule
                         load_box_4d(&k_tile[t % 2][k_d_part][0][0], k_map_1x1x128x64_swizzled, 16384,
-                                &k_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
-                                64*k_d_part);
+                                &k_tile_full[t % 2], b, h, -128*t - 128*a + 128*((n - 1) / 128), 64*k_d_part);
                     }
                     // v_tile: sums.c.update reads, v_tile_rule overwrites
                     wait_for_next_phase(v_tile_empty, t % 2, v_tile_empty_parities_);
                     for (int v_e_part = 0; v_e_part < 2; ++v_e_part) {
                         // v_tile_rule
                         load_box_4d(&v_tile[t % 2][v_e_part][0][0], v_map_1x1x128x64_swizzled, 16384,
-                                &v_tile_full[t % 2], b, h, -128*t - 128*a + 128*floor_div_i32(n - 1, 128),
-                                64*v_e_part);
+                                &v_tile_full[t % 2], b, h, -128*t - 128*a + 128*((n - 1) / 128), 64*v_e_part);
                     }
                 }
             }
@@ -409,9 +402,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 // scores_first.d.update
                 wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d_first[0][0][0],
                     matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
-                    matrix_at<16, 1024,
-                            1>(&k_tile[t_first % 2][d_step / 4][128*floor_div_i32(m + 127,
-                                128) - 128*floor_div_i32(n - 1, 128) - 128][16*(d_step % 4)]));
+                    matrix_at<16, 1024, 1>(&k_tile[t_first % 2][d_step / 4][0][16*(d_step % 4)]));
             }
             // acc_d_first: scores_first.d.update writes, scores_first reads
             end_product_group();
@@ -591,9 +582,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                     // scores.d.update
                     wgmma_m64n128k16_f32_bf16<2, 32, 1, 0, 0>(&acc_d[0][0][0],
                         matrix_at<16, 1024, 1>(&q_tile[d_step / 4][64*i_warpgroup][16*(d_step % 4)]),
-                        matrix_at<16, 1024,
-                                1>(&k_tile[t % 2][d_step / 4][128*floor_div_i32(m + 127,
-                                    128) - 128*floor_div_i32(n - 1, 128) - 128][16*(d_step % 4)]));
+                        matrix_at<16, 1024, 1>(&k_tile[t % 2][d_step / 4][0][16*(d_step % 4)]));
                 }
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
@@ -622,9 +611,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                     wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c[0][0][0],
                         word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
                         word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
-                        matrix_at<16384, 1024,
-                                1>(&v_tile[(t - 1) % 2][0][128*floor_div_i32(m + 127, 128) +
-                                    16*c_step - 128*floor_div_i32(n - 1, 128) - 128][0]));
+                        matrix_at<16384, 1024, 1>(&v_tile[(t - 1) % 2][0][16*c_step][0]));
                 }
                 // k_tile: scores_first.d.update reads, k_tile_rule overwrites
                 // k_tile: scores.d.update reads, k_tile_rule overwrites
@@ -809,9 +796,7 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                 wgmma_m64n128k16_f32_bf16_registers<2, 32, 1, 1>(&acc_c_last[0][0][0],
                     word_at(p[c_step][0][0][0]), word_at(p[c_step][0][1][0]),
                     word_at(p[c_step][1][0][0]), word_at(p[c_step][1][1][0]),
-                    matrix_at<16384, 1024,
-                            1>(&v_tile[floor_mod_i32(t_last - 1, 2)][0][128*floor_div_i32(m + 127, 128) +
-                                16*c_step - 128*floor_div_i32(n - 1, 128) - 128][0]));
+                    matrix_at<16384, 1024, 1>(&v_tile[floor_mod_i32(t_last - 1, 2)][0][16*c_step][0]));
             }
             // acc_c_last: sums_last.c.update writes, sums_last reads
             end_product_group();
@@ -832,11 +817,10 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                     }
                 }
             }
-            if (64*i_warpgroup + 16*i_box_warp + i_box_lane + m <= 128*a + (m - 1) % 128 + n) {
+            if (64*i_warpgroup + 16*i_box_warp + i_box_lane <= 128*a + (n - 1) % 128) {
                 #pragma unroll
                 for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
-                    if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + m + i_box_lane <= 128*a +
-                            (m - 1) % 128 + n) {
+                    if (64*i_warpgroup + 16*i_box_warp + 8*i_box_part + i_box_lane <= 128*a + (n - 1) % 128) {
                         #pragma unroll
                         for (int e_part = 0; e_part < 16; ++e_part) {
                             alignas(4) __nv_bfloat16 o_vec[2];
@@ -847,8 +831,8 @@ attention(__nv_bfloat16 *__restrict__ o, const __grid_constant__ CUtensorMap q_m
                                         (__nv_bfloat16)(sums[i_box_part][e_part][e_item] / total[i_box_part]);
                             }
                             *reinterpret_cast<unsigned int *>(&o[128*(b*heads + h)*n +
-                                        16384*floor_div_i32(m + 127, 128) + 8192*i_warpgroup +
-                                        2048*i_box_warp + 1024*i_box_part + 128*i_box_lane + 8*e_part +
+                                        16384*((n + 127) / 128) + 8192*i_warpgroup + 2048*i_box_warp +
+                                        1024*i_box_part + 128*i_box_lane + 8*e_part +
                                         2*e_lane - 16384*a - 16384]) =
                                     *reinterpret_cast<const unsigned int *>(o_vec);
                         }

@@ -180,11 +180,6 @@ __device__ __forceinline__ int floor_div_i32(int a, int b)
     const int q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-__device__ __forceinline__ int floor_mod_i32(int a, int b)
-{
-    const int r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
 
 // x_map_2x8x8x64_swizzled: boxes of 2 x 8 x 8 x 64 elements of x[images][rows][columns][channels]
 // w_map_256x1x1x64_swizzled: boxes of 256 x 1 x 1 x 64 elements of w[filters][3][3][channels]
@@ -291,7 +286,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_2x8x8x64_swizzled,
             wait_for_products<0>();
             keep_below(acc_r_s_c);
             if (0 < 9*((channels + 63) / 64)) {
-                arrive_as_warp(&tiles_empty[floor_mod_i32(9*((channels + 63) / 64) + 3, 4)]);
+                arrive_as_warp(&tiles_empty[(9*((channels + 63) / 64) + 3) % 4]);
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {

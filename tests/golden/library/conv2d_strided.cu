@@ -180,11 +180,6 @@ __device__ __forceinline__ int floor_div_i32(int a, int b)
     const int q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-__device__ __forceinline__ int floor_mod_i32(int a, int b)
-{
-    const int r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
 
 // x_map_8x4x4x64_by_1x2x2x1_swizzled: boxes of 8 x 4 x 4 x 64 elements, 1 x 2 x 2 x 1 apart, of x[images][rows][columns][channels]
 // w_map_1x1x64x64_swizzled: boxes of 1 x 1 x 64 x 64 elements of w[3][3][channels][filters]
@@ -294,7 +289,7 @@ conv2d(const __grid_constant__ CUtensorMap x_map_8x4x4x64_by_1x2x2x1_swizzled,
             wait_for_products<0>();
             keep_below(acc_r_s_c);
             if (0 < 9*((channels + 63) / 64)) {
-                arrive_as_warp(&tiles_empty[floor_mod_i32(9*((channels + 63) / 64) + 3, 4)]);
+                arrive_as_warp(&tiles_empty[(9*((channels + 63) / 64) + 3) % 4]);
             }
             #pragma unroll
             for (int i_box_part = 0; i_box_part < 2; ++i_box_part) {
