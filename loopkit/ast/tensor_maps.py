@@ -150,10 +150,10 @@ def requirements(tensor_map: TensorMap, dtype: np.dtype, rank: int) -> MappedArr
 def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str]]:
     """The reasons why TMA has no copy by the tensor map *m*, each with a way out; a later one may rest on another."""
     size = dtype.itemsize
-    most = _AXES - (m.open_axis is not None)
-    if not 1 <= rank <= most:
-        yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {most}"
-               + ("" if most == _AXES else " if copies have ends of their own"),
+    axes = _AXES - (m.open_axis is not None)
+    if not 1 <= rank <= axes:
+        yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {axes}"
+               + ("" if axes == _AXES else " if copies have ends of their own"),
                "use an array with fewer axes, or a copy without TMA")
     if m.open_axis == rank - 1:
         yield (f"Copies of '{m.array}' end along its last axis, and TMA has no such ends",

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
@@ -71,6 +72,7 @@ def _kernel(dtype: np.dtype, rows: int, columns: int, *, b_transposed: bool) -> 
     b, inside = ("j, k", "j < m and k < l") if b_transposed else ("k, j", "k < l and j < m")
     items, own, row = items_a_thread(dtype), f"{ROWS}*i_warpgroup + i_box", "32*y + y_inner"
     stored = f"{columns}*w + {length}*part + {items}*v + v_item"
+    n, m, steps, experts = map(p.Variable, ("n", "m", "l", "experts"))
     domain, table = table_of_tiles(rows, "experts", "if(x > 0, ends[x - 1], 0)", "ends[x]", "x")
     return lk.make_kernel([
         domain, f"{{[t, w, i_warpgroup, i_box, j_box]: {rows_of_tiles('t', rows, 'experts')} and 0<=w and "
@@ -95,9 +97,9 @@ for t, w
             {{id=store, if=top + {row} < bottom and {stored} < m}}
     end
 end
-""", [lk.GlobalArg("a", dtype, "n, l"),
-      lk.GlobalArg("b", dtype, shape=("experts", "m", "l") if b_transposed else ("experts", "l", "m")),
-      lk.GlobalArg("ends", np.int32, shape=("experts",)), lk.GlobalArg("c", dtype, shape=("n", "m")), "..."],
+""", [lk.GlobalArg("a", dtype, shape=(n, steps)), lk.GlobalArg("b", dtype, shape=(experts, m, steps) if b_transposed
+                                                         else (experts, steps, m)),
+      lk.GlobalArg("ends", np.dtype(np.int32), shape=(experts,)), lk.GlobalArg("c", dtype, shape=(n, m)), "..."],
         name="grouped_matmul", assumptions="n, m, l, experts >= 1")
 
 

@@ -101,5 +101,6 @@ for b, h, a
     end
 end
 """, [lk.GlobalArg("q", self.dtype, shape=queries), lk.GlobalArg("k,v", self.dtype, shape=own),
-      lk.GlobalArg("starts", np.int32, shape=("sequences + 1",)), lk.GlobalArg("o", self.dtype, shape=queries), "..."],
+      lk.GlobalArg("starts", np.dtype(np.int32), shape=(p.Variable("sequences") + 1,)),
+      lk.GlobalArg("o", self.dtype, shape=queries), "..."],
             name="packed_attention", assumptions=f"batch, heads, key_heads, n, sequences >= 1 and {heads}")

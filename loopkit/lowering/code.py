@@ -39,7 +39,7 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
-from loopkit.lowering.roles import in_roles
+from loopkit.lowering.roles import in_roles, of_role
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
@@ -141,7 +141,7 @@ class Coder:
         domain = self._domain(tuple(leaves(tree)), level)
 
         def role(condition: Set, *, producer: bool) -> Block:
-            own = replace(self.launch, tree=self.launch.of_role(tree, producer=producer), statements={
+            own = replace(self.launch, tree=of_role(self.launch, tree, producer=producer), statements={
                 s: b for s, b in self.launch.statements.items() if self.launch.in_role(s, producer=producer)})
             coder, inside = replace(self, launch=own), level.inside(domain).knowing(condition, axis)
             return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,

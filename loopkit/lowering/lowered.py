@@ -31,7 +31,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Barrier, Seq, Tree, leaves, rewrite, without
+from loopkit.kernel.tree import Barrier, Tree, leaves
 from loopkit.lowering.scheduled import Schedule, tree_lines
 from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.limits import bounded
@@ -313,13 +313,6 @@ class Launch(Shown):
         """Does the producer thread run *statement*, or do the others?"""
         bound = self.statements[statement]
         return bound.in_both_roles or (bound.producer is not None) is producer
-
-    def of_role(self, tree: Tree, *, producer: bool) -> Tree:
-        """The part of *tree* that the producer thread runs, or that the others do."""
-        def own(node: Tree) -> Tree:
-            return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
-        gone = frozenset(s for s in self.statements if not self.in_role(s, producer=producer))
-        return without(rewrite(tree, own), gone)
 
     def beside(self, barrier: Barrier, body: Tree) -> list[str]:
         """The statements of *body* that the threads of *barrier* run: it runs if one of them does."""
