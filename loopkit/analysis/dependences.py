@@ -23,7 +23,7 @@ from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.shared_values import meeting_accesses
+from loopkit.analysis.shared_values import meeting_accesses, values_in
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, kind_of, writing_ends
 from loopkit.kernel.tree import Path, relative_paths
@@ -146,7 +146,8 @@ def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), relative_paths(paths),
-            *((a.is_write, a.affine, a.doubt is None, a.update, a.any_order, id(a.domain), a.subscripts, loops_of(path))
+            *((a.is_write, values_in(knl, a), a.affine, a.doubt is None, a.update, a.any_order, id(a.domain),
+               a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 

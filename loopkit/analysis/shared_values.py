@@ -19,6 +19,15 @@ from loopkit.poly.relations import in_one_iteration, same_element, shared_dims
 from loopkit.poly.sets import Map
 
 
+def values_in(knl: LoopKernel, a: Access) -> tuple[tuple[str, str | None], ...]:
+    """The temporaries in the subscripts of *a* that are not affine, each with the statement that set it in the same
+    iteration; ``None``: there is not one. For two accesses with equal ones, :func:`meeting_accesses` is the same.
+    """
+    names = sorted({x for i, known in zip(a.subscripts, a.known, strict=True) if not known for x in variables(i)
+                    if x in knl.temporaries})
+    return tuple((x, s and s.id) for x in names for s in [setter_of(knl, x, knl.statement_by_id[a.statement])])
+
+
 def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
     """Pairs of instances of *a* and *b*, accesses to one array, that may access one element."""
     pairs = same_element(a.relation, b.relation)

@@ -101,10 +101,11 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     for a in (a for s in every if events or fenced for a in accesses_of(knl, knl.statement_by_id[s])):
         source, storage = a.statement, storages.get(a.array)
         for b in accesses_by_array(knl)[a.array] if storage is not None else ():
+            if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write):
+                continue
             # threads read the bounds of loops, not the instructions inside
-            if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write) \
-                    or b.array in data_params(knl, knl.statement_by_id[b.statement].domain) \
-                    or (source not in events and b.statement not in fenced):
+            is_bound = b.array in data_params(knl, knl.statement_by_id[b.statement].domain)
+            if source not in events and (is_bound or b.statement not in fenced):
                 continue
             needed = events_between(every[source], every[b.statement], writes=a.is_write,
                                     shared=storage.space is AddressSpace.SHARED,

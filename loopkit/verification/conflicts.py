@@ -14,7 +14,7 @@ from typing import Any
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
-from loopkit.analysis.shared_values import meeting_accesses
+from loopkit.analysis.shared_values import meeting_accesses, values_in
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -357,7 +357,8 @@ class Conflicts:
     def _kind(self, a: Access) -> object:
         storage, bound = self.storages.get(a.array), self._bound(a)
         lead = None if storage is None else (storage.lead, storage.lows)
-        return lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on, bound.producer
+        return (lead, id(a.domain), a.affine, values_in(self.kernel, a), a.subscripts, bound.hardware, bound.auto,
+                bound.alone_on, bound.producer)
 
 
 #: Most pairs of pieces for which the relation itself is used.

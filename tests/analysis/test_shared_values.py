@@ -38,6 +38,30 @@ def test_blocks_have_values_of_their_own() -> None:
     assert lk.check_races(knl).verdict is lk.Verdict.ASSUMED
 
 
+def test_equal_texts_may_have_other_values() -> None:
+    """A value of each thread is not that of a block, although its name and its subscripts are the same."""
+    own = """
+        for t
+            <> top = tops[t]
+            for i
+                {}[top + i] = i
+            end
+        end
+        """
+    other = """
+        for t, i
+            top = tops[(t + i) % m]
+            {}[top + i] = i
+        end
+        """
+    for first, second in ((own, other), (other, own)):
+        knl = lk.make_kernel("{[t, i]: 0<=t<m and 0<=i<64}", (first.format("c") + second.format("d")).replace(
+            "top =", "<> top =", 1).replace("<> <>", "<>"), [lk.GlobalArg("c,d", np.float32, "n"), lk.GlobalArg(
+                "tops", np.int32, "m"), "..."], name="two")
+        with pytest.raises(lk.UndecidedError, match="two instances of"):
+            lk.tag_inames(knl, "i:l.0")
+
+
 @pytest.mark.parametrize("text", [
     # two threads of a block store one element
     ONE_VALUE.format(own="i // 2", condition=""),
