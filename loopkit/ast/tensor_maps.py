@@ -155,9 +155,6 @@ def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str
         yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {axes}"
                + ("" if axes == _AXES else " if copies have ends of their own"),
                "use an array with fewer axes, or a copy without TMA")
-    if m.open_axis == rank - 1:
-        yield (f"Copies of '{m.array}' end along its last axis, and TMA has no such ends",
-               "let threads copy such elements")
     if len(m.box) != rank:
         yield (f"The box of '{m.name}' has {len(m.box)} axes, and '{m.array}' has {rank}",
                f"give it an extent for each axis of '{m.array}', 1 for an axis along which it does not extend")

@@ -216,8 +216,8 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
 
 
 def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tuple[int, Expression] | None:
-    """The axis along which *condition* excludes each *element* inside of its array from one on, and the subscript of
-    that one; ``None``: it excludes none.
+    """The axis, not the last, along which *condition* excludes each *element* inside of its array from one on, and the
+    subscript of that one; ``None``: it excludes none.
 
     :raises NoMatchError: it excludes others, or that is not known.
     """
@@ -228,11 +228,14 @@ def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tu
     index, moving = element_at(element, known).index_tuple, {x.iname for x in nest.loops}
     ends = [[add(substitute(c.right, known), i, multiply(-1, substitute(c.left, known)), int(c.operator == "<="))
              if isinstance(c, p.Comparison) and c.operator in ("<", "<=") else i for c in losing] for i in index]
-    for axis, own in enumerate(ends):
+    for axis, own in enumerate(ends[:-1]):
         if not any(variables(e) & moving for e in own) and variables(index[axis]) & moving:
             return axis, own[0] if len(own) == 1 else p.Min(tuple(own))
-    raise NoMatchError(f"it leaves out some elements of '{element.aggregate}': where {to_text(conjunction(losing))} "
-                       "does not hold", "TMA copies all elements of a box before an end along one axis")
+    does = "leaves out" if nest.assign.target == element else "stores 0 for"
+    raise NoMatchError(
+        f"it {does} some elements of '{element.aggregate}': where {to_text(conjunction(losing))} does not hold",
+        "copy all elements of the box that are inside of the array, or up to an end along another axis than the last; "
+        "pad_domain leaves out elements outside of the array alone")
 
 
 def axes_of_box(element: p.Subscript, loops: Mapping[str, range], what: str) -> tuple[str | None, ...]:

@@ -199,10 +199,11 @@ end
 
 
 def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int,
-                  assume: str | None = None) -> lk.LoopKernel:
+                  assume: str | None = None, *, delayed: bool = True) -> lk.LoopKernel:
     """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*; *blocks* run all of these, or 0: one each.
 
     :arg assume: why blocks write elements of their own, if that depends on data.
+    :arg delayed: products with v run beside the weights of the next tile; not if data bounds the loop over tiles.
     """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
@@ -235,7 +236,7 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
-    if assume is None:
+    if delayed:
         knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
     # half of the blocks are at tiles of different heads, and the others at the tiles before, with the same keys
     return lk.persistent(knl, blocks, group=blocks // 2 if causal else 0) if blocks else knl

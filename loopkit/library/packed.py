@@ -46,7 +46,7 @@ def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str 
     rows, keys = rows or tiles[length][0], keys or tiles[length][1]
     form.require_tiles(rows, keys, stages)
     knl = on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, 0,
-                        assume="tiles have queries of their own if starts does not decrease")
+                        assume="tiles have queries of their own if starts does not decrease", delayed=False)
     return lk.split_iname(knl, "z", 128, outer_tag="g.0", inner_tag="l.0")
 
 
