@@ -25,7 +25,7 @@ def values_in(knl: LoopKernel, a: Access) -> tuple[tuple[str, str | None], ...]:
     """
     names = sorted({x for i, known in zip(a.subscripts, a.known, strict=True) if not known for x in variables(i)
                     if x in knl.temporaries})
-    return tuple((x, s and s.id) for x in names for s in [setter_of(knl, x, knl.statement_by_id[a.statement])])
+    return tuple((x, None if s is None else s.id) for x in names for s in [setter_of(knl, x, knl.statement_by_id[a.statement])])
 
 
 def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
