@@ -25,14 +25,23 @@ def values_in(knl: LoopKernel, a: Access) -> tuple[tuple[str, str | None], ...]:
     """
     names = sorted({x for i, known in zip(a.subscripts, a.known, strict=True) if not known for x in variables(i)
                     if x in knl.temporaries})
-    return tuple((x, None if s is None else s.id) for x in names for s in [setter_of(knl, x, knl.statement_by_id[a.statement])])
+    setters = [setter_of(knl, x, knl.statement_by_id[a.statement]) for x in names]
+    return tuple((x, None if s is None else s.id) for x, s in zip(names, setters, strict=True))
 
 
 def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
     """Pairs of instances of *a* and *b*, accesses to one array, that may access one element."""
+    sure, maybe = sure_and_maybe(knl, a, b)
+    return maybe if sure is None else sure.union(maybe)
+
+
+def sure_and_maybe(knl: LoopKernel, a: Access, b: Access) -> tuple[Map | None, Map]:
+    """The pairs of :func:`meeting_accesses` that access one element for each value in their subscripts, ``None`` if
+    no pairs are known to do so, and the others.
+    """
     pairs = same_element(a.relation, b.relation)
     if a.affine and b.affine:
-        return pairs
+        return None, pairs
     ends = knl.statement_by_id[a.statement], knl.statement_by_id[b.statement]
     shared, equal = pairs, list[tuple[Expression, Expression]]()
     allowed = knl.value_params | knl.temporaries.keys()
@@ -46,6 +55,11 @@ def meeting_accesses(knl: LoopKernel, a: Access, b: Access) -> Map:
             shared = in_one_iteration(shared, shared_dims(ends[0].inames, ends[1].inames, [*own]))
             equal.append((i, j))
     meet = equal_coordinates(ends[0].inames, [i for i, _ in equal], ends[1].inames, [j for _, j in equal])
-    names = [x for x in knl.temporaries if meet.find_dim_by_name(DIM.param, x) >= 0]
+    names = [x for x in knl.temporaries if (k := meet.find_dim_by_name(DIM.param, x)) >= 0
+             and meet.involves_dims(DIM.param, k, 1)]
     meet = reduce(lambda m, x: m.project_out(DIM.param, m.find_dim_by_name(DIM.param, x), 1), names, meet)
-    return pairs.subtract(shared.subtract(meet))
+    both = shared.intersect(meet)
+    # the values cancel out, and each instance makes its access
+    if not names and len(equal) == len(a.subscripts) and a.doubt is None and b.doubt is None:
+        return both, pairs.subtract(shared)
+    return None, pairs.subtract(shared).union(both)

@@ -38,6 +38,21 @@ def test_blocks_have_values_of_their_own() -> None:
     assert lk.check_races(knl).verdict is lk.Verdict.ASSUMED
 
 
+@pytest.mark.parametrize(("own", "other"), [("i // 2", 1), ("i % 32", 32), ("5", 1)])
+def test_one_element_of_a_block_is_refuted(own: str, other: int) -> None:
+    """Whatever the value is, two threads store the element: assume= does not help."""
+    knl = _kernel(ONE_VALUE.format(own=own, condition=""))
+    with pytest.raises(lk.IllegalTransformError, match="two writes of one element") as error:
+        lk.tag_inames(knl, "i:l.0", assume="the values are right")
+    assert str(error.value.witness).endswith(f"store[t=0, i=0] writes c, which store[t=0, i={other}] writes too")
+
+
+def test_a_condition_on_data_leaves_it_open() -> None:
+    knl = _kernel(ONE_VALUE.format(own="i // 2", condition=", if=top + i < n"))
+    with pytest.raises(lk.UndecidedError, match="a subscript of 'store' is read from memory"):
+        lk.tag_inames(knl, "i:l.0")
+
+
 def test_equal_texts_may_have_other_values() -> None:
     """A value of each thread is not that of a block, although its name and its subscripts are the same."""
     own = """
@@ -63,8 +78,6 @@ def test_equal_texts_may_have_other_values() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    # two threads of a block store one element
-    ONE_VALUE.format(own="i // 2", condition=""),
     # two values of a block
     """
     for t, i
@@ -100,7 +113,8 @@ def test_equal_texts_may_have_other_values() -> None:
             c[top + i] = i
         end
     end
-    """], ids=["one element", "two values", "of threads", "changing", "conditional"])
+    """], ids=["two values", "of threads", "changing", "conditional"])
 def test_other_elements_are_not_proven_to_differ(text: str) -> None:
+    # a value that changes is read by the next thread, too
     with pytest.raises((lk.UndecidedError, lk.IllegalTransformError)):
         lk.tag_inames(_kernel(text), "i:l.0")
