@@ -21,7 +21,7 @@ def block_values(launch: Launch) -> frozenset[str]:
                 setters.setdefault(x, set()).add(setter_of(launch.kernel, x, s))
         return frozenset(x for x, (setter, *others) in setters.items()
                          if setter is not None and not others and {*setter.inames} <= {*launch.mapping.block_inames})
-    return kept(launch.kernel.memo.setdefault("block values", {}), launch.name, found)
+    return kept(launch.kernel.memo.setdefault("block values", {}), frozenset(launch.statements), found)
 
 
 def domain_in_block(launch: Launch, statement: str) -> InstanceSet:
