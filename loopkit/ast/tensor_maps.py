@@ -73,9 +73,10 @@ class TensorMap:
         """One value for each axis that TMA counts, from those *of_array*.
 
         Two of these make up an open axis, and both go along it in the array. Their coordinates are ``e`` and ``first +
-        box - e`` where the box of so many elements begins at ``first``, and ``e`` is its end, ``min(end, first +
+        box - e`` where the box goes over so many elements from ``first`` on, and ``e`` is its end, ``min(end, first +
         box)``. The second axis has the extent of the box, and the address is that of element ``-box``: elements from
-        ``e`` on have second coordinates of at least ``box``, so that they are outside.
+        ``e`` on have second coordinates of at least ``box``, so that they are outside. Elements before the array are
+        not outside for TMA.
 
         :arg ends: the value of the first one; *rest*: that of the second one.
         """

@@ -123,7 +123,7 @@ class TmaBox:
         k = self.tensor_map.open_axis
         if k is None or self.end is None:
             return [*self.start]
-        behind = add(self.start[k], self.tensor_map.box[k])
+        behind = add(self.start[k], self.tensor_map.traversed[k])
         end = p.Min((self.end, behind))
         return self.tensor_map.axes(self.start, end, subtract(behind, end))
 
@@ -192,8 +192,8 @@ def copied_ends(nest: Nest) -> tuple[p.Subscript, p.Subscript, Expression | None
     return target, *copied
 
 
-def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bool:
-    """Does *condition* exclude some *element* inside of its array?
+def lost_elements(nest: Nest, element: p.Subscript, condition: Expression, before: int | None = None) -> bool:
+    """Does *condition* exclude some *element* inside of its array, or *before* the first one along this axis?
 
     :raises NoMatchError: that is not known.
     """
@@ -201,8 +201,8 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
     if len(shape) != len(element.index_tuple):
         raise NoMatchError(f"the shape of '{element.aggregate}' is not known", f"declare the shape of "
                            f"'{element.aggregate}'")
-    inside = [c for i, extent in zip(element.index_tuple, shape, strict=True)
-              for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))]
+    inside = [c for k, (i, extent) in enumerate(zip(element.index_tuple, shape, strict=True)) for c in (
+        [p.Comparison(i, "<", 0)] if k == before else [p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent)])]
     loops = [c for x in nest.loops for c in (p.Comparison(x.start, "<=", p.Variable(x.iname)),
                                              p.Comparison(p.Variable(x.iname), "<", x.stop))]
     known = {x: value for x, value in nest.names.items() if x in variables(condition) | variables(element)}
@@ -222,7 +222,7 @@ def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tu
     :raises NoMatchError: it excludes others, or that is not known.
     """
     losing = [c for c in conjuncts(condition) if lost_elements(nest, element, c)] if condition is not None else []
-    if not losing:
+    if condition is None or not losing:
         return None
     known = {x: value for x, value in nest.names.items() if x in variables(condition) | variables(element)}
     index, moving = element_at(element, known).index_tuple, {x.iname for x in nest.loops}
@@ -230,6 +230,10 @@ def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tu
              if isinstance(c, p.Comparison) and c.operator in ("<", "<=") else i for c in losing] for i in index]
     for axis, own in enumerate(ends[:-1]):
         if not any(variables(e) & moving for e in own) and variables(index[axis]) & moving:
+            if any(lost_elements(nest, element, c, axis) for c in conjuncts(condition) if c not in losing):
+                raise NoMatchError(f"it excludes elements before the first one along axis {axis} of "
+                                   f"'{element.aggregate}', and TMA copies those if the box has an end of its own",
+                                   "let the box begin inside of the array")
             return axis, own[0] if len(own) == 1 else p.Min(tuple(own))
     does = "leaves out" if nest.assign.target == element else "stores 0 for"
     raise NoMatchError(

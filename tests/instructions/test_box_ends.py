@@ -81,6 +81,28 @@ def test_the_text_gives_an_end_as_a_coordinate() -> None:
     assert "const_cast<float *>(a - 32*32)" in code.host
 
 
+def test_rows_at_equal_distances() -> None:
+    knl = _copy("a[top + 2*i, k] if top + 2*i < bottom else 0", "c[g, y, x]")
+    knl = lk.tensorize(lk.tag_inames(knl, "x:l.0"), "load", "tma.load")
+    assert lk.verify(knl, full=True).checks[-1].verdict is lk.Verdict.PROVEN
+    a = np.random.default_rng(0).integers(1, 4, (100, 32)).astype(np.float32)
+    got = lk.emulate(knl, {"a": a, **_ends(0, 1)}).c
+    np.testing.assert_array_equal(got[0], a[0:64:2])
+    np.testing.assert_array_equal(got[1], np.pad(a[5:20:2], ((0, 24), (0, 0))))
+    code = lk.generate_code(knl, target="cuda")
+    assert "min(bottom, top + 64), top - min(bottom, top + 64) + 64, 0);" in " ".join(str(code).split())
+    for part in ("extents[] = {cuuint64_t(32), cuuint64_t(64), cuuint64_t(n + 1)}", "box[] = {32, 64, 1}",
+                 "steps[] = {1, 2, 1}", "const_cast<float *>(a - 64*32)"):
+        assert part in " ".join(code.host.split())
+
+
+def test_elements_before_the_array_are_refused() -> None:
+    """TMA would copy what lies before the array in place of zeros."""
+    knl = _copy("a[top + i - 3, k] if 0 <= top + i - 3 and top + i - 3 < bottom else 0", "c[g, y, x]")
+    with pytest.raises(lk.PreconditionError, match="elements before the first one along axis 0 of 'a'"):
+        lk.generate_code(lk.tensorize(lk.tag_inames(knl, "x:l.0"), "load", "tma.load"), target="cuda")
+
+
 @pytest.mark.parametrize(("condition", "shape"), [
     ("top + 2*i < bottom", "n, 32"), ("top + i < bottom and k < first[0]", "n, 32"), ("top + i > bottom", "n, 32"),
     ("k < bottom", "n, 32"), ("a[top + i, k] > 0", "n, 32")])

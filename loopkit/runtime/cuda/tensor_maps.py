@@ -74,10 +74,12 @@ def _encoded(encode: Encode, place: int, tensor_map: TensorMap, array: ArrayView
     """Call the driver's *encode*, which counts axes from the last."""
     m, k, shape = tensor_map, tensor_map.open_axis, [*array.shape]
     strides = [*reversed(_legal_strides(array.shape, array.strides, array.itemsize))]
+    box, steps = [*m.traversed], [*m.all_steps]
     if k is not None:
-        address -= m.box[k]*strides[k]
-        shape, strides = m.axes(shape, shape[k] + 1, m.box[k]), m.axes(strides, strides[k], strides[k])
-    box, steps, rank = m.axes(m.traversed, 1, m.traversed[k or 0]), m.axes(m.all_steps, 1, 1), len(shape)
+        address -= box[k]*strides[k]
+        shape, strides = m.axes(shape, shape[k] + 1, box[k]), m.axes(strides, strides[k], strides[k])
+        box, steps = m.axes(box, 1, box[k]), m.axes(steps, 1, steps[k])
+    rank = len(shape)
     # a vector has no stride that the driver reads
     return encode(
         ctypes.c_void_p(place), ctypes.c_int(DATA_TYPES.index(data_type(array.dtype))), ctypes.c_uint32(rank),

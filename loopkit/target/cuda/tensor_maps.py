@@ -40,12 +40,12 @@ def encoding_lines(parameter: MapParameter, memory: Flat, names: Sequence[str], 
     assert len(shape) == len(m.box)
     factors = [[memory.strides[axis]] if memory.strides else shape[axis + 1:] for axis in range(len(shape) - 1)]
     pitches = ["*".join([f"sizeof({element})", *map(_factor, map(text, own))]) for own in factors]
-    k, counts, first = m.open_axis, [*map(text, shape)], m.array
+    k, counts, first, lengths, apart = m.open_axis, [*map(text, shape)], m.array, [*m.traversed], [*m.all_steps]
     if k is not None:
-        first = f"{m.array} - {'*'.join([str(m.box[k]), *map(_factor, map(text, factors[k]))])}"
-        counts = m.axes(counts, f"{counts[k]} + 1", str(m.box[k]))
+        first = f"{m.array} - {'*'.join([str(lengths[k]), *map(_factor, map(text, factors[k]))])}"
+        counts = m.axes(counts, f"{counts[k]} + 1", str(lengths[k]))
         pitches = m.axes(pitches, pitches[k], pitches[k])
-    lengths, apart = m.axes(m.traversed, 1, m.traversed[k or 0]), m.axes(m.all_steps, 1, 1)
+        lengths, apart = m.axes(lengths, 1, lengths[k]), m.axes(apart, 1, apart[k])
     kind = "NONE" if not m.swizzle else f"{m.swizzle}B"
     yield f"{MAP_TYPE} {name};  // boxes of {m.array}"
     yield f"const cuuint64_t {extents}[] = {{{', '.join(f'cuuint64_t({e})' for e in reversed(counts))}}};"
