@@ -200,7 +200,7 @@ def grouped() -> Row:
     """A matrix for each group of rows, as of experts; a size is groups, all rows, columns, steps of *k*."""
     kind = KINDS["bf16"]
     return Row(
-        "grouped_bf16", [(32, 16384, 4096, 2048), (8, 8192, 4096, 4096)], None,
+        "grouped_bf16", [(32, 16384, 4096, 2048), (8, 8192, 4096, 4096), (64, 16384, 4096, 4096)], None,
         lambda r: (r.randint(4, 64), r.randint(2048, 32768), *multiples(64, (1024, 4096), (1024, 4096))(r)),
         [(4, 50, 32, 48)],
         lambda s: {"a": values((s[1], s[3]), kind.operands), "b": values((s[0], s[2], s[3]), kind.operands),
@@ -208,7 +208,7 @@ def grouped() -> Row:
         lambda s: {"c": s[1:3]}, reference.grouped,
         lambda s: 2*(count(s[1], s[3]) + count(s[0], s[2], s[3]) + count(s[1], s[2])), lambda s: 2*count(*s[1:]),
         {"torch": peers.grouped, "cuBLAS in turn": peers.grouped_in_turn}, goals(1.00, 1.15),
-        {"loopkit": library("grouped_matmul", kind.operands, **HOPPER)},
+        {"loopkit": library("grouped_matmul", kind.operands, b_transposed=True)},
         dtype=kind.result, tolerance=kind.tolerance, group="matrix", quick=False, slow=peers.SLOW, sustained=True)
 
 # Attention
@@ -273,8 +273,9 @@ def attention(name: str, d: int, mask: str, wanted: Sequence[Goal], others: Mapp
                    else {"o": (*s, d)}),
         wanted_result, lambda s: 2*(3 if backward else 2)*count(*s, d)*(1 + 1/share(s[1])),
         lambda s: (10 if backward else 4)*count(s[0], s[1], d)*pairs(mask, s[2]), others, wanted,
-        {"loopkit": library("attention_backward", "bfloat16", head=d, mask=mask) if backward else library(
-            "attention", "bfloat16", head=d, mask=mask, length=lambda s: s[2], **options)},
+        {"loopkit": library("packed_attention", "bfloat16", head=d) if mask == "lengths" else
+                    library("attention_backward", "bfloat16", head=d, mask=mask) if backward else
+                    library("attention", "bfloat16", head=d, mask=mask, length=lambda s: s[2], **options)},
         dtype="bfloat16", tolerance=1e-2 if backward else 5e-3, derived=derived if backward else None, group="matrix",
         quick=quick, slow=peers.SLOW, sustained=True)
 

@@ -194,7 +194,9 @@ def bound(make: Callable[[], Any], machine: Machine, stages: Stages, timed: bool
                         + sum(step.seconds for step in knl.history if step.verdict == "proven"))
 
     def run_of(p: Problem) -> Run:
-        call = compiled.bind(**p.inputs, **p.outputs, **p.scalars)
+        # peers may have further inputs
+        own = {x: a for x, a in p.inputs.items() if x in knl.argument_by_name}
+        call = compiled.bind(**own, **p.outputs, **p.scalars)
 
         def run() -> None:
             call()

@@ -56,3 +56,24 @@ def twice_read(slots: int, blocks: int) -> lk.LoopKernel:
               lk.GlobalArg("s", np.float32, "n"), "..."], name="twice_read", assumptions="n >= 1 and l >= 1")
     knl = lk.tensorize(lk.tag_inames(knl, "io:g.0, ii:l.0"), "copy", "tma.load", "ci, ck")
     return lk.persistent(lk.specialize_warps(knl, "copy"), blocks)
+
+
+def rows_of_data(slots: int, blocks: int) -> lk.LoopKernel:
+    """The sums of 64 rows of a matrix for each block: its first row and its number of strips are read from memory."""
+    knl = lk.make_kernel(["{[g, i]: 0<=g<groups and 0<=i<64}", "[steps] -> {[k]: 0<=k<32*steps}"], """
+        a_rows(row, k) := a[top + row, k] if top + row < n and k < l else 0
+        for g
+            <> top = tops[g]
+            <> steps = lengths[g]
+            for i
+                s[g, i] = sum(k, a_rows(i, k))
+            end
+        end
+        """, [lk.GlobalArg("a", np.float32, "n, l"), lk.GlobalArg("tops, lengths", np.int32, "groups"), "..."],
+                         name="rows_of_data", assumptions="groups, n, l >= 1")
+    knl = lk.split_iname(lk.tag_inames(knl, "g:g.0, i:l.0"), "k", 32)
+    knl = lk.precompute(knl, "a_rows", ["i", "k_inner"], temporary_name="a_tile", default_tag=None,
+                        precompute_inames=["a_i", "a_k"], dtype="float32")
+    knl = lk.pipeline(lk.tensorize(knl, "a_tile_rule", "tma.load"), "k_outer", slots, temporaries=["a_tile"], ahead=0)
+    knl = lk.specialize_warps(knl, "a_tile_rule")
+    return lk.persistent(knl, blocks) if blocks else knl

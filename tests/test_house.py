@@ -290,7 +290,7 @@ CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "sche
 
 #: The check of races asks for what must wait, and what a wait covers, too, as relations that barriers are placed by.
 #: The checks of a kernel lower it, and reach everything.
-ALSO_REACHED = {"loopkit.verification.races": {"loopkit.lowering.hazards", "loopkit.lowering.waits"},
+ALSO_REACHED = {"loopkit.verification.races": {f"loopkit.lowering.{x}" for x in ("block_values", "hazards", "waits")},
                 "loopkit.verification.checks": {name for name in MODULES if name.startswith("loopkit.lowering.")}}
 
 

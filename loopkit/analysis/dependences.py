@@ -23,6 +23,7 @@ from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.shared_values import sure_and_maybe, values_in
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, kind_of, writing_ends
 from loopkit.kernel.tree import Path, relative_paths
@@ -129,15 +130,16 @@ def explicit_dependences(knl: LoopKernel, depends_on: Mapping[str, Collection[st
             yield Dependence("explicit", "", source, sink, identity_pairs(knl, source, sink))
 
 
-#: A dependence between two of a list of accesses, by their indices.
-_Found = tuple[int, int, str, Map]
+#: A dependence between two of a list of accesses, by their indices; does each pair access one element, whatever the
+#: data in inexact subscripts?
+_Found = tuple[int, int, str, Map, bool]
 
 
 def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool = True) -> Iterator[Dependence]:
     """The dependences *found* between *accesses* to one array."""
-    for i, j, kind, relation in found:
+    for i, j, kind, relation, sure in found:
         a, b = accesses[i], accesses[j]
-        yield Dependence(kind, a.array, a.statement, b.statement, relation, exact=a.exact and b.exact,
+        yield Dependence(kind, a.array, a.statement, b.statement, relation, exact=sure or (a.exact and b.exact),
                          of_value=of_value)
 
 
@@ -145,7 +147,8 @@ def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), relative_paths(paths),
-            *((a.is_write, a.affine, a.doubt is None, a.update, a.any_order, id(a.domain), a.subscripts, loops_of(path))
+            *((a.is_write, values_in(knl, a), a.affine, a.doubt is None, a.update, a.any_order, id(a.domain),
+               a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 
@@ -154,9 +157,10 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Fou
     for (i, a), (j, b) in _pairs_by_constants(accesses):
         where = meeting_of(knl.paths, a.statement, b.statement)
         if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
-            ordered = in_order(knl, a.statement, b.statement, same_element(a.relation, b.relation), knl.paths)
-            if not ordered.is_empty():
-                yield i, j, kind_of(a.is_write, b.is_write), ordered
+            for pairs, is_sure in zip(sure_and_maybe(knl, a, b), (True, False), strict=True):
+                ordered = None if pairs is None else in_order(knl, a.statement, b.statement, pairs, knl.paths)
+                if ordered is not None and not ordered.is_empty():
+                    yield i, j, kind_of(a.is_write, b.is_write), ordered, is_sure
 
 
 def _pairs_by_constants(accesses: Sequence[Access]) -> Iterator[tuple[tuple[int, Access], tuple[int, Access]]]:
@@ -182,8 +186,8 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
     def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[_Found]:
         found = in_order(knl, accesses[i].statement, accesses[j].statement, pairs, paths)
         if not found.is_empty():
-            yield i, j, kind, found
-    for (i, sink, _, first), (j, other, _, second) in product(flows, repeat=2):
+            yield i, j, kind, found, False
+    for (i, sink, _, first, _), (j, other, _, second, _) in product(flows, repeat=2):
         # only one of two must-writes is the last
         if other == sink and not (is_must_write(accesses[i]) and is_must_write(accesses[j])) \
                 and not commute(accesses[i], accesses[j]):
@@ -201,7 +205,7 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
     accessed = [timed(a, paths[a.statement], apart) for a in accesses]
     for source, sink, relation in value_flow(accessed, joint_must_writes(knl, accesses)):
         if not commute(accesses[source], accesses[sink]):
-            yield source, sink, "flow", relation
+            yield source, sink, "flow", relation, False
 
 
 def timed(a: Access, path: Path, apart: Sequence[str] = ()) -> TimedAccess:
@@ -289,7 +293,7 @@ def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
     """The statements that would read the value of *write*, an access added to *knl*, each with the pairs of instances.
     """
     accesses = (*accesses_by_array(knl)[write.array], write)
-    for source, sink, _, relation in _value_flow(knl, accesses, knl.paths):
+    for source, sink, _, relation, _ in _value_flow(knl, accesses, knl.paths):
         if source == len(accesses) - 1:
             yield accesses[sink].statement, relation
 
@@ -311,7 +315,7 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
     for i, a in enumerate(accesses):
         if a.is_write:
             continue
-        sources = [(accesses[source], relation) for source, sink, _, relation in flows
+        sources = [(accesses[source], relation) for source, sink, _, relation, _ in flows
                    if sink == i and accesses[source].exact]
         unwritten = reduce(Set.subtract, (relation.range() for _, relation in sources), a.domain.set)
         if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):

@@ -52,7 +52,9 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
         for pairs, reason in cache[key]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
-                yield Violation(d, broken, reason, reason != "blocks" or _places_on(knl, *_axes(knl, d)) is not None)
+                # an assumption is about all blocks, also where a loop of the host could run them in turn
+                yield Violation(d, broken if d.exact else pairs, reason,
+                                reason != "blocks" or _places_on(knl, *_axes(knl, d)) is not None)
         if (meeting := _in_one_vector(knl, d)) is not None:
             yield Violation(d, meeting, "order")
 

@@ -51,13 +51,13 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], writes: tuple[int, ...
     """A joint must-write for each read that happens only where *flags* hold; one of *writes* happens there."""
     writers = [knl.statement_by_id[accesses[i].statement] for i in writes]
     inames = writers[0].inames
-    setters = {flag: _setter(knl, flag, writers[0]) for flag in flags}
+    setters = {flag: setter_of(knl, flag, writers[0]) for flag in flags}
     shared = [x for x in inames if any(s is not None and x in s.inames for s in setters.values())]
     for j, read in enumerate(accesses):
         reader = knl.statement_by_id[read.statement]
         # the read runs only if all of the flags hold, each set in the same iteration
         if not read.is_write and flags <= _conditions_of(knl, reader) \
-                and all(s is not None and s is _setter(knl, flag, reader) for flag, s in setters.items()) \
+                and all(s is not None and s is setter_of(knl, flag, reader) for flag, s in setters.items()) \
                 and (loops := _in_bounds(knl, writers, reader, shared)) is not None:
             yield JointMustWrite(writes, j, tuple((inames.index(x), reader.inames.index(x)) for x in loops))
 
@@ -114,7 +114,7 @@ def _flags(knl: LoopKernel, write: Access) -> Flags:
     statement = knl.statement_by_id[write.statement]
     flags = frozenset[Expression | str](c for predicate in statement.predicates for c in conjuncts(predicate))
     flags = flags.union(data_params(knl, statement.domain))
-    return frozenset() if any(_setter(knl, flag, statement) is None for flag in flags) else flags
+    return frozenset() if any(setter_of(knl, flag, statement) is None for flag in flags) else flags
 
 
 def _conditions_of(knl: LoopKernel, user: Statement) -> Flags:
@@ -124,13 +124,13 @@ def _conditions_of(knl: LoopKernel, user: Statement) -> Flags:
     while waiting:
         condition = waiting.pop()
         if condition not in found and not isinstance(condition, p.LogicalNot) \
-                and (setter := _setter(knl, condition, user)) is not None:
-            waiting += [c for c in conjuncts(setter.expression) if _setter(knl, c, setter) is not None]
+                and (setter := setter_of(knl, condition, user)) is not None:
+            waiting += [c for c in conjuncts(setter.expression) if setter_of(knl, c, setter) is not None]
         found.add(condition)
     return frozenset(found)
 
 
-def _setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> Statement | None:
+def setter_of(knl: LoopKernel, flag: Expression | str, user: Statement) -> Statement | None:
     """The statement that set *flag* before *user* in the same iteration; ``None``: there is not one."""
     return kept(knl.memo.setdefault("setters", {}), (flag, user.id), lambda: _found_setter(knl, flag, user))
 
@@ -143,7 +143,7 @@ def _found_setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> S
     writer = _only_writer(knl, variable.name, user)
     # the values in the subscripts must not change between writer and user
     if writer is None or writer.assignee != cell \
-            or any((s := _setter(knl, x, writer)) is None or s is not _setter(knl, x, user)
+            or any((s := setter_of(knl, x, writer)) is None or s is not setter_of(knl, x, user)
                    for x in data_params(knl, writer.domain)) \
             or not variables(cell) <= {variable.name, *writer.inames, *knl.value_params} \
             or not set(writer.predicates) <= set(user.predicates):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -61,11 +62,15 @@ def _map_uses(function: Function) -> Iterator[tuple[str, str | None]]:
 
 def divergent_names(function: Function, threads: Collection[str]) -> frozenset[str]:
     """The names *threads*, which differ between the threads of a block, and the private arrays that may."""
-    private = {a.name for a in function.arrays if not (a.shared or a.thread_axes)}
+    return divergent_in(function.body, threads, {a.name for a in function.arrays if not (a.shared or a.thread_axes)})
+
+
+def divergent_in(body: Block, threads: Collection[str], private: AbstractSet[str]) -> frozenset[str]:
+    """The names *threads*, and those of *private*, arrays of each thread, that may differ between threads in *body*."""
     found, before = frozenset(threads), frozenset[str]()
     while found != before:
         before = found
-        found |= private.intersection(array_of(node.target) for node, _ in _divergent(function.body, before)
+        found |= frozenset(private).intersection(array_of(node.target) for node, _ in _divergent(body, before)
                                       if isinstance(node, Assign))
     return found
 
@@ -112,8 +117,9 @@ def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = N
             if cause or alone:
                 yield node, cause or alone
         case ByRole(then=producers, otherwise=Block((If(then=others),)), threads=threads):
+            # the producer is one thread, whose registers no other one reads
             yield from ((x, c) for x, c in _divergent(producers, divergent, node, alone)
-                        if not (isinstance(x, Sync) and x.scope is Scope.THREAD))
+                        if not (isinstance(x, Assign) or (isinstance(x, Sync) and x.scope is Scope.THREAD)))
             yield from ((x, node) for x in nodes_in(others)
                         if isinstance(x, Sync) and x.scope is Scope.BLOCK and x.threads != threads)
             yield from _divergent(others, divergent, cause, alone)

@@ -4,12 +4,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.tuples import dtype_text
+
+T = TypeVar("T")
 
 #: The sizes of elements that TMA copies, and its permutations of shared memory, in bytes, as ``CUtensorMapSwizzle``
 #: numbers them from 0.
@@ -39,6 +42,8 @@ class TensorMap:
         order.
     :ivar steps: the distances in the array between neighbours of the box, in elements, along each axis; ``()``: all 1.
     :ivar extents: those that the kernel's sizes give the array, which may be larger; ``()``: the array's own.
+    :ivar open_axis: each copy has an end of its own along this axis, and elements from there on are outside; ``None``:
+        the array has one end for all copies.
     """
 
     name: str
@@ -47,11 +52,13 @@ class TensorMap:
     swizzle: int = 0
     steps: tuple[int, ...] = ()
     extents: tuple[Expression, ...] = ()
+    open_axis: int | None = None
 
     def __str__(self) -> str:
         swizzle = f", swizzle {self.swizzle} bytes" if self.swizzle else ""
         steps = f", steps {' x '.join(map(str, self.steps))}" if self.steps else ""
-        return f"tensor map {self.name}: {self.array}, box {' x '.join(map(str, self.box))}{steps}{swizzle}"
+        ends = "" if self.open_axis is None else f", an end along axis {self.open_axis} for each copy"
+        return f"tensor map {self.name}: {self.array}, box {' x '.join(map(str, self.box))}{steps}{swizzle}{ends}"
 
     @property
     def all_steps(self) -> tuple[int, ...]:
@@ -62,6 +69,20 @@ class TensorMap:
     def traversed(self) -> tuple[int, ...]:
         """The elements of the array along each axis that the box goes over: those that it copies and those between."""
         return tuple(n*step for n, step in zip(self.box, self.all_steps, strict=True))
+
+    def axes(self, of_array: Sequence[T], ends: T, rest: T) -> list[T]:
+        """One value for each axis that TMA counts, from those *of_array*.
+
+        Two of these make up an open axis, and both go along it in the array. Their coordinates are ``e`` and ``first +
+        box - e`` where the box goes over so many elements from ``first`` on, and ``e`` is its end, ``min(end, first +
+        box)``. The second axis has the extent of the box, and the address is that of element ``-box``: elements from
+        ``e`` on have second coordinates of at least ``box``, so that they are outside. Elements before the array are
+        not outside for TMA.
+
+        :arg ends: the value of the first one; *rest*: that of the second one.
+        """
+        k = self.open_axis
+        return [*of_array] if k is None else [*of_array[:k], ends, rest, *of_array[k + 1:]]
 
     @property
     def alignment(self) -> int:
@@ -131,8 +152,10 @@ def requirements(tensor_map: TensorMap, dtype: np.dtype, rank: int) -> MappedArr
 def _faults(m: TensorMap, dtype: np.dtype, rank: int) -> Iterator[tuple[str, str]]:
     """The reasons why TMA has no copy by the tensor map *m*, each with a way out; a later one may rest on another."""
     size = dtype.itemsize
-    if not 1 <= rank <= _AXES:
-        yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {_AXES}",
+    axes = _AXES - (m.open_axis is not None)
+    if not 1 <= rank <= axes:
+        yield (f"'{m.array}' has {rank} axes, and a tensor map describes 1 to {axes}"
+               + ("" if axes == _AXES else " if copies have ends of their own"),
                "use an array with fewer axes, or a copy without TMA")
     if len(m.box) != rank:
         yield (f"The box of '{m.name}' has {len(m.box)} axes, and '{m.array}' has {rank}",

@@ -39,6 +39,7 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
     compiler, made = nodes.expressions, issue.box.tensor_map
     tile, start = compiler.element(issue.box.tile), [compiler.value(i) for i in issue.box.start]
     extents = [compiler.value(e) for e in made.extents]
+    end = None if issue.box.end is None else compiler.value(issue.box.end)
 
     def found(s: Strand) -> Iterator[tuple[int, _BoxInMemory]]:
         cells, first = tile(s)
@@ -50,7 +51,9 @@ def _boxes_at(nodes: Nodes, issue: BoxIssue) -> Callable[[Strand], Iterator[tupl
             if place*size % made.alignment or place + len(elements) > len(cells.data):
                 raise VerificationError(f"A box of '{cells.name}' begins at byte {place*size}, which is not a multiple "
                                         f"of {made.alignment}, or ends outside.", check="emulation")
-            inside = [int(s.lanes(value(s))[lane]) for value in extents] or array.extents
+            inside = [int(s.lanes(value(s))[lane]) for value in extents] or [*array.extents]
+            if end is not None and made.open_axis is not None:
+                inside[made.open_axis] = min(inside[made.open_axis], int(s.lanes(end(s))[lane]))
             ends = list(zip(box, made.box, made.all_steps, inside, strict=True))
             part = [(min(max(-(first // step), 0), n), min(max(-((first - m) // step), 0), n))
                     for first, n, step, m in ends]

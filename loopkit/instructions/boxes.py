@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Region, Scope
 from loopkit.ast.tensor_maps import LINE, ROWS, SWIZZLES, TensorMap, requirements
 from loopkit.ast.value_ranges import ValueRanges
-from loopkit.expr.mappers import array_of, substitute, variables
+from loopkit.expr.mappers import array_of, conjunction, conjuncts, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import Printer
 from loopkit.instructions.nests import (
@@ -30,7 +30,7 @@ from loopkit.instructions.nests import (
 )
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.data import AddressSpace
-from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply
+from loopkit.poly.affine import NotAffineError, add, affine_difference, multiply, subtract
 from loopkit.poly.piecewise import params_where
 
 
@@ -61,18 +61,21 @@ class TmaBox:
     """A box of an array, and its place in shared memory.
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
+    :ivar end: the first subscript along the map's open axis that is outside; ``None``: there is no such axis.
     """
 
     tensor_map: TensorMap
     tile: p.Subscript
     start: tuple[Expression, ...]
+    end: Expression | None = None
 
     @staticmethod
-    def of(nest: Nest, tile: p.Subscript, source: p.Subscript) -> TmaBox:
-        """The box of *nest*, which moves *source* in global memory to or from *tile*.
+    def of(nest: Nest, tile: p.Subscript, source: p.Subscript, condition: Expression | None) -> TmaBox:
+        """The box of *nest*, which moves *source* in global memory to or from *tile* where *condition* holds.
 
         :raises NoMatchError: TMA cannot copy it.
         """
+        open_axis, end = end_of(nest, source, condition) or (None, None)
         own = {x: value for x, value in nest.names.items() if variables(value) & {x.iname for x in nest.loops}}
         tile, source = (element_at(e, own) for e in (tile, source))
         memory, array = nest.memory_of(tile), nest.memory_of(source)
@@ -90,19 +93,38 @@ class TmaBox:
         extents = tuple(1 if x is None else len(loops[x]) for x in axes)
         swizzle = swizzle_of(memory, array_of(tile))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
-        name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
+        name = (f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
+                f"{'_to_end' if end is not None else ''}")
         known = array.shape if len(array.shape) == len(axes) else ()
-        tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps, known)
+        tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps, known, open_axis)
         requirements(tensor_map, memory.dtype, len(axes))
-        return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple))
+        return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple),
+                      end)
 
     def __str__(self) -> str:
-        return f"a box of {self.tensor_map.array} from [{', '.join(map(to_text, self.start))}]"
+        end = f" to {to_text(self.end)} along axis {self.tensor_map.open_axis}" if self.end is not None else ""
+        return f"a box of {self.tensor_map.array} from [{', '.join(map(to_text, self.start))}]{end}"
 
     @property
     def extents(self) -> Mapping[str, int]:
         """The extents of the axes along which it has more than one element, by names."""
         return {f"box_{k}": extent for k, extent in enumerate(self.tensor_map.box) if extent > 1}
+
+    def require_end(self, end: tuple[int, Expression] | None) -> None:
+        """:raises NoMatchError: *end*, an axis and a subscript along it, is another one than its own."""
+        own = None if self.end is None else (self.tensor_map.open_axis, self.end)
+        if own != end and not (own and end and own[0] == end[0] and affine_difference(own[1], end[1]) == 0):
+            raise NoMatchError(f"its elements end elsewhere: {self} is another box")
+
+    @property
+    def coordinates(self) -> list[Expression]:
+        """Those of its first element, along the axes that TMA counts."""
+        k = self.tensor_map.open_axis
+        if k is None or self.end is None:
+            return [*self.start]
+        behind = add(self.start[k], self.tensor_map.traversed[k])
+        end = p.Min((self.end, behind))
+        return self.tensor_map.axes(self.start, end, subtract(behind, end))
 
     def element(self) -> p.Subscript:
         """The element of the array at a place of the box."""
@@ -136,7 +158,7 @@ class BoxIssue(Issue):
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        return (self.box.tile, *self.box.start)
+        return (self.box.tile, *self.box.start, *(() if self.box.end is None else (self.box.end,)))
 
     @property
     def tensor_maps(self) -> tuple[str, ...]:
@@ -169,8 +191,8 @@ def copied_ends(nest: Nest, combine: str | None = None) -> tuple[p.Subscript, p.
     return target, *copied
 
 
-def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bool:
-    """Does *condition* exclude some *element* inside of its array?
+def lost_elements(nest: Nest, element: p.Subscript, condition: Expression, before: int | None = None) -> bool:
+    """Does *condition* exclude some *element* inside of its array, or *before* the first one along this axis?
 
     :raises NoMatchError: that is not known.
     """
@@ -178,8 +200,8 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
     if len(shape) != len(element.index_tuple):
         raise NoMatchError(f"the shape of '{element.aggregate}' is not known", f"declare the shape of "
                            f"'{element.aggregate}'")
-    inside = [c for i, extent in zip(element.index_tuple, shape, strict=True)
-              for c in (p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent))]
+    inside = [c for k, (i, extent) in enumerate(zip(element.index_tuple, shape, strict=True)) for c in (
+        [p.Comparison(i, "<", 0)] if k == before else [p.Comparison(i, ">=", 0), p.Comparison(i, "<", extent)])]
     loops = [c for x in nest.loops for c in (p.Comparison(x.start, "<=", p.Variable(x.iname)),
                                              p.Comparison(p.Variable(x.iname), "<", x.stop))]
     known = {x: value for x, value in nest.names.items() if x in variables(condition) | variables(element)}
@@ -190,6 +212,33 @@ def lost_elements(nest: Nest, element: p.Subscript, condition: Expression) -> bo
         raise NoMatchError(f"whether {to_text(condition)} holds for all elements of '{element.aggregate}' is not known",
                            "pad_domain gives partial tiles conditions that are known") from None
     return not lost.is_disjoint(nest.assumptions)
+
+
+def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tuple[int, Expression] | None:
+    """The axis, not the last, along which *condition* excludes each *element* inside of its array from one on, and the
+    subscript of that one; ``None``: it excludes none.
+
+    :raises NoMatchError: it excludes others, or that is not known.
+    """
+    losing = [c for c in conjuncts(condition) if lost_elements(nest, element, c)] if condition is not None else []
+    if condition is None or not losing:
+        return None
+    known = {x: value for x, value in nest.names.items() if x in variables(condition) | variables(element)}
+    index, moving = element_at(element, known).index_tuple, {x.iname for x in nest.loops}
+    ends = [[add(substitute(c.right, known), i, multiply(-1, substitute(c.left, known)), int(c.operator == "<="))
+             if isinstance(c, p.Comparison) and c.operator in ("<", "<=") else i for c in losing] for i in index]
+    for axis, own in enumerate(ends[:-1]):
+        if not any(variables(e) & moving for e in own) and variables(index[axis]) & moving:
+            if any(lost_elements(nest, element, c, axis) for c in conjuncts(condition) if c not in losing):
+                raise NoMatchError(f"it excludes elements before the first one along axis {axis} of "
+                                   f"'{element.aggregate}', and TMA copies those if the box has an end of its own",
+                                   "let the box begin inside of the array")
+            return axis, own[0] if len(own) == 1 else p.Min(tuple(own))
+    does = "leaves out" if nest.assign.target == element else "stores 0 for"
+    raise NoMatchError(
+        f"it {does} some elements of '{element.aggregate}': where {to_text(conjunction(losing))} does not hold",
+        "copy all elements of the box that are inside of the array, or up to an end along another axis than the last; "
+        "pad_domain leaves out elements outside of the array alone")
 
 
 def axes_of_box(element: p.Subscript, loops: Mapping[str, range], what: str) -> tuple[str | None, ...]:
@@ -287,4 +336,4 @@ def place_text(printer: Printer, box: TmaBox, bounds: ValueRanges, dtype: np.dty
 
 def start_text(printer: Printer, box: TmaBox, bounds: ValueRanges) -> str:
     """The subscripts of the box in the array."""
-    return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.start)
+    return ", ".join(printer.value(i, bounds, np.dtype(np.int32)) for i in box.coordinates)

@@ -15,7 +15,6 @@ from loopkit.ast.nodes import Completion, Region
 from loopkit.ast.phases import Phase
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.mappers import substitute
-from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.instructions.boxes import (
     BoxCopy,
@@ -24,12 +23,12 @@ from loopkit.instructions.boxes import (
     box_lines,
     box_names,
     copied_ends,
-    lost_elements,
+    end_of,
     place_text,
     start_operands,
     start_text,
 )
-from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
+from loopkit.instructions.nests import MovedBox, Nest
 from loopkit.instructions.phases import slot_text
 from loopkit.poly.affine import add
 
@@ -50,9 +49,7 @@ class TmaLoad(BoxCopy):
         return self.of
 
     def issue(self, nest: Nest) -> TmaLoadIssue:
-        target, source, _ = copied_ends(nest)
-        box = TmaBox.of(nest, target, source)
-        _require_zeros_outside(nest)
+        box = TmaBox.of(nest, *copied_ends(nest))
         assert self.of is not None
         number = add(substitute(self.of.number, dict(nest.assign.instance)))
         return TmaLoadIssue(self, box, replace(self.of, number=number))
@@ -79,17 +76,10 @@ class TmaLoadIssue(BoxIssue):
         return (*super().operands, self.of.number)
 
     def moved(self, nest: Nest) -> MovedBox:
-        """:raises NoMatchError: the condition in the statement excludes elements of the array."""
-        _require_zeros_outside(nest)
+        """:raises NoMatchError: the condition in the statement excludes other elements of the array."""
+        _, element, condition = copied_ends(nest)
+        self.box.require_end(end_of(nest, element, condition))
         return MovedBox(self.box.place(nest.memory_of(self.box.tile).shape), self.box.element(), self.box.extents)
-
-
-def _require_zeros_outside(nest: Nest) -> None:
-    """:raises NoMatchError: the statement may store 0 for an element inside of the array, which TMA loads."""
-    _, element, condition = copied_ends(nest)
-    if condition is not None and lost_elements(nest, element, condition):
-        raise NoMatchError(f"it stores 0 for some elements of '{element.aggregate}': where {to_text(condition)} does "
-                           "not hold", "pad_domain fills partial tiles with zeros outside of the array alone")
 
 
 #: The instructions by name.
@@ -120,7 +110,7 @@ __device__ __forceinline__ void load_box_{rank}d(void *to, const CUtensorMap &ma
 def _load_lines(printer: Printer, region: Region, issue: TmaLoadIssue, bounds: ValueRanges) -> Iterator[str]:
     box, dtype = issue.box, printer.dtype_of(issue.box.tile)
     yield from box_lines(printer, region, (
-        f"load_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "
+        f"load_box_{len(box.coordinates)}d({place_text(printer, box, bounds, dtype)}, "
         f"{box.tensor_map.bytes_of_box(dtype.itemsize)}, &{slot_text(printer, issue.of, bounds)}, "
         f"{start_text(printer, box, bounds)});"))
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pymbolic.primitives as p
+
 from loopkit.ast.nodes import Completion, Region
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.expr.nodes import to_text
@@ -22,7 +24,7 @@ from loopkit.instructions.boxes import (
     box_lines,
     box_names,
     copied_ends,
-    lost_elements,
+    end_of,
     place_text,
     start_operands,
     start_text,
@@ -42,9 +44,8 @@ class TmaStore(BoxCopy):
     verb: ClassVar[str] = "store"
 
     def issue(self, nest: Nest) -> TmaStoreIssue:
-        _require_all_inside(nest, self.combine)
-        target, source, _ = copied_ends(nest, self.combine)
-        box = TmaBox.of(nest, source, target)
+        target, source = _required_ends(nest, self.combine)
+        box = TmaBox.of(nest, source, target, nest.condition)
         if box.tensor_map.steps:
             raise NoMatchError(f"it leaves out elements of '{target.aggregate}' between those that it stores, and TMA "
                                "stores neighbours", "store such elements without TMA")
@@ -71,22 +72,21 @@ class TmaStoreIssue(BoxIssue):
     completion: ClassVar[Completion] = Completion.STORES
 
     def moved(self, nest: Nest) -> MovedBox:
-        """:raises NoMatchError: the statement leaves out elements of the array."""
+        """:raises NoMatchError: the statement leaves out other elements of the array."""
         store = self.instruction
         assert isinstance(store, TmaStore)
-        _require_all_inside(nest, store.combine)
+        target, _ = _required_ends(nest, store.combine)
+        self.box.require_end(end_of(nest, target, nest.condition))
         return MovedBox(self.box.element(), self.box.place(nest.memory_of(self.box.tile).shape), self.box.extents,
                         within=self.box.tensor_map.array)
 
 
-def _require_all_inside(nest: Nest, combine: str | None) -> None:
-    """:raises NoMatchError: the statement does not store an element of the box that is inside of the array."""
-    target, _, condition = copied_ends(nest, combine)
+def _required_ends(nest: Nest, combine: str | None) -> tuple[p.Subscript, p.Subscript]:
+    """The stored element and its source; :raises NoMatchError: the statement stores zeros in place of some elements."""
+    target, source, condition = copied_ends(nest, combine)
     if condition is not None:
         raise NoMatchError(f"it stores 0 where {to_text(condition)} does not hold", "store such zeros in shared memory")
-    if nest.condition is not None and lost_elements(nest, target, nest.condition):
-        raise NoMatchError(f"it leaves out some elements of '{target.aggregate}': where {to_text(nest.condition)} does "
-                           "not hold", "let the statement store all elements of the box that are inside of the array")
+    return target, source
 
 
 #: The instructions by name.
@@ -124,7 +124,7 @@ def _store_lines(printer: Printer, region: Region, issue: TmaStoreIssue, bounds:
     box, dtype, store = issue.box, printer.dtype_of(issue.box.tile), issue.instruction
     assert isinstance(store, TmaStore)
     yield from box_lines(printer, region, (
-        f"{store.verb}_box_{len(box.start)}d({place_text(printer, box, bounds, dtype)}, "
+        f"{store.verb}_box_{len(box.coordinates)}d({place_text(printer, box, bounds, dtype)}, "
         f"{start_text(printer, box, bounds)});"))
 
 

@@ -48,11 +48,13 @@ class Barrier(Sync):
     :ivar left_out_last: it only separates iterations of the enclosing loop, at its end; the last iteration skips it.
     :ivar producer: the producer thread alone executes it, in a launch that has one.
     :ivar outside: a block executes it once, before or after all its places of the grid, if it has several.
+    :ivar runs_with: it runs wherever one of these statements does; ``()``: wherever a statement of the same body does.
     """
 
     left_out_last: bool = False
     producer: bool = False
     outside: bool = False
+    runs_with: tuple[str, ...] = ()
 
 
 Tree = Leaf | Loop | Seq | Barrier

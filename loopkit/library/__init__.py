@@ -12,6 +12,8 @@ from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
 from loopkit.library.elementwise import transpose as transpose
+from loopkit.library.grouped import grouped_matmul as grouped_matmul
+from loopkit.library.packed import packed_attention as packed_attention
 from loopkit.library.pairs import nbody as nbody
 from loopkit.library.pairs import nbody_direct as nbody_direct
 from loopkit.library.products import batched_matmul as batched_matmul

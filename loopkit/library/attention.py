@@ -19,7 +19,7 @@ from loopkit.transform.step import require_positive
 MASKS = ("full", "causal", "window")
 
 #: Less than any score. Weights of scores that are not replaced by it are 1 at most; no weight is a NaN.
-_LEAST = "-1.0e30"
+LEAST = "-1.0e30"
 
 
 @checked
@@ -72,8 +72,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     # as those of more than two warpgroups do with a bias, and in blocks that run several tiles
     rows, keys = rows or (min(tiles[size][0], 2*ROWS) if blocks or bias else tiles[size][0]), keys or tiles[size][1]
     form.require_tiles(rows, keys, stages)
-    return _on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, blocks,
-                          form.heads_at_once(length) if blocks and mask == "causal" else 0)
+    return on_warpgroups(form.kernel(rows, keys), form, rows, keys, stages, blocks,
+                         form.heads_at_once(length) if blocks and mask == "causal" else 0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Attention:
     bias: bool
     softcap: float | None
     scale: float | None
-    log_sum: bool
+    log_sum: bool = False
 
     def require_known(self) -> None:
         """:raises PreconditionError: an argument has an unknown value."""
@@ -148,7 +148,7 @@ class Attention:
         head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
         # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
         low = f"{factor!r}f*next"
-        low = f"if(next <= {_LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
+        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
         heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
         queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"heads n {many}"))
         own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable(many), self.head)
@@ -165,7 +165,7 @@ q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
 k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {many} else 0
 v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {many} else 0
 for b, h, a, i
-    <> top = {_LEAST}f  {{id=first_top}}
+    <> top = {LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
     <> sums[e] = 0.0f  {{id=first_sums}}
     for t
@@ -210,24 +210,26 @@ end
     def _masked(self, row: str, key: str) -> str:
         """The statement that replaces the scores of pairs that do not count."""
         if self.mask == "window":
-            return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {_LEAST}f)  {{id=mask}}"
+            return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {LEAST}f)  {{id=mask}}"
         beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= m"
-        return f"s[j] = {_LEAST}f  {{id=mask, if={beyond}}}"
+        return f"s[j] = {LEAST}f  {{id=mask, if={beyond}}}"
 
 
-def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int, group: int
-                   ) -> lk.LoopKernel:
+def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, stages: int, blocks: int, group: int,
+                  assume: str | None = None) -> lk.LoopKernel:
     """The kernel on a GPU with blocks of *rows* queries, in tiles of *keys*.
 
     :arg blocks: so many run all tiles of queries; 0: each has one. *group*: those of so many heads run at once; 0: all.
+    :arg assume: why blocks write elements of their own, if a table in memory has the tiles. Then threads store their
+        results, and the products with v of a tile are not delayed: data bounds the loop over tiles of keys.
     """
     numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # a block has a tile of queries of a head, and a warpgroup 64 of them; all run over the tiles of keys together
     knl = lk.split_iname(knl, "i", ROWS, outer_iname="i_warpgroup", inner_iname="i_box", outer_tag="l.0")
     # with a causal mask, the last queries have most keys, and come first
     causal = form.mask == "causal"
-    knl = lk.reverse(knl, "a") if causal else knl
-    knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)))
+    knl = lk.reverse(knl, "a", assume=assume) if causal else knl
+    knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)), assume=assume)
     knl = lk.prioritize_loops(knl, "b, h, a, i_warpgroup, t, i_box")
     # products take strips of 32 bytes of their factors
     knl = lk.split_iname(knl, "d", step, outer_iname="d_step", inner_iname="d_box", outer_tag="unr")
@@ -247,14 +249,15 @@ def _on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, st
     knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
     knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
     # TMA stores the results from shared memory, if that has room for them beside the tiles
-    if 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
-        knl = lk.buffer_array(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",
-                              temporary_name="o_tile", default_tag=None)
-        knl = lk.tensorize(knl, "store_o", f"tma.store.swizzle{ROW}")
+    if assume is None and 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
+        knl = lk.store_via(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",
+                           temporary_name="o_tile", engine="tma", swizzle=ROW)
     # a thread of its own copies tiles as soon as there is room, and leaves registers to several warpgroups
     knl = lk.pipeline(knl, "t", stages, temporaries=["k_tile", "v_tile"], ahead=0)
     knl = lk.specialize_warps(knl, ["q_tile_rule", "k_tile_rule", "v_tile_rule"], registers=32 if rows > ROWS else 0)
     # products with v run on while threads compute the weights of the next tile
+    if assume is not None:
+        return knl
     knl = lk.delay(knl, "t", {"sums.c.update": "scores", "sums": "factors"})
     # matrix units multiply for one warpgroup while the threads of another one compute weights
     knl = lk.take_turns(knl, "scores.d.update", "sums.c.update") if rows > ROWS else knl

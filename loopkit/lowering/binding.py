@@ -6,6 +6,7 @@ coordinate if each has a copy of the variable that it writes, else at coordinate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate
@@ -16,7 +17,7 @@ from typing import cast
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, data_params, fastest_last
+from loopkit.analysis.accesses import accesses_of, analysis_domain, data_params, fastest_last
 from loopkit.analysis.constructors import annotated, with_dependences
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, packing_order
@@ -72,15 +73,17 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
     ways = paths(tree)
     domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
+    roles = _roles(knl, statements, storages) if producer is not None else {}
     for s in statements:
         loops = loops_of(ways[s.id])
-        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id]
-                      and not _replicated(knl, s, axis, storages))
         hardware = tuple(x for inames in uses[s.id].values() for x in inames)
         auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
-        own = producer if s.options.producer else None
+        run_by = roles.get(s.id, {False})
+        own = producer if run_by == {True} else None
+        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id] and (
+            (own is not None and axis in BLOCK) or not _replicated(knl, s, axis, storages)))
         key = (id(s.domain), loops, alone, own)
-        bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own)
+        bound[s.id] = BoundStatement(s, s.domain, hardware, auto, alone, own, len(run_by) > 1)
         if key not in domains:
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             domains[key] = domain.where(*(("==", subtract(p.Variable(axis), bound[s.id].place_on(axis)))
@@ -130,6 +133,41 @@ def _place_of_producer(knl: LoopKernel, statements: Sequence[Statement], uses: M
             f"whole {what}s of {unit}.", subject=producers[0],
             hint=f"tag inames such that a block has a multiple of {unit} threads")
     return axis, threads[[*own].index(axis)]
+
+
+def _roles(knl: LoopKernel, statements: Sequence[Statement], storages: Mapping[str, Storage]
+           ) -> Mapping[str, AbstractSet[bool]]:
+    """For each statement, whether the producer thread runs it (``True``), the consumers do, or both.
+
+    Each role computes the values in registers that it needs, if each thread computes them for itself, from memory that
+    the launch does not write.
+
+    :raises PreconditionError: the producer needs a value that other threads compute.
+    """
+    readers, writers = dict[str, set[str]](), dict[str, set[str]]()
+    for s in statements:
+        for a in accesses_of(knl, s):
+            (writers if a.is_write else readers).setdefault(a.array, set()).add(s.id)
+    private = {x for x, storage in storages.items() if storage.space is AddressSpace.PRIVATE}
+    copied = {s.id: s.written for s in statements if s.written in private and not s.options.producer
+              and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag) for x in s.inames)
+              and all(a.is_write or a.array in private or a.array not in writers for a in accesses_of(knl, s))}
+    roles = {s.id: set[bool]() if s.id in copied else {s.options.producer} for s in statements}
+    before: dict[str, set[bool]] = {}
+    while roles != before:
+        before = roles
+        roles = {x: own.union(*(roles[r] for r in readers.get(copied[x], ()))) if x in copied else own
+                 for x, own in roles.items()}
+    roles = {x: own or {False} for x, own in roles.items()}
+    for x in private & readers.keys():
+        reader = next((r for r in readers[x] if True in roles[r]), None)
+        writer = next((w for w in writers.get(x, ()) if True not in roles[w]), None)
+        if reader is not None and writer is not None:
+            raise PreconditionError(f"The producer thread needs '{x}' for '{reader}', and '{writer}' computes it in "
+                                    "other threads.", subject=x,
+                                    hint=f"compute '{x}' without inames on threads, from memory that the launch does "
+                                         "not write")
+    return roles
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

@@ -39,7 +39,7 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
-from loopkit.lowering.roles import in_roles
+from loopkit.lowering.roles import in_roles, of_role
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
@@ -141,8 +141,8 @@ class Coder:
         domain = self._domain(tuple(leaves(tree)), level)
 
         def role(condition: Set, *, producer: bool) -> Block:
-            own = replace(self.launch, tree=self.launch.of_role(tree, producer=producer), statements={
-                s: b for s, b in self.launch.statements.items() if (b.producer is not None) is producer})
+            own = replace(self.launch, tree=of_role(self.launch, tree, producer=producer), statements={
+                s: b for s, b in self.launch.statements.items() if self.launch.in_role(s, producer=producer)})
             coder, inside = replace(self, launch=own), level.inside(domain).knowing(condition, axis)
             return as_block(generated(self.kernel, "P0", {"P0": domain}, level.context,
                                       lambda _, values: with_values(coder.of_one_role(inside), values)))
@@ -175,6 +175,8 @@ class Coder:
 
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
+        if data := self._bounds_from_memory(tree, level):
+            return lambda inside: self._build(tree, replace(inside, known=inside.known.union(data)))
         if isinstance(tree, Barrier):
             return lambda _: Sync(tree.serves, tree.scope, tree.instructions, tree.threads)
         if not level.in_region and (isinstance(tree, Leaf) or not has_barrier(tree) or self._collective_leaf(tree)):
@@ -194,8 +196,6 @@ class Coder:
                 return in_versions(partial(self._unrolled, nest))
             case Loop() if self._is_cut_off(tree, level):
                 return partial(self._unrolled, (tree,))
-            case Loop() if data := self._bounds_from_memory(tree, level):
-                return lambda inside: self._build(tree, replace(inside, known=inside.known.union(data)))
             case _:
                 return None
 
@@ -211,7 +211,7 @@ class Coder:
         """*tree* with its leaves named and recorded in *parts*."""
         build = self._opaque(tree, level)
         if build is not None:
-            domain = self._domain(tuple(leaves(tree)) or level.statements, level)
+            domain = self._domain(self._within(tree) or level.statements, level)
             if not level.sides:             # the part has its own guards, but none for the side of a split
                 domain = domain.named(in_plain_bounds(domain.set, level.context))
             name = f"P{len(parts)}"
@@ -327,9 +327,16 @@ class Coder:
         lows, highs = zip(*(constant_range(self.kernel, domain, iname) for domain in domains), strict=True)
         return min(lows), max(highs)
 
-    def _bounds_from_memory(self, loop: Loop, level: Level) -> tuple[str, ...]:
-        """Temporaries that bound the statements in *loop* and that are known before it, but not to *level*."""
-        inside = [self.launch.statements[s].statement for s in leaves(loop)]
+    def _within(self, tree: Tree) -> tuple[str, ...]:
+        """The statements in *tree*, or those with which it runs."""
+        return tuple(leaves(tree)) if not isinstance(tree, Barrier) else tuple(
+            s for s in tree.runs_with if s in self.launch.statements)
+
+    def _bounds_from_memory(self, tree: Tree, level: Level) -> tuple[str, ...]:
+        """Temporaries that bound the statements in *tree* and that are known before it, but not to *level*."""
+        if isinstance(tree, Seq):
+            return ()
+        inside = [self.launch.statements[s].statement for s in self._within(tree)]
         known = level.known.union(s.written for s in inside)
         return tuple(dict.fromkeys(x for s in inside for x in data_params(self.kernel, s.domain) if x not in known))
 

@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute, data_params
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import BrokenPairs
@@ -23,6 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Path, meeting, nodes_in, paths
+from loopkit.lowering.block_values import block_values, domain_in_block
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import equal_coordinates
@@ -100,15 +101,18 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     for a in (a for s in every if events or fenced for a in accesses_of(knl, knl.statement_by_id[s])):
         source, storage = a.statement, storages.get(a.array)
         for b in accesses_by_array(knl)[a.array] if storage is not None else ():
-            if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write) \
-                    or (source not in events and b.statement not in fenced):
+            if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write):
+                continue
+            # threads read the bounds of loops, not the instructions inside
+            is_bound = b.array in data_params(knl, knl.statement_by_id[b.statement].domain)
+            if source not in events and (is_bound or b.statement not in fenced):
                 continue
             needed = events_between(every[source], every[b.statement], writes=a.is_write,
                                     shared=storage.space is AddressSpace.SHARED,
                                     private=storage.space in _REGISTERS)
             if not needed:
                 continue
-            pairs = _in_one_block(knl, source, b.statement,
+            pairs = _in_one_block(launch, source, b.statement,
                                   same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
             where = meeting(ways[source], ways[b.statement])
             ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
@@ -117,7 +121,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                             for event in needed)
     for d in dependences(knl) if events else ():
         if d.source in events and d.array not in storages and d.sink in launch.statements:
-            yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+            yield hazard(d.array, d.source, d.sink, _in_one_block(launch, d.source, d.sink, d.relation), d.kind,
                          completion_of(every[d.source]))
 
 
@@ -127,7 +131,7 @@ def tile_reads(launch: Launch) -> Iterator[Hazard]:
     for d in dependences(knl):
         if d.of_value and d.kind == "flow" and {d.source, d.sink} <= launch.statements.keys() \
                 and knl.statement_by_id[d.source].completion is Completion.PHASE:
-            yield Hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind,
+            yield Hazard(d.array, d.source, d.sink, _in_one_block(launch, d.source, d.sink, d.relation), d.kind,
                          Scope.BLOCK, completion=knl.statement_by_id[d.sink].completion)
 
 
@@ -190,19 +194,24 @@ def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pair
                                  ["keep one of the inames sequential"])
 
 
-def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+def _in_one_block(launch: Launch, source: str, sink: str, pairs: Map) -> Map:
     """The *pairs* that run in one block."""
+    knl = launch.kernel
     x, y = (knl.statement_by_id[s].inames for s in (source, sink))
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
     known = [pair for axis in first.keys() & second.keys()
              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
+    pairs = pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
+    if not block_values(launch):
+        return pairs
+    return pairs.intersect_domain(domain_in_block(launch, source).set).intersect_range(
+        domain_in_block(launch, sink).set)
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
     """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
-    pairs = _in_one_block(knl, source, sink, pairs)
+    pairs = _in_one_block(launch, source, sink, pairs)
     # any lane of the warp may load the operands of a collective instance, or store its results
     may_differ = any(_accesses_for(bound) > Scope.THREAD for bound in ends) or launch.in_two_roles(source, sink)
     known: list[tuple[Expression, ...]] = []

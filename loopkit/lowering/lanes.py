@@ -14,6 +14,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params
 from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import across_blocks, axis_inames
@@ -111,11 +112,11 @@ def _between_copies(knl: LoopKernel, added: Added, copied: Collection[str], foun
 
 
 def _instances_of_lanes(knl: LoopKernel, new: LoopKernel, statement: str) -> Map:
-    """The instances of *new* for each instance of *statement* in *knl*."""
-    old, own = knl.statement_by_id[statement], new.statement_by_id[statement].domain
+    """The instances of *new* for each instance of *statement* in *knl*, without bounds that depend on data."""
+    old, own = (x.statement_by_id[statement].domain for x in (knl, new))
     shared = [p.Variable(x) for x in old.inames]
-    return equal_coordinates(old.inames, shared, own.inames, shared).intersect_domain(old.domain.set) \
-        .intersect_range(own.set)
+    return equal_coordinates(old.inames, shared, own.inames, shared).intersect_domain(
+        old.without_params(data_params(knl, old)).set).intersect_range(own.without_params(data_params(new, own)).set)
 
 
 def _equal_digits(knl: LoopKernel, d: Dependence, added: Added) -> list[tuple[Expression, Expression]]:

@@ -31,7 +31,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Barrier, Seq, Tree, leaves, rewrite, without
+from loopkit.kernel.tree import Barrier, Tree, leaves
 from loopkit.lowering.scheduled import Schedule, tree_lines
 from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.limits import bounded
@@ -193,7 +193,8 @@ class BoundStatement:
     :ivar hardware: its inames on ``g`` and ``l`` axes.
     :ivar auto: its ``l.auto`` inames, distributed over the threads of the block.
     :ivar alone_on: axes on which only one coordinate runs it: 0, but for the producer thread.
-    :ivar producer: the axis of the block and the place on it of the producer thread, if that runs it.
+    :ivar producer: the axis of the block and the place on it of the producer thread, if that alone runs it.
+    :ivar in_both_roles: the producer thread and the consumers run it, each for its own registers.
     :ivar partial: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
         ``loops``.
     """
@@ -204,6 +205,7 @@ class BoundStatement:
     auto: tuple[str, ...]
     alone_on: tuple[str, ...]
     producer: tuple[str, int] | None = None
+    in_both_roles: bool = False
     partial: PartialVectors | None = None
 
     def place_on(self, axis: str) -> int:
@@ -305,19 +307,17 @@ class Launch(Shown):
 
     def in_two_roles(self, first: str, second: str) -> bool:
         """Does the producer run one of two statements, and other threads the other one?"""
-        return (self.statements[first].producer is None) is not (self.statements[second].producer is None)
+        return not any(self.in_role(first, producer=x) and self.in_role(second, producer=x) for x in (False, True))
 
-    def of_role(self, tree: Tree, *, producer: bool) -> Tree:
-        """The part of *tree* that the producer thread runs, or that the others do."""
-        def own(node: Tree) -> Tree:
-            return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
-        gone = frozenset(s for s, b in self.statements.items() if (b.producer is not None) is not producer)
-        return without(rewrite(tree, own), gone)
+    def in_role(self, statement: str, *, producer: bool) -> bool:
+        """Does the producer thread run *statement*, or do the others?"""
+        bound = self.statements[statement]
+        return bound.in_both_roles or (bound.producer is not None) is producer
 
     def beside(self, barrier: Barrier, body: Tree) -> list[str]:
         """The statements of *body* that the threads of *barrier* run: it runs if one of them does."""
-        return [s for s in leaves(body) if self.producer is None
-                or (self.statements[s].producer is None) is not barrier.producer]
+        return [s for s in barrier.runs_with or leaves(body)
+                if self.producer is None or self.in_role(s, producer=barrier.producer)]
 
     @property
     def started(self) -> tuple[Expression, Expression, Expression]:

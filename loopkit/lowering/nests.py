@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences
-from loopkit.ast.check import divergent_nodes
+from loopkit.ast.check import divergent_in, divergent_nodes
 from loopkit.ast.nodes import (
     Assign,
     Block,
@@ -117,7 +117,9 @@ def with_nest_instructions(body: Block, launch: Launch, storages: Mapping[str, S
     finder = _Finder(launch, storages)
     body = as_block(finder.node(body, {}))
     uniform = knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)
-    guarded = [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
+    private = {x for x, storage in storages.items() if storage.space is AddressSpace.PRIVATE}
+    divergent = divergent_in(body, mentioned(body).difference(uniform, knl.data), private)
+    guarded = [node for node, _ in divergent_nodes(body, divergent)]
 
     def checked(node: Node) -> Node:
         """*node*; plain loops if some lanes do not execute its instruction."""

@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import constant_range, iname_extent, iname_range
+from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.ast.nodes import Completion, Instruction, Scope
 from loopkit.ast.phases import Phase
 from loopkit.errors import PreconditionError
@@ -27,11 +27,13 @@ from loopkit.instructions.phases import MOST_COUNTED, ArrivePhase, StartPhases, 
 from loopkit.instructions.table import WAITS
 from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.tags import is_collective
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, paths, rewrite, seq
+from loopkit.lowering.block_values import block_values
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.waits import Waits
 from loopkit.poly.affine import add, subtract
+from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import in_one_iteration, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points
 
@@ -46,7 +48,8 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
     ways = paths(tree)
-    added = _Additions()
+    # a copy may not run at all if data bounds its loop: then nothing waits for it
+    added = _Additions(bool(block_values(launch)))
     phases: dict[str, Phase] = {}
     starts: dict[str, Instruction] = {}
     for group in _sharing(launch, tree, copies):
@@ -120,9 +123,8 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
-            last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})))),
-                      reasons)
+            last = substitute(number, {iname: _last_iteration(launch, own, loops_of(body))})
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(last))), reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):
@@ -132,6 +134,15 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
                   producer=True)
     return _readers_of_tile(launch, ways, readers, group)
+
+
+def _last_iteration(launch: Launch, statements: Iterable[str], loops: Sequence[str]) -> Expression:
+    """The last iteration of the innermost of *loops*, around *statements*, in terms of the others and of the block."""
+    of_threads = launch.mapping.thread_names.union(*(s.auto for s in launch.statements.values()))
+    points = reduce(InstanceSet.union, (launch.statements[s].domain.onto(loops).without_params(of_threads)
+                                        for s in statements)).bound(loops[:-1])
+    low = first_value(points, launch.kernel.assumptions)
+    return add(low, extent_from(points, low, launch.kernel.assumptions), -1)
 
 
 def _readers_of_tile(launch: Launch, ways: Mapping[str, Path], readers: Mapping[tuple[Path, Expression], Iterable[str]],
@@ -185,8 +196,12 @@ _Syncs = dict[tuple[tuple[Instruction, ...], bool], dict[str, None]]
 
 @dataclass(frozen=True)
 class _Additions:
-    """Synchronisations for a tree: *before* and *behind* the nodes at paths, and at the end of bodies, *within*."""
+    """Synchronisations for a tree: *before* and *behind* the nodes at paths, and at the end of bodies, *within*.
 
+    :ivar with_nodes: those before and behind a node run wherever the node does.
+    """
+
+    with_nodes: bool
     before: dict[Path, _Syncs] = field(default_factory=dict)
     behind: dict[Path, _Syncs] = field(default_factory=dict)
     within: dict[Path, _Syncs] = field(default_factory=dict)
@@ -209,12 +224,13 @@ class _Additions:
             case _:
                 pass
         whole = () if here else _barriers_of(self.within.get(here))
-        return seq(*_barriers_of(self.before.get(here)), inner, *_barriers_of(self.behind.get(here)), *whole)
+        own = tuple(leaves(tree)) if self.with_nodes else ()
+        return seq(*_barriers_of(self.before.get(here), own), inner, *_barriers_of(self.behind.get(here), own), *whole)
 
 
-def _barriers_of(syncs: _Syncs | None) -> Iterator[Barrier]:
+def _barriers_of(syncs: _Syncs | None, runs_with: tuple[str, ...] = ()) -> Iterator[Barrier]:
     for (instructions, producer), serves in (syncs or {}).items():
-        yield Barrier(tuple(serves), Scope.THREAD, instructions, producer=producer)
+        yield Barrier(tuple(serves), Scope.THREAD, instructions, producer=producer, runs_with=runs_with)
 
 
 def _sharing(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> list[list[_Copied]]:

@@ -7,8 +7,17 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Block, ByRole, If, Scope, Sync, Tiles
 from loopkit.instructions.role_registers import SetRegisters
+from loopkit.kernel.tree import Barrier, Seq, Tree, rewrite, without
 from loopkit.lowering.lowered import Launch
 from loopkit.lowering.turns import start_of_turns
+
+
+def of_role(launch: Launch, tree: Tree, *, producer: bool) -> Tree:
+    """The part of *tree* that the producer thread of *launch* runs, or that the others do."""
+    def own(node: Tree) -> Tree:
+        return Seq(()) if isinstance(node, Barrier) and node.producer is not producer else node
+    gone = frozenset(s for s in launch.statements if not launch.in_role(s, producer=producer))
+    return without(rewrite(tree, own), gone)
 
 
 def in_roles(launch: Launch, start: Sequence[Sync], producers: Block, consumers: Block, end: Sequence[Sync]) -> Block:

@@ -35,7 +35,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import clobbered_values
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.errors import ShapeError, StorageError, instance_text, values_text
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import subexpressions, subscripts_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
@@ -240,11 +240,14 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, ScheduleP
 def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
     """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them.
 
-    There are none if the value is a bound of the reader and each thread computes it for itself.
+    There are none if the value is in a bound, a condition or a subscript of the reader, and each thread computes it for
+    itself.
     """
     reader = knl.statement_by_id[d.sink]
-    if d.array in reader.domain.params and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
-                                                   for x in knl.statement_by_id[d.source].inames):
+    places = (i for e in subexpressions(reader.expression) for i in subscripts_of(e))
+    deciding = frozenset(reader.domain.params).union(*map(variables, (*reader.predicates, *reader.subscripts, *places)))
+    if d.array in deciding and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
+                                       for x in knl.statement_by_id[d.source].inames):
         return ()
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))

@@ -21,6 +21,7 @@ from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Tree, nodes_in, parts_of, paths, placed_nodes
+from loopkit.lowering.block_values import block_values
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
@@ -68,8 +69,8 @@ class Waits:
             names = (*sorted(self.blocks), *loops_of(way))
             domains = [self.launch.statements[s].domain.onto(names) for s in self.launch.beside(node, body)]
             points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
-            if not self.launch.kernel.value_params.issuperset(points.params):
-                return None                     # read from memory, or one block's alone
+            if not self.launch.kernel.value_params.union(block_values(self.launch)).issuperset(points.params):
+                return None                     # read from memory, and not one value for the block
             found.append(PlacedWait(way, names, as_points(points.set), node.producer, node=node))
         return tuple(found)
 

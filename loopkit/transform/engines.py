@@ -88,14 +88,14 @@ class Engine:
             name = "tma.load" if not self.stores else "tma.store" if combines is None else "tma.add"
             return tensorize(kernel, copy, f"{name}{swizzle}")
         if self.swizzle:
-            s, element = _tile(kernel, copy, stores=self.stores)
+            s, element = _tile_of(kernel, copy, stores=self.stores)
             kernel, _ = in_swizzled_rows(kernel, s, element, inames_of_box(kernel, s, element), self.swizzle)
         if self.name == "cp.async":
             kernel = with_asynchronous_copies(_in_vectors(kernel, copy) if self.has_auto else kernel, {copy})
         return _shared_by_threads(kernel, copy, stores=self.stores) if self.has_auto else kernel
 
 
-def _tile(kernel: LoopKernel, copy: str, *, stores: bool) -> tuple[Statement, p.Subscript]:
+def _tile_of(kernel: LoopKernel, copy: str, *, stores: bool) -> tuple[Statement, p.Subscript]:
     """The statement *copy*, and the element of the tile that it reads if it *stores* the tile, or else writes."""
     s = kernel.statement_by_id[copy]
     own = element_of_tile(kernel, s, loads=False, combine=s.combine) if stores else s.assignee
@@ -106,7 +106,7 @@ def _tile(kernel: LoopKernel, copy: str, *, stores: bool) -> tuple[Statement, p.
 
 def _shared_by_threads(kernel: LoopKernel, copy: str, *, stores: bool) -> LoopKernel:
     """*kernel* whose threads share the elements of *copy*."""
-    return tag_inames(kernel, dict.fromkeys(inames_of_box(kernel, *_tile(kernel, copy, stores=stores)), "l.auto"))
+    return tag_inames(kernel, dict.fromkeys(inames_of_box(kernel, *_tile_of(kernel, copy, stores=stores)), "l.auto"))
 
 
 def _in_vectors(kernel: LoopKernel, copy: str) -> LoopKernel:

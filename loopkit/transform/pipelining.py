@@ -89,7 +89,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     end
     """
     _require_loop(kernel, iname, ahead)
-    copies = _copies(kernel, iname, temporaries)
+    copies = _copies(kernel, iname, temporaries, moves=ahead != 0)
     asynchronous |= bool(own := _asynchronous(kernel, iname, copies, asynchronous))
     way = count, _, in_registers = _require_stages(iname, stages, ahead, registers, asynchronous)
     step = f"pipeline({iname}, stages={count})"
@@ -161,13 +161,17 @@ def _asynchronous(kernel: LoopKernel, iname: str, copies: _Copies, asynchronous:
     return found
 
 
-def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
-    """The copies of the loop over *iname*, those into *temporaries* or all."""
+def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None, *, moves: bool) -> _Copies:
+    """The copies of the loop over *iname*, those into *temporaries* or all.
+
+    :arg moves: copies move to other iterations, so that their number must be known.
+    """
     names = () if temporaries is None else known_list("temporary", temporaries, kernel.temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []
     for loop in loops:
-        candidates = {t: _copy_into(kernel, t, loop) for t in (kernel.temporaries if temporaries is None else names)}
+        candidates = {t: _copy_into(kernel, t, loop, moves=moves)
+                      for t in (kernel.temporaries if temporaries is None else names)}
         copies: _Copies = {s.id: t for t, s in candidates.items() if isinstance(s, Statement)
                            and (t in names or _is_load(kernel, s, loop))}
         if temporaries is None:
@@ -177,7 +181,7 @@ def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | N
     for t in names:
         if not any(t in copies.values() for _, copies in found):
             raise PreconditionError(f"No copy in the loop over '{iname}' writes '{t}': "
-                                    f"{_copy_into(kernel, t, loops[0])}.", subject=t,
+                                    f"{_copy_into(kernel, t, loops[0], moves=moves)}.", subject=t,
                                     hint="name temporaries with one writer in the loop, and with readers there")
     if not found:
         raise PreconditionError(f"No copy in the loop over '{iname}' can be pipelined.", subject=iname,
@@ -201,7 +205,7 @@ def _read(kernel: LoopKernel, s: Statement) -> set[str]:
     return {a.array for a in accesses_of(kernel, s) if not a.is_write}
 
 
-def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | str:
+def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop, *, moves: bool) -> Statement | str:
     """The statement of *loop* that copies into *temporary* for others of that loop, or the reason why there is none."""
     inside = set(leaves(loop))
     accesses = accesses_by_array(kernel).get(temporary, ())
@@ -218,7 +222,7 @@ def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | st
     readers = {a.statement for a in accesses if not a.is_write}
     if s.combine is not None or s.id in kernel.reduction_of:
         return f"'{s.id}' combines into it"
-    if s.predicates or data_params(kernel, s.domain):
+    if s.predicates or (moves and data_params(kernel, s.domain)):
         return f"whether '{s.id}' runs depends on data"
     if s.id in readers:
         return f"'{s.id}' reads it too"

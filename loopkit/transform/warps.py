@@ -24,7 +24,8 @@ def specialize_warps(kernel: LoopKernel, producers: str | Iterable[str], *, regi
     overwrites. :func:`loopkit.verify` proves for all sizes that no wait is missing and that none lasts forever.
 
     ``pipeline(knl, iname, stages, ahead=0)`` before this step gives a tile several cells. The producer then runs up to
-    *stages* tiles ahead of the consumers. Barriers of the block become barriers of the consumers.
+    *stages* tiles ahead of the consumers. Barriers of the block become barriers of the consumers. Both roles compute
+    the values in registers that both need, such as a bound that is read from memory once for the block.
 
     :arg producers: the ids of copies by TMA (:func:`tensorize`). The other statements of the block have whole warps.
     :arg registers: the number for a thread of the producer, 24 to 64. Its whole warpgroup leaves the others to the

@@ -14,6 +14,7 @@ from typing import Any
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
+from loopkit.analysis.shared_values import meeting_accesses, values_in
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -338,7 +339,8 @@ class Conflicts:
             if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
                 return None
         return those(c.explicit if c.explicit is not None else
-                     kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b)))
+                     kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b) if c.array in self.storages
+                          else meeting_accesses(self.kernel, c.source, c.sink)))
 
     def _cells(self, a: Access) -> Map:
         storage = self.storages.get(a.array)
@@ -357,8 +359,8 @@ class Conflicts:
     def _kind(self, a: Access) -> object:
         storage, bound = self.storages.get(a.array), self._bound(a)
         lead = None if storage is None else (storage.lead, storage.lows)
-        return (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on, bound.producer,
-                bound.statement.accesses_for(is_write=a.is_write))
+        return (lead, id(a.domain), a.affine, values_in(self.kernel, a), a.subscripts, bound.hardware, bound.auto,
+                bound.alone_on, bound.producer, bound.statement.accesses_for(is_write=a.is_write))
 
 
 #: Most pairs of pieces for which the relation itself is used.

@@ -169,8 +169,10 @@ class PlacedBarrier:
         such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
+        own = self.barrier.runs_with
         return self.may_separate(source, sink, level) and (
-            (self._loops == len(a.loops) and a.before) or (self._loops == len(b.loops) and not b.before))
+            (self._loops == len(a.loops) and a.before and (not own or source in own))
+            or (self._loops == len(b.loops) and not b.before and (not own or sink in own)))
 
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Can it run between some of these pairs, in any iteration?"""

@@ -139,7 +139,17 @@ class InstanceCheck(LaunchCheck):
             result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
         for axis in bound.alone_on:
             result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", bound.place_on(axis)), dims))
-        return result
+        return result.intersect(self._of_roles(bound, dims))
+
+    def _of_roles(self, bound: BoundStatement, dims: tuple[str, ...]) -> Set:
+        """The places of the consumers; of the producer thread too, if both roles run the statement."""
+        axis, place = self.launch.producer or ("", 0)
+        if axis not in dims or bound.producer is not None:
+            return points_where(True, dims)
+        consumers = points_where(p.Comparison(p.Variable(axis), "<", place), dims)
+        return consumers if not bound.in_both_roles else reduce(Set.intersect, (
+            points_where(p.Comparison(p.Variable(x), "==", place if x == axis else 0), dims)
+            for x in self.grid.along("l") if x in dims)).union(consumers)
 
     # Places of values
 
@@ -160,7 +170,7 @@ class InstanceCheck(LaunchCheck):
             # bounds read from memory may have extended the domain
             own = _own_names(ends[0].statement)
             needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own))).intersect(
-                self.grid.onto((*copies, *own), self.grid.points))
+                self.grid.onto((*copies, *own), self.grid.points)).intersect(self._of_roles(ends[1], (*copies, *own)))
             yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
                 needed.subtract(self._there(ends[0], copies)), (*copies, *own))

@@ -12,7 +12,7 @@ from itertools import product
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import (
     BEFORE_END,
@@ -189,8 +189,7 @@ class OrderCheck(LaunchCheck):
         warp, by_cell = floor_div(self.thread_number, self.launch.machine.warp), list[Map]()
         for access in accesses_by_array(self.kernel)[array]:
             for e in self.executions.get(access.statement, ()):
-                if not isinstance(self.launch.threads, int) or any(
-                        i.loads_for_others and i.scope > Scope.WARP for i in _instructions_of(e)):
+                if not isinstance(self.launch.threads, int) or any(i.scope > Scope.WARP for i in _instructions_of(e)):
                     return Scope.BLOCK
                 instances = piecewise_relation(e.coordinates, tuple(e.instance.values())).intersect_domain(
                     projected(e.condition, (), e.coordinates))
@@ -222,8 +221,12 @@ class OrderCheck(LaunchCheck):
         storage = self.storages.get(array)
         private, shared, in_warp = (storage is not None and storage.space is x for x in (
             AddressSpace.PRIVATE, AddressSpace.SHARED, AddressSpace.WARP))
+        if private and first.producer is not second.producer:
+            return                          # each role has registers of its own
         between: dict[Completion | None, Sequence[Execution]] = {None: ()}
-        one, other = map(_instructions_of, (first, second))
+        # threads read the bounds of loops, not the instructions inside
+        one, other = (() if array in data_params(self.kernel, self.kernel.statement_by_id[e.assign.statement].domain)
+                      else _instructions_of(e) for e in (first, second))
         own = completion_of(one)
         # the wait for a phase orders the accesses of all threads
         if self.launch.threads != 1 and own is not Completion.PHASE and not private:
@@ -273,16 +276,14 @@ class OrderCheck(LaunchCheck):
             if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction, or store its results
-        instructions = [i for z in (x, y) if (i := z.execution.instruction) is not None
-                        and (i.loads_for_others or i.stores_for_others)]
-        foreign = bool(instructions)
+        foreign = [i for z in (x, y) if (i := z.execution.instruction) is not None
+                   and (i.loads_for_others or i.stores_for_others)]
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
                 continue
             # those of a warpgroup, for another warp
-            if isinstance(self.launch.threads, int) and not any(
-                    i.scope > Scope.WARP for i in instructions):
+            if isinstance(self.launch.threads, int) and not any(i.scope > Scope.WARP for i in foreign):
                 warp = [floor_div(self.thread_number, self.launch.machine.warp)]
                 others = others.subtract(equal_coordinates(x.names, warp, y.names, warp))
             yield Scope.BLOCK, others
@@ -292,8 +293,7 @@ class OrderCheck(LaunchCheck):
         a, b = first.assign.statement, second.assign.statement
         real = self.grid.real(pairs.domain(), first.coordinates)
         if real is None:
-            text = f"whether '{b}' conflicts with '{a}' in an existing block is unknown"
-            yield from self.mismatch("undecided", b, text)
+            yield from self.mismatch("undecided", b, f"whether '{b}' conflicts with '{a}' in an existing block is unknown")
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         kind, what = (

@@ -6,7 +6,7 @@ import pytest
 from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.analysis import dependences
+from loopkit.analysis import dependences, shared_values
 from loopkit.ast.nodes import Assign, For, If
 from loopkit.ast.walk import nodes_in
 from loopkit.poly import codegen
@@ -288,7 +288,7 @@ def test_statements_of_constant_subscripts_are_compared_only_with_their_like(mon
     def counted(source: Map, sink: Map) -> Map:
         compared.append(source)
         return same_element(source, sink)
-    monkeypatch.setattr(dependences, "same_element", counted)
+    monkeypatch.setattr(shared_values, "same_element", counted)
     knl = make("{[i]: 0<=i<n}", "\n".join(f"y[i, {k//2}] = x[i] + {k}" for k in range(12)), x=F32)
     found = {(d.source, d.sink) for d in dependences.dependences(knl)}
     ids = [s.id for s in knl.statements]

@@ -72,14 +72,20 @@ class EncodedMap:
 
 def _encoded(encode: Encode, place: int, tensor_map: TensorMap, array: ArrayView, address: int) -> int:
     """Call the driver's *encode*, which counts axes from the last."""
-    rank = len(array.shape)
-    strides = _legal_strides(array.shape, array.strides, array.itemsize)
+    m, k, shape = tensor_map, tensor_map.open_axis, [*array.shape]
+    strides = [*reversed(_legal_strides(array.shape, array.strides, array.itemsize))]
+    box, steps = [*m.traversed], [*m.all_steps]
+    if k is not None:
+        address -= box[k]*strides[k]
+        shape, strides = m.axes(shape, shape[k] + 1, box[k]), m.axes(strides, strides[k], strides[k])
+        box, steps = m.axes(box, 1, box[k]), m.axes(steps, 1, steps[k])
+    rank = len(shape)
     # a vector has no stride that the driver reads
     return encode(
         ctypes.c_void_p(place), ctypes.c_int(DATA_TYPES.index(data_type(array.dtype))), ctypes.c_uint32(rank),
-        ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*reversed(array.shape)),
-        (ctypes.c_uint64 * max(rank - 1, 1))(*strides), (ctypes.c_uint32 * rank)(*reversed(tensor_map.traversed)),
-        (ctypes.c_uint32 * rank)(*reversed(tensor_map.all_steps)), ctypes.c_int(0),
+        ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*reversed(shape)),
+        (ctypes.c_uint64 * max(rank - 1, 1))(*reversed(strides)), (ctypes.c_uint32 * rank)(*reversed(box)),
+        (ctypes.c_uint32 * rank)(*reversed(steps)), ctypes.c_int(0),
         ctypes.c_int(SWIZZLES.index(tensor_map.swizzle)), ctypes.c_int(PROMOTION), ctypes.c_int(0))
 
 

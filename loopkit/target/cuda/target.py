@@ -257,7 +257,8 @@ class _CudaFunction(FunctionText):
             # extents are not negative: the floor division is that of C
             shape = "".join(f"[{to_text(e)}]" for e in self.lowered.shapes[m.array] if e is not None).replace("//", "/")
             apart = f", {' x '.join(map(str, m.steps))} apart," if m.steps else ""
-            yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements{apart} of {m.array}{shape}"
+            ends = "" if m.open_axis is None else f", each up to an end of its own along axis {m.open_axis}"
+            yield f"// {m.name}: boxes of {' x '.join(map(str, m.box))} elements{apart} of {m.array}{shape}{ends}"
         if self.shared.dynamic_bytes:
             yield f"// the launch gives {self.shared.dynamic_bytes} bytes of dynamic shared memory"
 

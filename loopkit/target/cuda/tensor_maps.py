@@ -37,16 +37,22 @@ def encoding_lines(parameter: MapParameter, memory: Flat, names: Sequence[str], 
     shape = [e for e in memory.shape if e is not None]
     assert len(shape) == len(m.box)
     factors = [[memory.strides[axis]] if memory.strides else shape[axis + 1:] for axis in range(len(shape) - 1)]
-    pitches = ["*".join([f"sizeof({element})", *map(_factor, map(text, own))]) for own in reversed(factors)]
+    pitches = ["*".join([f"sizeof({element})", *map(_factor, map(text, own))]) for own in factors]
+    k, counts, first, lengths, apart = m.open_axis, [*map(text, shape)], m.array, [*m.traversed], [*m.all_steps]
+    if k is not None:
+        first = f"{m.array} - {'*'.join([str(lengths[k]), *map(_factor, map(text, factors[k]))])}"
+        counts = m.axes(counts, f"{counts[k]} + 1", str(lengths[k]))
+        pitches = m.axes(pitches, pitches[k], pitches[k])
+        lengths, apart = m.axes(lengths, 1, lengths[k]), m.axes(apart, 1, apart[k])
     kind = "NONE" if not m.swizzle else f"{m.swizzle}B"
     yield f"{MAP_TYPE} {name};  // boxes of {m.array}"
-    yield f"const cuuint64_t {extents}[] = {{{', '.join(f'cuuint64_t({text(e)})' for e in reversed(shape))}}};"
+    yield f"const cuuint64_t {extents}[] = {{{', '.join(f'cuuint64_t({e})' for e in reversed(counts))}}};"
     # a vector has no stride that the driver reads, and C++ has no empty arrays
-    yield f"const cuuint64_t {strides}[] = {{{', '.join(pitches) or '0'}}};{'  // bytes' if pitches else ''}"
-    yield f"const cuuint32_t {box}[] = {{{', '.join(map(str, reversed(m.traversed)))}}};"
-    yield f"const cuuint32_t {steps}[] = {{{', '.join(map(str, reversed(m.all_steps)))}}};"
+    yield f"const cuuint64_t {strides}[] = {{{', '.join(reversed(pitches)) or '0'}}};{'  // bytes' if pitches else ''}"
+    yield f"const cuuint32_t {box}[] = {{{', '.join(map(str, reversed(lengths)))}}};"
+    yield f"const cuuint32_t {steps}[] = {{{', '.join(map(str, reversed(apart)))}}};"
     yield (f"if (cuTensorMapEncodeTiled(&{name}, CU_TENSOR_MAP_DATA_TYPE_{data_type(parameter.dtype).upper()}, "
-           f"{len(shape)}, const_cast<{element} *>({m.array}), {extents}, {strides}, {box}, {steps}, "
+           f"{len(counts)}, const_cast<{element} *>({first}), {extents}, {strides}, {box}, {steps}, "
            f"CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_{kind}, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, "
            "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)")
     yield f"    std::abort();  // the address or the strides of {m.array} do not fit"
