@@ -293,7 +293,7 @@ class OrderCheck(LaunchCheck):
         a, b = first.assign.statement, second.assign.statement
         real = self.grid.real(pairs.domain(), first.coordinates)
         if real is None:
-            yield from self.mismatch("undecided", b, f"whether '{b}' conflicts with '{a}' in an existing block is unknown")
+            yield from self.mismatch("undecided", b, f"whether '{b}' conflicts with '{a}' in a real block is unknown")
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         kind, what = (
