@@ -18,7 +18,7 @@ from loopkit.transform.step import require_positive
 #: The pairs of queries and keys that count.
 MASKS = ("full", "causal", "window")
 
-#: Less than any score. Weights of scores that are not replaced by it are 1 at most; no weight is a NaN.
+#: Less than any finite score of arrays below 1e13. It replaces the scores of pairs that do not count.
 LEAST = "-1.0e30"
 
 
@@ -33,8 +33,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     A block has a tile of queries and runs over tiles of keys, from the last one to the first. Each thread keeps scores,
     weights and results in registers. It has the largest score of its queries so far. In each tile, it scales its sums
     to the new one. Matrix units compute the scores of one tile of keys, and the results of the one before, while
-    threads of another warpgroup compute weights: warpgroups take turns. A warpgroup of its own lets TMA copy tiles. The
-    kernel is for GPUs of ``CudaTarget("sm_90a")``.
+    threads of another warpgroup compute weights: with more than 64 *rows*, warpgroups take turns. A producer thread
+    lets TMA copy tiles. The kernel is for GPUs of ``CudaTarget("sm_90a")``.
 
     The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, m, head]``, *v* like *k* and *o* like *q*. Sums
     are in float32, and weights in *dtype* as factors of *v*.
@@ -44,7 +44,8 @@ def attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full
     :arg mask: ``"full"``: all keys count; ``"causal"``: those up to the query, ``j <= i``;
         ``"window"``: the last *window* ones of these, that of the query included. With a mask, *m* is *n*.
     :arg heads_shared: the number of heads of *q* for each head of *k* and *v*; ``"all"``: these have one head.
-    :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``.
+    :arg bias: add ``bias[0, h, i, j]`` to the scores, may be ``-inf``; its shape is ``[1, heads, n, m]``. A query whose
+        biases are all ``-inf`` has the result NaN.
     :arg softcap: a bound *c* of scores ``x``, which become ``c*tanh(x/c)``.
     :arg scale: a positive number; default: ``head**-0.5``.
     :arg length: the usual number of keys, for which tiles and blocks are chosen. Results do not depend on it.

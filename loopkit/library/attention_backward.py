@@ -240,9 +240,8 @@ def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
                      ("go", ["ki", "ke_step", "ke_box", "kc_step", "kc_box", "kx"])):
         knl = _tile(knl, f"k_{x}", sweep, form.dtype)
     # the sums of rows, which the launch before writes, belong to columns here, which all threads have
-    knl = lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", default_tag=None, dtype=np.float32,
-                        allow_global_storage=True, allow_launches=True)
-    return lk.tensorize(knl, "k_stats_tile_rule", "tma.load")
+    return lk.precompute(knl, "k_stats", ["ki"], temporary_name="k_stats_tile", dtype=np.float32, engine="tma",
+                         allow_global_storage=True, allow_launches=True)
 
 
 def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
@@ -284,5 +283,5 @@ def _on_grid(knl: lk.LoopKernel, form: Gradients, nest: str, row: str, over: str
 
 def _tile(knl: lk.LoopKernel, rows: str, sweep: Sequence[str], dtype: np.dtype) -> lk.LoopKernel:
     """A tile of the rule *rows*, which TMA copies: its rows of 128 bytes are swizzled as the matrix units read them."""
-    knl = lk.precompute(knl, f"{rows}_rows", sweep, temporary_name=f"{rows}_tile", default_tag=None, dtype=dtype)
-    return lk.tensorize(knl, f"{rows}_tile_rule", f"tma.load.swizzle{ROW}")
+    return lk.precompute(knl, f"{rows}_rows", sweep, temporary_name=f"{rows}_tile", dtype=dtype, engine="tma",
+                         swizzle=ROW)

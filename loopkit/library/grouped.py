@@ -19,8 +19,8 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     """A kernel for ``c[r, j] = sum(k, a[r, k]*b[e, k, j])`` in the rows ``ends[e - 1] <= r < ends[e]`` of a group.
 
     These are the products of a mixture of experts: rows of *a* are sorted by expert, and each expert ``e`` has its own
-    matrix ``b[e]``. The array ``ends[experts]`` of int32 does not decrease, and groups may be empty. Rows of *c* behind
-    the last group stay as they are.
+    matrix ``b[e]``. The array ``ends[experts]`` of int32 does not decrease from 0 to at most *n*, and groups may be
+    empty. Rows of *c* behind the last group stay as they are.
 
     A first launch computes a table of tiles: the group of each tile, its first row, and the end of its group. It has as
     many tiles as any groups of so many rows need. A block of the second launch takes a tile from the table. Its loop

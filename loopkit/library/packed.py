@@ -18,10 +18,11 @@ from loopkit.library.tiles import rows_of_tiles, table_of_tiles
 def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "causal",
                      heads_shared: int | str = 1, scale: float | None = None, rows: int | None = None,
                      keys: int | None = None, stages: int | None = None) -> lk.LoopKernel:
-    """A kernel for attention within each of several sequences, as :func:`attention` for each of them.
+    """A kernel for attention within each of several sequences, with the results of :func:`attention` for each of them.
 
     Sequence ``s`` has the queries and keys ``starts[s] <= i, j < starts[s + 1]``. The array ``starts[sequences + 1]``
-    of int32 does not decrease, and sequences may be empty. Results of other queries stay as they are.
+    of int32 does not decrease from 0 to at most *n*, and sequences may be empty. Results of other queries stay as they
+    are.
 
     A first launch computes a table of tiles of queries: the first query of each tile, and the start and the end of its
     sequence. A block takes a tile from the table, and runs over the keys of its sequence alone: none, if there is no
@@ -31,8 +32,8 @@ def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str 
     The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, n, head]``, *v* like *k* and *o* like *q*, each
     with any strides: for ``x[n, heads, head]`` pass ``x.transpose(0, 1)[None]``.
 
+    :arg dtype: as for :func:`attention`; so are the arguments without a description here.
     :arg mask: ``"causal"``: the keys up to the query count; ``"full"``: all of its sequence.
-    :arg dtype: the other arguments are those of :func:`attention`.
     :raises PreconditionError: an argument cannot have such a value.
 
     >>> knl = lk.library.packed_attention(head=64)

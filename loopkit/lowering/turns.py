@@ -12,9 +12,19 @@ from loopkit.lowering.lowered import BLOCK, Launch
 
 
 def turns_of(launch: Launch) -> tuple[RequestedBarrier, ...]:
-    """The turns that warpgroups of *launch* take; there are none without a producer."""
-    return () if launch.producer is None else tuple(
-        x for x in launch.kernel.barriers if x.kind == "turns" and {x.first, x.second} <= launch.statements.keys())
+    """The turns that warpgroups of *launch* take; there are none without a producer.
+
+    :raises PreconditionError: a launch has one of the two statements of a turn.
+    """
+    found = () if launch.producer is None else tuple(x for x in launch.kernel.barriers if x.kind == "turns")
+    if bad := next((x for x in found if len({x.first, x.second} & launch.statements.keys()) == 1), None):
+        raise _without_loop(bad)
+    return tuple(x for x in found if x.first in launch.statements)
+
+
+def _without_loop(turn: RequestedBarrier) -> PreconditionError:
+    return PreconditionError(f"Warpgroups take turns from '{turn.first}' to '{turn.second}', and no loop has both.",
+                             subject=turn.first, hint="take_turns with two statements of one loop")
 
 
 def start_of_turns(launch: Launch) -> tuple[Sync, ...]:
@@ -26,8 +36,8 @@ def start_of_turns(launch: Launch) -> tuple[Sync, ...]:
 def with_turns(launch: Launch, tree: Tree) -> Tree:
     """*tree* with the begin and the end of each turn.
 
-    :raises PreconditionError: the block has no two warpgroups of consumers along ``l.0``; or a warpgroup waits for
-        others in its turn, which could last forever.
+    :raises PreconditionError: the block has no two warpgroups of consumers along ``l.0``; no loop has both statements
+        of a turn; or a warpgroup waits for others in its turn, which could last forever.
     """
     for turn in turns_of(launch):
         count, rest = divmod(launch.consumers, launch.machine.threads_of(Scope.WARPGROUP))
@@ -35,7 +45,10 @@ def with_turns(launch: Launch, tree: Tree) -> Tree:
             raise PreconditionError(f"Warpgroups take turns from '{turn.first}' to '{turn.second}', and the block has "
                                     f"{launch.consumers} consumers.", subject=turn.first,
                                     hint=f"2 to {MOST} warpgroups along l.0, or no take_turns")
-        tree = rewrite(tree, partial(_with_turn, turn, count))
+        placed = rewrite(tree, partial(_with_turn, turn, count))
+        if placed == tree:
+            raise _without_loop(turn)
+        tree = placed
     return tree
 
 

@@ -62,8 +62,9 @@ def moved_by_lanes(kernel: LoopKernel, statement: str, move: MatrixMove) -> tupl
             tags |= {outer: UnrollTag(), inner: InstructionTag()}
         count *= part
     if count != move.count:
+        most = next(x for x in (4, 2, 1) if count % x == 0)
         raise PreconditionError(f"'{statement}' copies {count} matrices for each lane, which is not a multiple of "
-                                f"{move.count}.", subject=statement, hint=f"use {move.name.partition('.')[0]}.x{count}")
+                                f"{move.count}.", subject=statement, hint=f"use {move.name.partition('.')[0]}.x{most}")
     return executed_by(kernel, statement, move), tags
 
 

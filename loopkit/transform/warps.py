@@ -11,7 +11,7 @@ from loopkit.errors import PreconditionError
 from loopkit.instructions.role_registers import LEAST, UNIT
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
-from loopkit.kernel.tags import AutoLocalTag, LocalTag
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.transform.step import known_list, require_positive, transform
 
 
@@ -120,8 +120,8 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
     :arg group: in a grid of three axes, that many places along ``g.0`` and ``g.1`` have all their places along ``g.2``
         before the next ones. They may use the same memory, and the times of places along ``g.2`` may differ. 0: all.
-    :raises PreconditionError: *blocks* is not positive, *group* is negative, or no statement runs in the producer
-        thread.
+    :raises PreconditionError: *blocks* is not positive, *group* is negative, or not for a grid of three axes; or no
+        statement runs in the producer thread.
 
     >>> knl = lk.make_kernel("{[b, t, k, i]: 0<=b<n and 0<=t<m and 0<=k,i<32}", '''
     ...     for b, t
@@ -166,6 +166,9 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     if not any(s.options.producer for s in kernel.statements):
         raise PreconditionError("No statement runs in a producer thread, so blocks would gain nothing.",
                                 subject="blocks", hint="specialize_warps(knl, copies) first")
+    if group > 0 and not {*range(3)} <= {tag.axis for tag in kernel.tags.values() if isinstance(tag, GroupTag)}:
+        raise PreconditionError("The grid has no three axes, and a group is of places along the first two.",
+                                subject="group", hint="tag inames 'g.0', 'g.1' and 'g.2' first, or leave out group")
     return rewritten(kernel, options=replace(kernel.options, persistent=blocks, persistent_group=group))
 
 

@@ -100,12 +100,30 @@ def _no_turn_of_one() -> object:
     return lk.lower(lk.take_turns(tripled(threads=128), "triple", "store"))
 
 
+def _in_two_launches() -> object:
+    knl = lk.make_kernel("{[b, k, i, a, j]: 0<=b,a<n and 0<=k,i,j<256}", """
+        for b
+            for k
+                <> tile[k] = x[b, k]  {id=copy}
+            end
+            for i
+                y[b, i] = tile[255 - i]  {id=use}
+            end
+        end
+        ... gbarrier
+        z[a, j] = y[a, j]  {id=next}""", [lk.GlobalArg("x, y, z", np.float32, "n, 256")])
+    knl = lk.tensorize(lk.tag_inames(knl, "b:g.0, a:g.0, i:l.0, j:l.0"), "copy", "tma.load")
+    return lk.lower(lk.take_turns(lk.specialize_warps(knl, "copy"), "use", "next"))
+
+
 REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str, str]] = {
     "no producer": (lambda: lk.take_turns(rowsum(1), "insn", "insn"), lk.PreconditionError,
                     "No statement runs in a producer thread", "specialize_warps(knl, copies) first"),
     "an arrival": (lambda: lk.lower(lk.take_turns(tripled(), "load", "store")), lk.PreconditionError,
                    "Turns from 'load' to 'store' could last forever, because others may wait for what a warpgroup does "
                    "in its turn: arrive for phase t of tile_empty.", "let the turn end earlier, or begin later"),
+    "two launches": (_in_two_launches, lk.PreconditionError, "turns from 'use' to 'next', and no loop has both",
+                     "two statements of one loop"),
     "one warpgroup": (_no_turn_of_one, lk.PreconditionError, "the block has 128 consumers", "2 to 14 warpgroups"),
     "the other order": (lambda: lk.take_turns(tripled(), "store", "triple"), lk.ScheduleError,
                         "'triple' does not follow 'store'", "pass the two statements in their order"),

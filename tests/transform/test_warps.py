@@ -139,6 +139,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: lk.persistent(rowsum(1), 2),
         "No statement runs in a producer thread", "specialize_warps(knl, copies) first"),
     "no blocks": (lambda: lk.persistent(rows(2), 0), "blocks must be a positive integer, not 0", ""),
+    "a group in a grid of one axis": (
+        lambda: lk.persistent(rows(2), 2, group=3), "The grid has no three axes", "tag inames 'g.0', 'g.1' and 'g.2'"),
     "a negative group": (lambda: lk.persistent(rows(2), 2, group=-1), "'persistent_group' cannot be -1", "or 0"),
     "part of a warp": (
         lambda: _lowered(box((4, 6, 16)), "copy"),
