@@ -325,9 +325,11 @@ def machine_for(knl: LoopKernel, machine: Machine) -> Machine:
 
 
 def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
-    """*knl* through all stages, computed once: its checks and all of its texts share the result."""
+    """*knl* through all stages, computed once: its checks, all of its texts and its calls share the result."""
     machine = machine_for(knl, machine)
-    return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
+    with bounded(f"lowering kernel '{knl.name}'"):
+        typed = infer_types(knl)
+    return kept(typed.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
 
 
 def lowered_in_one_version(knl: LoopKernel) -> Lowered:

@@ -27,12 +27,15 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import kept_by_kernel
 
+#: The name of the mark on kernels whose types are inferred, among their results.
+_INFERRED = "types are inferred"
 
-@kept_by_kernel
+
 def infer_types(kernel: LoopKernel) -> LoopKernel:
     """*kernel* with the dtype of every array, temporary and value known, and without neutral elements.
 
-    A size that was not declared keeps ``None``: the text's index type.
+    A size that was not declared keeps ``None``: the text's index type. The result is its own result, so that what is
+    found out about it is found out once for all kernels of which it is the result.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = i*x[i]")
     >>> knl = infer_types(lk.add_dtypes(knl, {"x": np.float32}))
@@ -41,16 +44,23 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
 
     :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
     """
+    return kernel if _INFERRED in kernel.memo else _with_types(kernel)
+
+
+@kept_by_kernel
+def _with_types(kernel: LoopKernel) -> LoopKernel:
     types = _require_inferred(kernel, solved_types(kernel))
     for s in kernel.statements:
         _require_fits(kernel, s, expanded_expression(kernel, s), types)
     _require_whole(kernel, types)
-    return rewritten(
+    result = rewritten(
         kernel, arguments=tuple(a if a.dtype is not None or isinstance(a, ValueArg) else
                                 replace(a, dtype=resolve(types[a.name])) for a in kernel.arguments),
         temporaries={name: t if t.dtype is not None else replace(t, dtype=resolve(types[name]))
                      for name, t in kernel.temporaries.items()},
         statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements))
+    result.memo[_INFERRED] = True
+    return result
 
 
 def unknown_dtypes(kernel: LoopKernel) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once, machine_for
+from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded, kept
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
@@ -146,7 +147,8 @@ def _one_report(knl: LoopKernel, target: str | Target | None, name: str) -> Repo
 def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
     """*knl* lowered for *machine*; all callers share the results of its checks."""
     machine = machine_for(knl, machine)
-    return kept(knl.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
+    typed = infer_types(knl)
+    return kept(typed.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
 
 
 # Public checks
