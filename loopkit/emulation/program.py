@@ -28,6 +28,7 @@ from loopkit.emulation.memory import Lanes
 from loopkit.emulation.strands import Rendezvous, Run, Strand
 from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.instructions.phases import StartPhases
 
 #: A part of a program at which no thread waits.
 Step = Callable[[Strand], None]
@@ -253,7 +254,8 @@ class NodeCompiler:
         own = [sync(self, i) for i in node.instructions if (sync := self.emulation(i).sync) is not None]
         events = [(i, ended(self, i)) for i in node.instructions if (ended := self.emulation(i).ended) is not None]
         meeting = None if node.scope is Scope.THREAD else Rendezvous(
-            node.scope, node, node.title, threads=node.threads)
+            node.scope, node, node.title, threads=node.threads,
+            starts=any(isinstance(i, StartPhases) for i in node.instructions))
 
         def run(s: Strand) -> Iterator[Rendezvous]:
             for step in own:

@@ -279,6 +279,11 @@ class Launch(Shown):
         return 0 if self.producer is None else self.kernel.options.persistent
 
     @property
+    def cluster(self) -> int:
+        """The number of blocks of a cluster; 0: there are none."""
+        return 0 if self.producer is None else self.kernel.options.cluster
+
+    @property
     def group(self) -> int:
         """In a grid of three axes: the places along the first two that persistent blocks run together; 0: all."""
         return self.kernel.options.persistent_group if self.persistent and {*GRID} <= self.mapping.extents.keys() else 0

@@ -68,8 +68,9 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, results, added)
-            starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
-                                       empty=True, in_tiles=launch.persistent > 0)
+            arrivals = places*launch.consumers // launch.machine.warp*_sharing_blocks(launch, group)
+            starts[ring] = StartPhases(ring, group[0].slots, arrivals, arrays, empty=True,
+                                       in_tiles=launch.persistent > 0)
 
     def numbered(node: Tree) -> Tree:
         match node:
@@ -94,6 +95,8 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
     """
     statements, slots = launch.kernel.statement_by_id, group[0].slots
 
+    blocks = _sharing_blocks(launch, group)
+
     def phase(number: Expression) -> Phase:
         return Phase(ring, add(number), slots, launch.persistent > 0)
     readers: dict[tuple[Path, Expression], dict[str, None]] = {}
@@ -108,20 +111,21 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
         needed = _first_need(launch, ways, body, own, results) if Completion.PRODUCTS in events and body else None
         if needed is not None:
-            added.add(added.before, _node_before(tree, needed, number), (*waits, ArrivePhase(phase(number))), reasons)
+            added.add(added.before, _node_before(tree, needed, number),
+                      (*waits, ArrivePhase(phase(number), blocks)), reasons)
             continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
         if late:
-            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)))), reasons)
+            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), blocks)), reasons)
         else:
             reader = max((_node_before(tree, ways[s], number) for s in own), key=_positions)
-            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number))), reasons)
+            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), blocks)), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
             last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})))),
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})), blocks)),
                       reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
@@ -132,6 +136,12 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
                   producer=True)
     return _readers_of_tile(launch, ways, readers, group)
+
+
+def _sharing_blocks(launch: Launch, group: Sequence[_Copied]) -> int:
+    """The number of blocks whose threads read a copy of tiles of *group*."""
+    return max(i.blocks for x in group for s in x.writers for i in launch.kernel.statement_by_id[s].instructions
+               if isinstance(i, TmaLoad))
 
 
 def _readers_of_tile(launch: Launch, ways: Mapping[str, Path], readers: Mapping[tuple[Path, Expression], Iterable[str]],

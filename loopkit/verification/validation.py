@@ -191,7 +191,7 @@ def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execu
     copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
     warps = launch.consumers // launch.machine.warp
-    arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
+    arrivals = [placed(e, i.of, arrivals=warps*i.blocks).counted() for e in syncs for i in e.sync.instructions
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
                  [placed(e, i.of) for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],

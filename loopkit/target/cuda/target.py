@@ -20,6 +20,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import WIDEST, MemoryInstruction, indented
 from loopkit.instructions.block_flag import TICKET_BYTES
+from loopkit.instructions.phases import StartPhases
 from loopkit.instructions.shuffle import comments_of_shuffles, lanes_of
 from loopkit.lowering.lowered import GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
@@ -246,7 +247,8 @@ class _CudaFunction(FunctionText):
         bounds = f"{self.threads}, {blocks}" if blocks else str(self.threads)
         if self.lowered.kernel.options.annotate:
             yield from self._launch_comments()
-        yield f'extern "C" __global__ void __launch_bounds__({bounds})'
+        cluster = f"__cluster_dims__({launch.cluster}, 1, 1) " if launch.cluster else ""
+        yield f'extern "C" __global__ void {cluster}__launch_bounds__({bounds})'
         yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
     def _launch_comments(self) -> Iterator[str]:
@@ -269,7 +271,7 @@ class _CudaFunction(FunctionText):
             self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
             Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
-            Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync)], lanes.shuffle,
+            Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync, launch)], lanes.shuffle,
                   tiles=lambda emitter, node, bounds: _in_each_tile(node, number, launch, emitter, bounds, places),
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else
@@ -290,6 +292,8 @@ class _CudaFunction(FunctionText):
         body += _lines_for(places, [x for x in places if not (launch.persistent and x in launch.mapping.block_inames)],
                            inner)
         inner = [*start, "", *_grid_of_tiles(launch, emitter), *inner] if launch.persistent else inner
+        inner += ["// no block ends before all copies and arrivals of its cluster", "cluster_barrier();"] \
+            if launch.cluster else []
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -303,8 +307,10 @@ def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[
     return [places[x] for x in names if x in mentioned]
 
 
-def _barrier_of(sync: Sync) -> Iterable[str]:
+def _barrier_of(sync: Sync, launch: Launch) -> Iterable[str]:
     """The lines by which the threads of *sync* wait for each other."""
+    if launch.cluster and any(isinstance(i, StartPhases) for i in sync.instructions):
+        return ("cluster_barrier();",)
     return (f"barrier_of_consumers<{sync.threads}>();",) if sync.threads else _BARRIERS[sync.scope]
 
 

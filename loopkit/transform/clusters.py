@@ -1,0 +1,82 @@
+"""cluster: blocks of a launch that run at once and share copies of tiles."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import accesses_by_array, expanded_expression
+from loopkit.analysis.constructors import rewritten
+from loopkit.analysis.legality import axis_inames
+from loopkit.analysis.ranges import iname_range
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import variables
+from loopkit.instructions.tma import TmaLoad
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import GroupTag
+from loopkit.poly.affine import floor_div
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.sets import lexmin_point
+from loopkit.transform.step import require_iname, transform
+
+#: The numbers of blocks of a cluster.
+SIZES = (2, 4, 8)
+
+
+@transform
+def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
+    """Let *blocks* blocks that follow each other along *iname* run at once, and share the copies of equal tiles.
+
+    TMA copies a tile that is the same for all of these blocks once: each block starts a share of the copy, which goes
+    to the shared memory of all of them (multicast). The producer of a block waits until the consumers of all blocks
+    have read the tile that it overwrites. The blocks of a cluster must copy, and read, such tiles in the same
+    iterations: pad the domain to whole clusters (:func:`pad_domain`). The step sets the option ``cluster``.
+
+    :arg iname: the fastest iname on ``g.0``, with a constant number of values that *blocks* divides.
+    :arg blocks: 2, 4 or 8.
+    :raises UnknownNameError: there is no such iname.
+    :raises PreconditionError: *iname* or *blocks* cannot be those of a cluster; no statement runs in a producer thread,
+        or it copies no tile that is the same for all blocks; blocks run several places of the grid; some blocks of a
+        cluster copy or read tiles that others do not, with the smallest case.
+    """
+    require_iname(kernel, iname)
+    if blocks not in SIZES:
+        raise PreconditionError(f"A cluster has 2, 4 or 8 blocks, and not {blocks}.", subject="blocks", hint="blocks=2")
+    if kernel.options.persistent:
+        raise PreconditionError("Blocks that run several places of the grid have no clusters.", subject="persistent",
+                                hint="leave out persistent")
+    low, extent = iname_range(kernel, iname)
+    every = {axis_inames(kernel, s.inames, GroupTag).get(0, ()) for s in kernel.statements if iname in s.inames}
+    if any(own[-1:] != (iname,) for own in every) or low != 0 or not isinstance(extent, int) or extent % blocks:
+        raise PreconditionError(f"'{iname}' is not the fastest iname on g.0 with a multiple of {blocks} values.",
+                                subject=iname, hint=f"split_iname(knl, ..., {blocks}), and tag the inner iname last")
+    producers = [s for s in kernel.statements if s.options.producer]
+    shared = [s for s in producers if iname in s.inames and not any(
+        iname in variables(e) for e in (s.assignee, expanded_expression(kernel, s)))]
+    if not shared:
+        what = "copies no tile that is the same for all values of" if producers else "is missing, for"
+        raise PreconditionError(f"A producer {what} '{iname}'.", subject=iname,
+                                hint="specialize_warps(knl, copies), of which one does not depend on the iname")
+    tiles = {s.written for s in shared}
+    for s in kernel.statements:
+        if any(a.statement == s.id for t in tiles for a in accesses_by_array(kernel)[t]):
+            _require_same(kernel, s, iname, blocks)
+    return rewritten(kernel, options=replace(kernel.options, cluster=blocks), statements=tuple(
+        replace(s, instructions=tuple(replace(i, blocks=blocks) if isinstance(i, TmaLoad) else i
+                                      for i in s.instructions)) if s in shared else s for s in kernel.statements))
+
+
+def _require_same(kernel: LoopKernel, s: Statement, iname: str, blocks: int) -> None:
+    """:raises PreconditionError: blocks of a cluster have other instances of *s*; with the smallest case."""
+    own = s.domain.inames
+    coordinates = [floor_div(p.Variable(x), blocks) if x == iname else p.Variable(x) for x in own]
+    others = s.domain.apply(equal_coordinates(own, coordinates, own, coordinates), own)
+    missing = others.subtract(s.domain).intersect_params(kernel.assumptions)
+    if not missing.is_empty():
+        found = lexmin_point(missing.set, own)
+        assert found is not None
+        sizes, point = (", ".join(f"{x} = {value}" for x, value in part.items()) for part in found)
+        raise PreconditionError(
+            f"'{s.id}' runs in one block of a cluster and not in another one, for {point}, with {sizes}.", subject=s.id,
+            hint=f"pad_domain(knl, ...) to whole clusters of {blocks} blocks along '{iname}', before the splits")
