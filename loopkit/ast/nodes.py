@@ -422,7 +422,7 @@ class Function:
         places that fewer blocks run.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
     :ivar ticketed: its blocks are numbered in the order in which they start; *tensor_maps*: those that it takes.
-    :ivar cluster: so many blocks that follow each other along ``g.0`` are a cluster; 0: there are none.
+    :ivar cluster: so many blocks that follow each other along ``g.0`` are a cluster; 1: each is on its own.
     """
 
     name: str
@@ -432,7 +432,7 @@ class Function:
     body: Block
     ticketed: bool = False
     tensor_maps: tuple[TensorMap, ...] = ()
-    cluster: int = 0
+    cluster: int = 1
 
 
 @dataclass(frozen=True)

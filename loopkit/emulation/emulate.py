@@ -181,11 +181,10 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Emulat
         enter(s, (number % grid[0], number // grid[0] % grid[1], number // (grid[0]*grid[1])))
         yield from run(s)
     # tickets are in the order in which blocks start
-    together = max(function.cluster, 1)
-    for first in every[::together] if function.ticketed else choices.ordered(every[::together]):
+    for first in every[::function.cluster] if function.ticketed else choices.ordered(every[::function.cluster]):
         states = [BlockState(number, threads, {**memory, **{
             a.name: of_function(a, threads) for a in function.arrays}}, choices, grid=grid, enter=enter)
-            for number in range(first, first + together)]
-        for state in states if function.cluster else ():
+            for number in range(first, first + function.cluster)]
+        for state in states:
             state.cluster = states
         run_blocks([(state, partial(entered, state.number)) for state in states], {**numbers, **inside})

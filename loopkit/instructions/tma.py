@@ -48,10 +48,6 @@ class TmaLoad(BoxCopy):
     completion: ClassVar[Completion] = Completion.PHASE
 
     @property
-    def only_on(self) -> str:                       # type: ignore[override]
-        return "sm_90a" if self.blocks > 1 else ""
-
-    @property
     def titles(self) -> tuple[str, ...]:
         return (*super().titles, *([f"shared by {self.blocks} blocks"] if self.blocks > 1 else []))
 
@@ -142,7 +138,8 @@ template <int BLOCKS> __device__ __forceinline__ void load_share_{rank}d(void *t
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
         "[%0], [%1, {{{places}}}], [%2], %3;"
-        :: "r"(box), "l"(&map), "r"(address), "h"((unsigned short)((1 << BLOCKS) - 1)), {values} : "memory");
+        :: "r"(box), "l"(&map), "r"(address), "h"((unsigned short)((1 << BLOCKS) - 1)),
+        {values} : "memory");
 }}
 """
 

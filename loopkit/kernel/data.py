@@ -262,8 +262,6 @@ class Options(Declared):
         threads, blocks and shared memory allow.
     :ivar persistent: the number of blocks of a launch with a producer thread: each runs several places of the grid, one
         after another (:func:`loopkit.persistent`). 0: each block runs one. *persistent_group*: its argument *group*.
-    :ivar cluster: the number of blocks that follow each other along ``g.0``, run at once, and share copies of tiles
-        (:func:`loopkit.cluster`). 0: each block is on its own.
     :ivar producer_registers: the registers of a thread of the producer's warpgroup; the consumers have the rest
         (:func:`loopkit.specialize_warps`). 0: all have as many.
     :ivar verify: the extent of the checks before code generation, as in :func:`loopkit.verify`: ``"off"``, ``"on"`` or
@@ -276,7 +274,6 @@ class Options(Declared):
     min_blocks: int | str = 0
     persistent: int = 0
     persistent_group: int = 0
-    cluster: int = 0
     producer_registers: int = 0
     verify: str = "on"
 

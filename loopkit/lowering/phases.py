@@ -34,6 +34,7 @@ from loopkit.lowering.waits import Waits
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.relations import in_one_iteration, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points
+from loopkit.transform.clusters import require_cluster
 
 
 def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard],
@@ -45,6 +46,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
+    require_cluster(launch.kernel, launch.statements)
     ways = paths(tree)
     added = _Additions()
     phases: dict[str, Phase] = {}
@@ -68,7 +70,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, results, added)
-            arrivals = places*launch.consumers // launch.machine.warp*_sharing_blocks(launch, group)
+            arrivals = places*launch.consumers // launch.machine.warp*launch.cluster
             starts[ring] = StartPhases(ring, group[0].slots, arrivals, arrays, empty=True,
                                        in_tiles=launch.persistent > 0)
 
@@ -95,8 +97,6 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
     """
     statements, slots = launch.kernel.statement_by_id, group[0].slots
 
-    blocks = _sharing_blocks(launch, group)
-
     def phase(number: Expression) -> Phase:
         return Phase(ring, add(number), slots, launch.persistent > 0)
     readers: dict[tuple[Path, Expression], dict[str, None]] = {}
@@ -112,21 +112,21 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         needed = _first_need(launch, ways, body, own, results) if Completion.PRODUCTS in events and body else None
         if needed is not None:
             added.add(added.before, _node_before(tree, needed, number),
-                      (*waits, ArrivePhase(phase(number), blocks)), reasons)
+                      (*waits, ArrivePhase(phase(number), launch.cluster)), reasons)
             continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
         if late:
-            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), blocks)), reasons)
+            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), launch.cluster)), reasons)
         else:
             reader = max((_node_before(tree, ways[s], number) for s in own), key=_positions)
-            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), blocks)), reasons)
+            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), launch.cluster)), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
             last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(substitute(number, {iname: last})), blocks)),
-                      reasons)
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(
+                phase(substitute(number, {iname: last})), launch.cluster)), reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):
@@ -136,12 +136,6 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         added.add(added.before, _node_before(tree, way, number), (WaitPhase(phase(subtract(number, slots))),), reasons,
                   producer=True)
     return _readers_of_tile(launch, ways, readers, group)
-
-
-def _sharing_blocks(launch: Launch, group: Sequence[_Copied]) -> int:
-    """The number of blocks whose threads read a copy of tiles of *group*."""
-    return max(i.blocks for x in group for s in x.writers for i in launch.kernel.statement_by_id[s].instructions
-               if isinstance(i, TmaLoad))
 
 
 def _readers_of_tile(launch: Launch, ways: Mapping[str, Path], readers: Mapping[tuple[Path, Expression], Iterable[str]],

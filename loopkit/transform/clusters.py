@@ -1,6 +1,7 @@
 """cluster: blocks of a launch that run at once and share copies of tiles."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -31,7 +32,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     TMA copies a tile that is the same for all of these blocks once: each block starts a share of the copy, which goes
     to the shared memory of all of them (multicast). The producer of a block waits until the consumers of all blocks
     have read the tile that it overwrites. The blocks of a cluster must copy, and read, such tiles in the same
-    iterations: pad the domain to whole clusters (:func:`pad_domain`). The step sets the option ``cluster``.
+    iterations: pad the domain to whole clusters (:func:`pad_domain`).
 
     :arg iname: the fastest iname on ``g.0``, with a constant number of values that *blocks* divides.
     :arg blocks: 2, 4 or 8.
@@ -43,28 +44,59 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     require_iname(kernel, iname)
     if blocks not in SIZES:
         raise PreconditionError(f"A cluster has 2, 4 or 8 blocks, and not {blocks}.", subject="blocks", hint="blocks=2")
-    if kernel.options.persistent:
-        raise PreconditionError("Blocks that run several places of the grid have no clusters.", subject="persistent",
-                                hint="leave out persistent")
-    low, extent = iname_range(kernel, iname)
-    every = {axis_inames(kernel, s.inames, GroupTag).get(0, ()) for s in kernel.statements if iname in s.inames}
-    if any(own[-1:] != (iname,) for own in every) or low != 0 or not isinstance(extent, int) or extent % blocks:
-        raise PreconditionError(f"'{iname}' is not the fastest iname on g.0 with a multiple of {blocks} values.",
-                                subject=iname, hint=f"split_iname(knl, ..., {blocks}), and tag the inner iname last")
     producers = [s for s in kernel.statements if s.options.producer]
-    shared = [s for s in producers if iname in s.inames and not any(
-        iname in variables(e) for e in (s.assignee, expanded_expression(kernel, s)))]
+    shared = {s.id for s in producers if iname in s.inames and not _depends(kernel, s, iname)}
     if not shared:
         what = "copies no tile that is the same for all values of" if producers else "is missing, for"
         raise PreconditionError(f"A producer {what} '{iname}'.", subject=iname,
                                 hint="specialize_warps(knl, copies), of which one does not depend on the iname")
-    tiles = {s.written for s in shared}
-    for s in kernel.statements:
+    found = rewritten(kernel, statements=tuple(replace(s, instructions=tuple(
+        replace(i, blocks=blocks) if isinstance(i, TmaLoad) else i for i in s.instructions)) if s.id in shared else s
+        for s in kernel.statements))
+    require_cluster(found, [*kernel.statement_by_id], iname)
+    return found
+
+
+def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | None = None) -> None:
+    """Blocks of a cluster, if *statements* have shared copies, run them and the readers of their tiles alike.
+
+    :arg iname: it must be the one that tells the blocks of a cluster apart.
+    :raises PreconditionError: they do not.
+    """
+    own = [kernel.statement_by_id[s] for s in statements]
+    shared = {s.id: i.blocks for s in own for i in s.instructions if isinstance(i, TmaLoad) and i.blocks > 1}
+    if not shared:
+        return
+    axes = {axis_inames(kernel, s.inames, GroupTag).get(0, ())[-1:] for s in own if s.options.producer}
+    fastest = next(iter(axes))[0] if len(axes) == 1 and () not in axes else None
+    low, extent = (0, 0) if fastest is None else iname_range(kernel, fastest)
+    blocks = max(shared.values())
+    if fastest is None or iname not in {None, fastest} or low != 0 or not isinstance(extent, int) or not extent \
+            or extent % blocks or len({*shared.values()}) > 1:
+        subject = iname or fastest or "cluster"
+        raise PreconditionError(f"'{subject}' is not the fastest iname on g.0 with a multiple of {blocks} values.",
+                                subject=subject, hint=f"split_iname(knl, ..., {blocks}), and tag the inner iname last")
+    if kernel.options.persistent:
+        raise PreconditionError("Blocks that run several places of the grid have no clusters.", subject="persistent",
+                                hint="leave out persistent")
+    tiles = {s.written for s in own if s.options.producer}
+    for s in own:
+        if s.id in shared and _depends(kernel, s, fastest):
+            raise PreconditionError(f"'{s.id}' copies another tile for each value of '{fastest}'.", subject=s.id,
+                                    hint="cluster(knl, iname, blocks) is for copies that do not depend on the iname")
+        if s.written in tiles and not s.options.producer:
+            raise PreconditionError(f"'{s.id}' writes to '{s.written}' too, to which other blocks of a cluster copy.",
+                                    subject=s.id, hint="give it another temporary")
         if any(a.statement == s.id for t in tiles for a in accesses_by_array(kernel)[t]):
-            _require_same(kernel, s, iname, blocks)
-    return rewritten(kernel, options=replace(kernel.options, cluster=blocks), statements=tuple(
-        replace(s, instructions=tuple(replace(i, blocks=blocks) if isinstance(i, TmaLoad) else i
-                                      for i in s.instructions)) if s in shared else s for s in kernel.statements))
+            _require_same(kernel, s, fastest, blocks)
+    for t in sorted(tiles):
+        if kernel.temporary_variables[t].base_storage is not None:
+            raise PreconditionError(f"'{t}' shares its memory with other temporaries, and other blocks copy to it.",
+                                    subject=t, hint="leave out alias_temporaries")
+
+
+def _depends(kernel: LoopKernel, s: Statement, iname: str) -> bool:
+    return any(iname in variables(e) for e in (s.assignee, expanded_expression(kernel, s)))
 
 
 def _require_same(kernel: LoopKernel, s: Statement, iname: str, blocks: int) -> None:

@@ -50,6 +50,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_block, rings_of
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_butterflies import ButterflyCheck
+from loopkit.verification.validation_clusters import ClusterCheck
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
@@ -133,6 +134,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from _of_roles(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
+    if launch.cluster > 1 or function.cluster > 1:
+        yield from ClusterCheck(launch, function, grid, every).findings()
     if decided:
         yield from OrderCheck(*subject).findings()
 

@@ -247,7 +247,7 @@ class _CudaFunction(FunctionText):
         bounds = f"{self.threads}, {blocks}" if blocks else str(self.threads)
         if self.lowered.kernel.options.annotate:
             yield from self._launch_comments()
-        cluster = f"__cluster_dims__({launch.cluster}, 1, 1) " if launch.cluster else ""
+        cluster = f"__cluster_dims__({self.function.cluster}, 1, 1) " if self.function.cluster > 1 else ""
         yield f'extern "C" __global__ void {cluster}__launch_bounds__({bounds})'
         yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
@@ -271,7 +271,7 @@ class _CudaFunction(FunctionText):
             self.lowered.kernel, replace(CUDA, instructions=self.instruction_texts),
             Addresses({**self.places, **arrays_at}), self.layout.index,
             {**index_types(launch.kernel, self.layout.index), **lanes.types},
-            Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync, launch)], lanes.shuffle,
+            Hooks(list, lambda sync, comments, own: [*comments, *own, *_barrier_of(sync, function)], lanes.shuffle,
                   tiles=lambda emitter, node, bounds: _in_each_tile(node, number, launch, emitter, bounds, places),
                   comment=lambda statement: shuffled.get(statement, statement)),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else
@@ -293,7 +293,7 @@ class _CudaFunction(FunctionText):
                            inner)
         inner = [*start, "", *_grid_of_tiles(launch, emitter), *inner] if launch.persistent else inner
         inner += ["// no block ends before all copies and arrivals of its cluster", "cluster_barrier();"] \
-            if launch.cluster else []
+            if function.cluster > 1 else []
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -307,9 +307,9 @@ def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[
     return [places[x] for x in names if x in mentioned]
 
 
-def _barrier_of(sync: Sync, launch: Launch) -> Iterable[str]:
+def _barrier_of(sync: Sync, function: Function) -> Iterable[str]:
     """The lines by which the threads of *sync* wait for each other."""
-    if launch.cluster and any(isinstance(i, StartPhases) for i in sync.instructions):
+    if function.cluster > 1 and any(isinstance(i, StartPhases) for i in sync.instructions):
         return ("cluster_barrier();",)
     return (f"barrier_of_consumers<{sync.threads}>();",) if sync.threads else _BARRIERS[sync.scope]
 
