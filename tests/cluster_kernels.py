@@ -16,7 +16,7 @@ def rows(blocks: int = 2, *, whole: bool = True, producer: bool = True, persiste
         a_rows(row, column) := a[row, column]
         b_rows(row, column) := b[row, column]
         s[i] = sum(k, a_rows(i, k)*b_rows(i % {height}, k))
-        """, [lk.GlobalArg("b", np.float32, f"{height}, l"), "..."], name="rows")
+        """, [lk.GlobalArg("b", np.dtype(np.float32), f"{height}, l"), "..."], name="rows")
     knl = lk.pad_domain(lk.add_dtypes(knl, {"a": "float32"}), {"i": height*(blocks if whole else 1), "k": width})
     knl = lk.split_levels(knl, "i", {"cluster": None, "of_cluster": blocks, "i_inner": height},
                           tags={"cluster": "g.0", "of_cluster": "g.0", "i_inner": "l.0"})

@@ -208,11 +208,12 @@ INSTRUCTIONS = {
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
-        "verification.validation_order")),
+        "verification.validation_order", "verification.validation_clusters", "target.cuda.target")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "transform.engines", "transform.warps", "lowering.phases")),
+        "transform.tensorize", "transform.engines", "transform.warps", "transform.clusters", "lowering.phases",
+        "verification.validation_clusters")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (

@@ -421,8 +421,7 @@ class Function:
     :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used; with :class:`Tiles`, the grid is one of
         places that fewer blocks run.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar ticketed: its blocks are numbered in the order in which they start; *tensor_maps*: those that it takes.
-    :ivar cluster: so many blocks that follow each other along ``g.0`` are a cluster; 1: each is on its own.
+    :ivar ticketed: blocks are numbered as they start; *tensor_maps*: those it takes; *cluster*: blocks of a cluster.
     """
 
     name: str

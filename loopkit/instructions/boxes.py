@@ -93,7 +93,7 @@ class TmaBox:
         extents = tuple(1 if x is None else len(loops[x]) for x in axes)
         swizzle = swizzle_of(memory, array_of(tile))
         if blocks > 1:
-            extents = _share(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
+            extents = _share_extents(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
         name = f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
         known = array.shape if len(array.shape) == len(axes) else ()
@@ -132,7 +132,7 @@ class TmaBox:
             add(i, p.Variable(moved[k])) if k in moved else i for k, i in enumerate(own)))
 
 
-def _share(extents: tuple[int, ...], blocks: int, unit: int, tile: str) -> tuple[int, ...]:
+def _share_extents(extents: tuple[int, ...], blocks: int, unit: int, tile: str) -> tuple[int, ...]:
     """The extents of a share of a box; :raises NoMatchError: shares are not whole rows, or begin where TMA cannot."""
     axis = next((k for k, extent in enumerate(extents) if extent > 1), 0)
     share = (*extents[:axis], extents[axis] // blocks, *extents[axis + 1:])

@@ -5,7 +5,7 @@ array are zeros. A phase of an mbarrier ends when the copies of the phase are pe
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from loopkit.instructions.boxes import (
 )
 from loopkit.instructions.nests import MovedBox, Nest, NoMatchError
 from loopkit.instructions.phases import slot_text
+from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 
 
@@ -62,6 +63,11 @@ class TmaLoad(BoxCopy):
         assert self.of is not None
         number = add(substitute(self.of.number, dict(nest.assign.instance)))
         return TmaLoadIssue(self, box, replace(self.of, number=number))
+
+
+def cluster_of(statements: Iterable[Statement]) -> int:
+    """The number of blocks of a cluster, which share copies of *statements*; 1: each block is on its own."""
+    return max((i.blocks for s in statements for i in s.instructions if isinstance(i, TmaLoad)), default=1)
 
 
 @dataclass(frozen=True)

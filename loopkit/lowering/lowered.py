@@ -26,7 +26,6 @@ from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.role_registers import registers_of_roles
-from loopkit.instructions.tma import TmaLoad
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
@@ -278,12 +277,6 @@ class Launch(Shown):
     def persistent(self) -> int:
         """The number of blocks that run all places of the grid, each several ones; 0: each block runs one."""
         return 0 if self.producer is None else self.kernel.options.persistent
-
-    @cached_property
-    def cluster(self) -> int:
-        """The number of blocks of a cluster, which share copies; 1: each block is on its own."""
-        return max((i.blocks for bound in self.statements.values() for i in bound.statement.instructions
-                    if isinstance(i, TmaLoad)), default=1)
 
     @property
     def group(self) -> int:

@@ -25,7 +25,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.phases import MOST_COUNTED, ArrivePhase, StartPhases, WaitPhase
 from loopkit.instructions.table import WAITS
-from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.tma import TmaLoad, cluster_of
 from loopkit.kernel.tags import is_collective
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, paths, rewrite, seq
 from loopkit.lowering.hazards import Hazard
@@ -47,6 +47,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
     require_cluster(launch.kernel, launch.statements)
+    blocks = cluster_of(x.statement for x in launch.statements.values())
     ways = paths(tree)
     added = _Additions()
     phases: dict[str, Phase] = {}
@@ -70,7 +71,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, results, added)
-            arrivals = places*launch.consumers // launch.machine.warp*launch.cluster
+            arrivals = places*launch.consumers // launch.machine.warp*blocks
             starts[ring] = StartPhases(ring, group[0].slots, arrivals, arrays, empty=True,
                                        in_tiles=launch.persistent > 0)
 
@@ -95,6 +96,7 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
 
     :returns: the number of arrivals of a thread for a tile.
     """
+    blocks = cluster_of(x.statement for x in launch.statements.values())
     statements, slots = launch.kernel.statement_by_id, group[0].slots
 
     def phase(number: Expression) -> Phase:
@@ -112,21 +114,21 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         needed = _first_need(launch, ways, body, own, results) if Completion.PRODUCTS in events and body else None
         if needed is not None:
             added.add(added.before, _node_before(tree, needed, number),
-                      (*waits, ArrivePhase(phase(number), launch.cluster)), reasons)
+                      (*waits, ArrivePhase(phase(number), blocks)), reasons)
             continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
         if late:
-            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), launch.cluster)), reasons)
+            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), blocks)), reasons)
         else:
             reader = max((_node_before(tree, ways[s], number) for s in own), key=_positions)
-            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), launch.cluster)), reasons)
+            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), blocks)), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
             last = add(iname_range(launch.kernel, iname)[0], iname_extent(launch.kernel, iname), -1)
             added.add(added.behind, body[:-1], (*waits, ArrivePhase(
-                phase(substitute(number, {iname: last})), launch.cluster)), reasons)
+                phase(substitute(number, {iname: last})), blocks)), reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):

@@ -14,6 +14,7 @@ from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, O
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.instructions.phases import SLOT, StartPhases
+from loopkit.instructions.tma import cluster_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_collective, is_simd
@@ -58,7 +59,7 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage], full_tiles: 
     function = Function(launch.name, launch.mapping.extents, launch.mapping.coordinates,
                         tuple(_arrays(launch, storages)),
                         _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.ticketed,
-                        cluster=launch.cluster)
+                        cluster=cluster_of(x.statement for x in launch.statements.values()))
     _require_uniform_bounds(launch, function)
     return function
 

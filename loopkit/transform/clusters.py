@@ -45,7 +45,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     if blocks not in SIZES:
         raise PreconditionError(f"A cluster has 2, 4 or 8 blocks, and not {blocks}.", subject="blocks", hint="blocks=2")
     producers = [s for s in kernel.statements if s.options.producer]
-    shared = {s.id for s in producers if iname in s.inames and not _depends(kernel, s, iname)}
+    shared = {s.id for s in producers if iname in s.inames and not _differs_along(kernel, s, iname)}
     if not shared:
         what = "copies no tile that is the same for all values of" if producers else "is missing, for"
         raise PreconditionError(f"A producer {what} '{iname}'.", subject=iname,
@@ -81,7 +81,7 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
                                 hint="leave out persistent")
     tiles = {s.written for s in own if s.options.producer}
     for s in own:
-        if s.id in shared and _depends(kernel, s, fastest):
+        if s.id in shared and _differs_along(kernel, s, fastest):
             raise PreconditionError(f"'{s.id}' copies another tile for each value of '{fastest}'.", subject=s.id,
                                     hint="cluster(knl, iname, blocks) is for copies that do not depend on the iname")
         if s.written in tiles and not s.options.producer:
@@ -95,7 +95,7 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
                                     subject=t, hint="leave out alias_temporaries")
 
 
-def _depends(kernel: LoopKernel, s: Statement, iname: str) -> bool:
+def _differs_along(kernel: LoopKernel, s: Statement, iname: str) -> bool:
     return any(iname in variables(e) for e in (s.assignee, expanded_expression(kernel, s)))
 
 

@@ -31,6 +31,7 @@ from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
+from loopkit.instructions.tma import cluster_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting
@@ -134,7 +135,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from _of_roles(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
-    if launch.cluster > 1 or function.cluster > 1:
+    if function.cluster > 1 or cluster_of(x.statement for x in launch.statements.values()) > 1:
         yield from ClusterCheck(launch, function, grid, every).findings()
     if decided:
         yield from OrderCheck(*subject).findings()

@@ -1,15 +1,16 @@
 """Clusters: their blocks run the same copies, arrivals and waits of the rings of their tiles.
 
-Then a copy to all blocks of a cluster is, for each of them, a copy of its own, and the check of phases need not know of
-other blocks. The ring of read tiles counts the consumers of all blocks, so that no producer overwrites a slot that a
-block still reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they
-arrive. A barrier of one block orders nothing in another one. All blocks have the order of one tree, in which no role
-waits for what comes later.
+Then a copy to all blocks of a cluster is, for each of them, a copy of its own, and the check of phases of one block is
+enough. The ring of read tiles counts the consumers of all blocks, so that no producer overwrites a slot that a block
+reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they arrive. A
+barrier of one block orders nothing in another one. All blocks have the order of one tree, in which no role waits for
+what comes later.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -18,7 +19,7 @@ from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases
-from loopkit.instructions.tma import TmaLoad, TmaLoadIssue
+from loopkit.instructions.tma import TmaLoad, TmaLoadIssue, cluster_of
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
@@ -29,7 +30,7 @@ from loopkit.verification.validation_grid import Grid
 from loopkit.verification.validation_walk import Execution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClusterCheck:
     """The check of the blocks of a cluster of a function."""
 
@@ -38,9 +39,14 @@ class ClusterCheck:
     grid: Grid
     every: Sequence[Execution]
 
+    @cached_property
+    def cluster(self) -> int:
+        """The number of blocks of a cluster."""
+        return cluster_of(x.statement for x in self.launch.statements.values())
+
     def findings(self) -> Iterator[Mismatch]:
         """The mismatches."""
-        cluster = self.launch.cluster
+        cluster = self.cluster
         if self.function.cluster != cluster:
             yield self._found("", f"{self.function.cluster} blocks are a cluster, and not {cluster}")
         loads = [(e, i) for e in self.every if isinstance(e.node, Region)
@@ -82,5 +88,5 @@ class ClusterCheck:
     def _others(self, names: tuple[str, ...]) -> Map:
         """From a block to those of its cluster, at the same place in loops."""
         axis = self.grid.along("g")[0]
-        keys = [floor_div(p.Variable(x), self.launch.cluster) if x == axis else p.Variable(x) for x in names]
+        keys = [floor_div(p.Variable(x), self.cluster) if x == axis else p.Variable(x) for x in names]
         return equal_coordinates(names, keys, names, keys)

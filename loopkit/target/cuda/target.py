@@ -13,7 +13,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Block, Scope, Sync, Tiles
+from loopkit.ast.nodes import Array, Block, Function, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.errors import LimitError, PreconditionError
