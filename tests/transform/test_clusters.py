@@ -1,0 +1,139 @@
+"""cluster: blocks that share copies, proven and emulated at once; and a finding for each fault."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Block, Function, If, Instruction, Node, Region, Sync
+from loopkit.ast.walk import as_block, rewritten
+from loopkit.instructions.boxes import TmaBox
+from loopkit.instructions.phases import ArrivePhase, StartPhases
+from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.poly.affine import add, remainder
+from loopkit.verification.validation import validate
+from tests.cluster_kernels import rows
+from tests.golden_files import GoldenFiles
+from tests.nvrtc import compile_cuda
+
+RNG = np.random.default_rng(0)
+A, B = (RNG.integers(-4, 5, (n, 132)).astype(np.float32) for n in (300, 64))
+SUMS = (A*np.tile(B, (5, 1))[:300]).sum(axis=1)
+RANK = remainder(p.Variable("g.0"), 2)
+
+
+def test_the_text(golden: GoldenFiles) -> None:
+    knl = lk.cluster(rows(), "of_cluster", 2)
+    source = lk.generate_code(knl, target=lk.CudaTarget("sm_90a")).source
+    golden.check("rows_of_clusters.cu", source)
+    compile_cuda(source, "sm_90a")
+
+
+@pytest.mark.deep(every=2)
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_clusters_are_proven_and_right(blocks: int) -> None:
+    knl = lk.cluster(rows(blocks), "of_cluster", blocks)
+    assert lk.verify(knl, full=True).proven
+    for completion, order in (("first", "backward"), ("last", "forward")):
+        np.testing.assert_array_equal(lk.emulate(knl, a=A, b=B, completion=completion, order=order).s, SUMS)
+
+
+def _body(change: Callable[[Node], Node]) -> Callable[[Function], Function]:
+    return lambda function: replace(function, body=as_block(rewritten(function.body, change)))
+
+
+def _sync(change: Callable[[Instruction], Instruction]) -> Callable[[Function], Function]:
+    return _body(lambda node: replace(node, instructions=tuple(map(change, node.instructions)))
+                 if isinstance(node, Sync) else node)
+
+
+def _arrival(i: Instruction) -> Instruction:
+    return replace(i, blocks=1) if isinstance(i, ArrivePhase) else i
+
+
+def _start(i: Instruction) -> Instruction:
+    return replace(i, arrivals=i.arrivals // 2) if isinstance(i, StartPhases) and i.empty else i
+
+
+def _shared(change: Callable[[Region, TmaBox], Node]) -> Callable[[Function], Function]:
+    return _body(lambda node: change(node, i.box) if isinstance(node, Region) and isinstance(
+        i := node.instruction, TmaLoadIssue) and i.box.blocks > 1 else node)
+
+
+def _box(change: Callable[[TmaBox], TmaBox]) -> Callable[[Function], Function]:
+    def changed(node: Region, box: TmaBox) -> Node:
+        assert isinstance(node.instruction, TmaLoadIssue)
+        return replace(node, instruction=replace(node.instruction, box=change(box)))
+    return _shared(changed)
+
+
+def _in_first(node: Node) -> Node:
+    return If(p.Comparison(RANK, "==", 0), Block((node,)))
+
+
+FAULTS: dict[str, Callable[[Function], Function]] = {
+    "arrivals in one block, and expected so": lambda function: _sync(lambda i: _arrival(_start(i)))(function),
+    "arrivals in one block": _sync(_arrival), "half of the arrivals": _sync(_start),
+    "a copy of one block": _box(lambda box: replace(box, blocks=1)),
+    "a smaller share": _box(lambda box: replace(box, blocks=4)),
+    "a row by the block": _box(lambda box: replace(box, start=(add(box.start[0], RANK), *box.start[1:]))),
+    "a place by the block": _box(lambda box: replace(box, tile=p.Subscript(
+        box.tile.aggregate, (RANK, *box.tile.index_tuple[1:])))),
+    "the first block copies": _shared(lambda node, box: _in_first(node)),
+    "the first block arrives": _body(lambda node: _in_first(node) if isinstance(node, Sync) and any(
+        isinstance(i, ArrivePhase) for i in node.instructions) else node),
+    "no cluster": lambda function: replace(function, cluster=1)}
+
+
+@pytest.fixture(name="low", scope="module")
+def _low() -> Lowered:
+    low = lowered_in_one_version(lk.cluster(rows(), "of_cluster", 2))
+    assert validate(low) == ()
+    return low
+
+
+@pytest.mark.deep(every=10)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(low: Lowered, fault: str) -> None:
+    """By the check of the program, and by a wrong sum or an error in the emulation."""
+    (function,) = low.program.functions
+    wrong = replace(low.program, functions=(FAULTS[fault](function),))
+    assert wrong != low.program
+    assert fault == "half of the arrivals" or any(x.kind == "cluster" for x in validate(replace(low, program=wrong)))
+    assert validate(replace(low, program=wrong))
+    for completion in ("last", "first"):
+        try:
+            found = lk.emulate(low.kernel, a=A, b=B, completion=completion, program=wrong).s
+        except lk.VerificationError:
+            return
+        if not np.array_equal(found, SUMS):
+            return
+    pytest.fail("no trace")
+
+
+@pytest.mark.parametrize(("make", "reason", "hint"), [
+    (lambda: lk.cluster(rows(), "of_cluster", 3), "A cluster has 2, 4 or 8 blocks, and not 3", "blocks=2"),
+    (lambda: lk.cluster(rows(), "cluster", 2), "'cluster' is not the fastest iname on g.0", "tag the inner iname last"),
+    (lambda: lk.cluster(rows(producer=False), "of_cluster", 2), "A producer is missing, for 'of_cluster'",
+     "specialize_warps"),
+    (lambda: lk.cluster(rows(whole=False), "of_cluster", 2),
+     "runs in one block of a cluster and not in another one, for cluster = 0, of_cluster = 1", "pad_domain"),
+    (lambda: lk.cluster(rows(persistent=4), "of_cluster", 2), "Blocks that run several places of the grid",
+     "leave out persistent"),
+    (lambda: lk.lower(lk.persistent(lk.cluster(rows(), "of_cluster", 2), 4)),
+     "Blocks that run several places of the grid", "leave out persistent"),
+    (lambda: lk.lower(lk.untag_inames(lk.cluster(rows(), "of_cluster", 2), "of_cluster")),
+     "'cluster' is not the fastest iname on g.0", "tag the inner iname last"),
+    (lambda: lk.lower(lk.cluster(rows(8, height=32, width=4), "of_cluster", 8)),
+     "8 blocks cannot share the box of 'b_tile' with 32 x 4 elements", "use smaller clusters")])
+def test_refused(make: Callable[[], object], reason: str, hint: str) -> None:
+    with pytest.raises(lk.LoopkitError) as caught:
+        make()
+    assert reason in caught.value.message
+    assert hint in (caught.value.hint or "")
