@@ -97,7 +97,7 @@ class TmaBox:
         swizzle = swizzle_of(memory, array_of(tile))
         if blocks > 1 and end is not None:
             raise NoMatchError(f"{blocks} blocks cannot share a box of '{array_of(source)}' with an end of its own",
-                               "cluster(knl, iname, blocks) before the copy gets a condition, or without it")
+                               "copy whole boxes, or leave out cluster")
         if blocks > 1:
             extents = _share_extents(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""

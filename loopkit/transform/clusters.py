@@ -13,6 +13,7 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag
@@ -105,7 +106,13 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
 
 
 def _differs_along(kernel: LoopKernel, s: Statement, iname: str) -> bool:
-    return any(iname in variables(e) for e in (s.assignee, expanded_expression(kernel, s)))
+    """May *s* copy another tile for each value of *iname*? Temporaries may have other values in each block."""
+    copied = copied_element(expanded_expression(kernel, s))
+    if copied is None:
+        return True
+    element, condition = copied
+    places = (*s.subscripts, *element.index_tuple, *s.predicates, *(() if condition is None else (condition,)))
+    return any(variables(e) & {iname, *kernel.temporaries} for e in places)
 
 
 def _require_same(kernel: LoopKernel, s: Statement, iname: str, blocks: int) -> None:
@@ -120,4 +127,5 @@ def _require_same(kernel: LoopKernel, s: Statement, iname: str, blocks: int) -> 
         sizes, point = (", ".join(f"{x} = {value}" for x, value in part.items()) for part in found)
         raise PreconditionError(
             f"'{s.id}' runs in one block of a cluster and not in another one, for {point}, with {sizes}.", subject=s.id,
-            hint=f"pad_domain(knl, ...) to whole clusters of {blocks} blocks along '{iname}', before the splits")
+            hint=f"pad_domain(knl, ...) to whole clusters of {blocks} blocks along '{iname}' before the splits, or "
+                 "assume such sizes")

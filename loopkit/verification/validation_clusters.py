@@ -2,9 +2,9 @@
 
 Then a copy to all blocks of a cluster is, for each of them, a copy of its own, and the check of phases of one block is
 enough. The ring of read tiles counts the consumers of all blocks, so that no producer overwrites a slot that a block
-reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they arrive. A
-barrier of one block orders nothing in another one. All blocks have the order of one tree, in which no role waits for
-what comes later.
+reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they arrive. They
+may wait for each other in between, as they arrive in all blocks then; but a barrier with the producer of one block
+would not hold the others back. All blocks have the order of one tree, in which no role waits for what comes later.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.ast.walk import cluster_of
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.nests import statement_of
 from loopkit.instructions.phases import ArrivePhase, StartPhases
 from loopkit.instructions.tma import TmaLoadIssue
@@ -52,11 +52,15 @@ class ClusterCheck:
             if load.blocks != wanted:
                 yield self._found(s, f"{load.blocks} blocks share the copy of '{s}', and not {wanted}")
             operands = (*load.box.start, *load.box.tile.index_tuple) if load.blocks > 1 else ()
+            if load.blocks > 1 and load.box.end is not None:
+                yield self._found(s, f"'{s}' copies a box that may end elsewhere in another block of the cluster")
+            if values := sorted({x for e in operands for x in variables(e)} & self.launch.kernel.temporaries.keys()):
+                yield self._found(s, f"'{s}' copies from a place by '{values[0]}', which other blocks may not have")
             yield from self._same(e, s, (load.of.number, *operands))
         for e in (e for e in self.every if isinstance(e.node, Sync)):
-            if is_of_block(e.sync.scope, self.launch) and not any(
+            if is_of_block(e.sync.scope, self.launch) and e.sync.threads != self.launch.consumers and not any(
                     isinstance(i, StartPhases) for i in e.sync.instructions):
-                yield self._found("", "threads wait for their block, and other blocks copy to its tiles")
+                yield self._found("", "the producer waits for its block, and other blocks copy to its tiles")
             for i in e.sync.instructions:
                 if isinstance(i, ArrivePhase) and i.blocks != cluster:
                     yield self._found("", f"warps arrive in '{i.of.ring}' of {i.blocks} of {cluster} blocks")
