@@ -241,7 +241,7 @@ INSTRUCTIONS = {
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "instructions.boxes", "transform.boxes", "transform.engines", "verification.validation_nests",
         "kernel.tags", "transform.tags", "transform.tensorize", "transform.matrix_moves", "lowering.vectors",
-        "lowering.vector_elements",
+        "lowering.vector_elements", "transform.clusters",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),
 }
