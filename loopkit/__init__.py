@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from loopkit.transform.batching import to_batched
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.callables import register_callable
+    from loopkit.transform.clusters import cluster
     from loopkit.transform.common_factors import collect_common_factors_on_increment
     from loopkit.transform.concatenation import concatenate_arrays
     from loopkit.transform.data import (
@@ -178,7 +179,7 @@ __all__ = [
     "add_block_flags", "add_dependency", "add_dtypes", "add_inames_to_insn", "add_nosync", "add_padding",
     "add_prefetch", "affine_map_inames", "alias_temporaries", "allocate_temporaries_for_base_storage", "apply_schedule",
     "assert_golden", "assignment_to_subst", "assume", "buffer_array", "check_barriers", "check_bounds",
-    "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "cluster",
     "collect_common_factors_on_increment", "compile", "concatenate_arrays", "contract", "delay", "diff", "diff_kernel",
     "distribute_loop", "duplicate_inames", "emulate", "expand", "expand_subst", "explain", "extract_subst",
     "find_instructions",

@@ -10,7 +10,8 @@ from tests.nvrtc import compile_cuda
 
 #: The instructions in PTX of texts that need an architecture, and the ones that have them.
 ARCHITECTURES = {
-    r"wgmma\.|setmaxnreg": ("sm_90a",), r"stmatrix|cp\.async\.bulk|cp\.reduce|mbarrier": ("sm_90", "sm_90a", "sm_100a"),
+    r"wgmma\.|setmaxnreg": ("sm_90a",), "multicast": ("sm_90a", "sm_100a"),
+    r"stmatrix|cp\.async\.bulk|cp\.reduce|mbarrier": ("sm_90", "sm_90a", "sm_100a"),
     r"mma\.sync|ldmatrix|cp\.async": ("sm_80", "sm_89", "sm_90a", "sm_100a")}
 
 GOLDEN = Path(__file__).parent / "golden"

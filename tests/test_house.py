@@ -208,18 +208,19 @@ INSTRUCTIONS = {
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
-        "verification.validation_order", "instructions.turns")),
+        "verification.validation_order", "verification.validation_clusters", "instructions.turns")),
     "turns": (r"instructions\.turns|begin_turn|end_turn|start_turns", (
         "transform.warps", "lowering.turns", "verification.turns")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
         "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
-        "transform.tensorize", "transform.engines", "transform.warps", "lowering.phases")),
+        "transform.tensorize", "transform.engines", "transform.warps", "transform.clusters", "lowering.phases",
+        "verification.validation_clusters")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (
         "transform.tensorize",)),
-    "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_at", (
+    "wgmma": (r"\b[Ww]gmma(?!\.(fence|commit|wait))\b|WgmmaIssue|matrix_(at|in_cluster)", (
         "transform.tensorize",)),
     "shared_matrices": (r"SharedMatrix|MatrixLayout", (
         "instructions.wgmma",)),
@@ -240,7 +241,7 @@ INSTRUCTIONS = {
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "instructions.boxes", "transform.boxes", "transform.engines", "verification.validation_nests",
         "kernel.tags", "transform.tags", "transform.tensorize", "transform.matrix_moves", "lowering.vectors",
-        "lowering.vector_elements",
+        "lowering.vector_elements", "transform.clusters",
         "verification.validation_instructions", "verification.validation_copies",
         "instructions.asynchronous_copy")),
 }

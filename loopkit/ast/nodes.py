@@ -107,6 +107,11 @@ class Instruction:
         return self
 
     @property
+    def blocks(self) -> int:
+        """The number of blocks of a cluster that execute it together; 1: each block does on its own."""
+        return 1
+
+    @property
     def operands(self) -> tuple[Expression, ...]:
         """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
@@ -254,10 +259,7 @@ class If:
 
 @dataclass(frozen=True)
 class ByRole(If):
-    """Two roles of a block's threads, at once: the producer runs *then*, and the first *threads* ones *otherwise*.
-
-    Neither waits for the other but at phases.
-    """
+    """At once, the producer thread runs *then*, and the first *threads* ones *otherwise*: they meet at phases only."""
 
     threads: int = 0
 
@@ -322,10 +324,7 @@ class Block:
 
 @dataclass(frozen=True)
 class FunctionBody(Block):
-    """All nodes of one call of a function; a target may emit them as a function of their own.
-
-    :ivar call: the id of the call.
-    """
+    """All nodes of the call of a function with the id *call*; a target may emit them as a function of their own."""
 
     call: str = ""
 
@@ -421,7 +420,7 @@ class Function:
     :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used; with :class:`Tiles`, the grid is one of
         places that fewer blocks run.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar ticketed: its blocks are numbered in the order in which they start; *tensor_maps*: those that it takes.
+    :ivar ticketed: blocks are numbered as they start; *tensor_maps*: those it takes; *cluster*: blocks of a cluster.
     """
 
     name: str
@@ -431,6 +430,7 @@ class Function:
     body: Block
     ticketed: bool = False
     tensor_maps: tuple[TensorMap, ...] = ()
+    cluster: int = 1
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def block_text(block: Block) -> str:
 
 
 def _function_lines(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}"
+    clusters = f", clusters of {function.cluster} blocks" if function.cluster > 1 else ""
+    yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}{clusters}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"

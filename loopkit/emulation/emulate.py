@@ -16,7 +16,7 @@ from loopkit.emulation.expressions import Compiler
 from loopkit.emulation.instructions import EMULATIONS
 from loopkit.emulation.memory import EmulatedArray, FlaggedArray, of_argument, of_function, poisoned
 from loopkit.emulation.program import NodeCompiler
-from loopkit.emulation.strands import BlockState, Choices, Rendezvous, Strand, run_block
+from loopkit.emulation.strands import BlockState, Choices, Rendezvous, Strand, run_blocks
 from loopkit.errors import DeviceError, PreconditionError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.annotations import checked
@@ -181,7 +181,10 @@ def _launch(function: Function, nodes: NodeCompiler, memory: Mapping[str, Emulat
         enter(s, (number % grid[0], number // grid[0] % grid[1], number // (grid[0]*grid[1])))
         yield from run(s)
     # tickets are in the order in which blocks start
-    for number in every if function.ticketed else choices.ordered(every):
-        state = BlockState(number, threads, {**memory, **{
+    for first in every[::function.cluster] if function.ticketed else choices.ordered(every[::function.cluster]):
+        states = [BlockState(number, threads, {**memory, **{
             a.name: of_function(a, threads) for a in function.arrays}}, choices, grid=grid, enter=enter)
-        run_block(state, {**numbers, **inside}, partial(entered, number))
+            for number in range(first, first + function.cluster)]
+        for state in states:
+            state.cluster = states
+        run_blocks([(state, partial(entered, state.number)) for state in states], {**numbers, **inside})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loopkit.emulation.program import Nodes, Step
-from loopkit.emulation.strands import Strand
+from loopkit.emulation.strands import BlockState, Strand
 from loopkit.errors import VerificationError
 from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 
@@ -22,7 +22,7 @@ class Slot:
     :ivar first: the parity for which threads that count phases themselves wait first.
     :ivar late: the copies take effect when a thread waits for their phase; else where they are started.
     :ivar ended: the number of phases that have ended; *started*: the copies of the one under way, and *arrived* the
-        number of its arrivals.
+        number of its arrivals; *expected*: the shares of copies that have yet to start.
     """
 
     ring: str
@@ -32,6 +32,22 @@ class Slot:
     ended: int = 0
     arrived: int = 0
     started: list[Callable[[], None]] = field(default_factory=list)
+    expected: int = 0
+
+    def share(self, copy: Callable[[], None]) -> None:
+        """A share of a copy starts in a block of the cluster.
+
+        :raises VerificationError: threads have not waited for the phase before.
+        """
+        if self.arrived == self.arrivals and not self.expected:
+            raise VerificationError(f"A share of a copy lands before a phase of '{self.ring}' has ended.",
+                                    check="emulation")
+        self.expected -= 1
+        if self.late:
+            self.started.append(copy)
+        else:
+            copy()
+            self._end_if_complete()
 
     def start(self, copy: Callable[[], None]) -> None:
         """A copy starts, and arrives."""
@@ -57,7 +73,7 @@ class Slot:
         return self.ended % 2 != parity
 
     def _end_if_complete(self) -> None:
-        if self.arrived == self.arrivals:
+        if self.arrived == self.arrivals and not self.expected:
             for copy in self.started:
                 copy()
             self.started, self.arrived, self.ended = [], 0, self.ended + 1
@@ -80,15 +96,16 @@ def arrive(nodes: Nodes, instruction: ArrivePhase) -> Step:
 
     def arrive_at(s: Strand) -> None:
         if np.max(number(s)) >= 0:
-            slot_of(s, instruction.of.ring, int(np.max(slot(s)))).arrive(int(np.count_nonzero(s.mask)))
+            for block in s.block.cluster if instruction.blocks > 1 else [s.block]:
+                slot_of(block, instruction.of.ring, int(np.max(slot(s)))).arrive(int(np.count_nonzero(s.mask)))
     return arrive_at
 
 
-def slot_of(s: Strand, ring: str, number: int) -> Slot:
+def slot_of(block: BlockState, ring: str, number: int) -> Slot:
     """:raises VerificationError: the ring does not have it."""
-    slots: list[Slot] = s.block.rings.get(ring, [])
+    slots: list[Slot] = block.rings.get(ring, [])
     if not 0 <= number < len(slots):
-        raise VerificationError(f"Block {s.block_number} uses slot {number} of '{ring}', which has {len(slots)}.",
+        raise VerificationError(f"Block {block.number} uses slot {number} of '{ring}', which has {len(slots)}.",
                                 check="emulation")
     return slots[number]
 
@@ -99,7 +116,7 @@ def ended(nodes: Nodes, wait: WaitPhase) -> Callable[[Strand], bool]:
 
     def is_over(s: Strand) -> bool:
         number = int(np.max(slot(s)))
-        found = slot_of(s, wait.of.ring, number)
+        found = slot_of(s.block, wait.of.ring, number)
         if not wait.of.in_tile:
             return found.has_ended(int(np.max(parity(s))))
         key = wait.of.ring, number, int(s.threads[0])

@@ -40,6 +40,7 @@ class BlockState:
     :ivar grid: its extents, of places, if a block runs several; *enter*: gives a strand the coordinates of one.
     :ivar parities: the parities for which threads wait next, by the ring, the slot and the first thread of a strand.
     :ivar turns: how many turns a strand has had, by its first thread.
+    :ivar cluster: the blocks of its cluster, in order; none: it has no cluster.
     """
 
     number: int
@@ -52,6 +53,7 @@ class BlockState:
     enter: Callable[[Strand, tuple[int, int, int]], None] | None = None
     parities: dict[tuple[str, int, int], int] = field(default_factory=dict)
     turns: dict[int, int] = field(default_factory=dict)
+    cluster: list[BlockState] = field(default_factory=list)
 
     def groups(self, kind: object) -> CommitGroups:
         """The commit groups of *kind*."""
@@ -94,6 +96,7 @@ class Rendezvous:
     :ivar place: the node of the loop program; *title*: its name for a reader.
     :ivar ready: for threads that wait for an event, and not for each other: has it happened?
     :ivar threads: the number of the first threads of a block that wait for each other; 0: all.
+    :ivar in_cluster: the threads of all blocks of a cluster wait for each other.
     """
 
     scope: Scope
@@ -102,6 +105,7 @@ class Rendezvous:
     act: Callable[[Strand], None] | None = None
     ready: Callable[[], bool] | None = None
     threads: int = 0
+    in_cluster: bool = False
 
 
 #: The execution of a part of a program by a strand, up to its end.
@@ -128,30 +132,38 @@ class _Task:
         self.done = self.waits is None
 
 
-def run_block(block: BlockState, names: Mapping[str, Lanes], run: Run) -> None:
-    """Run a block: each strand as far as it can before the next one starts.
+def run_blocks(blocks: Sequence[tuple[BlockState, Run]], names: Mapping[str, Lanes]) -> None:
+    """Run a block, or all of a cluster at once: each strand as far as it can before the next one starts.
 
     :arg names: the values of names, for all threads.
     :raises VerificationError: some threads wait at a barrier, and others do not reach it.
     """
-    width = min(block.choices.lockstep, block.threads)
     tasks = []
-    for first in range(0, block.threads, width):
-        own = np.arange(first, min(first + width, block.threads))
-        strand = Strand(block, own, np.ones(len(own), bool), {
-            x: value[own] if isinstance(value, np.ndarray) else value for x, value in names.items()})
-        tasks.append(_Task(strand, run(strand)))
-    order = block.choices.ordered(tasks)
+    for block, run in blocks:
+        width = min(block.choices.lockstep, block.threads)
+        for first in range(0, block.threads, width):
+            own = np.arange(first, min(first + width, block.threads))
+            strand = Strand(block, own, np.ones(len(own), bool), {
+                x: value[own] if isinstance(value, np.ndarray) else value for x, value in names.items()})
+            tasks.append(_Task(strand, run(strand)))
+    order = blocks[0][0].choices.ordered(tasks)
     while (task := next((t for t in order if t.can_go_on()), None)) is not None:
         task.advance()
         if task.waits is None or task.waits.ready is not None:
             continue
+        block = task.strand.block
         together = _TOGETHER.get(task.waits.scope, task.waits.threads or block.threads)
-        unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together]
+        unit = [t for t in tasks if t.strand.threads[0] // together == task.strand.threads[0] // together and (
+            t.strand.block is block or (task.waits.in_cluster and t.strand.block in block.cluster))]
         if all(t.waits is not None and t.waits.place is task.waits.place for t in unit):
-            _meet(task.waits, unit)
-    if any(not t.done for t in tasks):
-        raise _unmet(block, next(t.waits for t in tasks if t.waits is not None))
+            meeting = task.waits
+            for x in block.cluster or [block]:
+                if part := [t for t in unit if t.strand.block is x]:
+                    _meet(meeting, part)
+    left = [t for t in tasks if t.waits is not None]
+    if left:
+        assert left[0].waits is not None
+        raise _unmet(left[0].strand.block, left[0].waits)
 
 
 def _meet(meeting: Rendezvous, unit: Sequence[_Task]) -> None:

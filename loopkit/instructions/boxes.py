@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from operator import mul
 from typing import ClassVar
 
@@ -62,15 +63,17 @@ class TmaBox:
 
     :ivar tile: its first element in shared memory; *start*: the subscripts of the one in the array.
     :ivar end: the first subscript along the map's open axis that is outside; ``None``: there is no such axis.
+    :ivar blocks: so many blocks of a cluster each copy a share of it, which the tensor map describes.
     """
 
     tensor_map: TensorMap
     tile: p.Subscript
     start: tuple[Expression, ...]
     end: Expression | None = None
+    blocks: int = 1
 
     @staticmethod
-    def of(nest: Nest, tile: p.Subscript, source: p.Subscript, condition: Expression | None) -> TmaBox:
+    def of(nest: Nest, tile: p.Subscript, source: p.Subscript, condition: Expression | None, blocks: int = 1) -> TmaBox:
         """The box of *nest*, which moves *source* in global memory to or from *tile* where *condition* holds.
 
         :raises NoMatchError: TMA cannot copy it.
@@ -92,6 +95,11 @@ class TmaBox:
         start = {x: r.start for x, r in loops.items()}
         extents = tuple(1 if x is None else len(loops[x]) for x in axes)
         swizzle = swizzle_of(memory, array_of(tile))
+        if blocks > 1 and end is not None:
+            raise NoMatchError(f"{blocks} blocks cannot share a box of '{array_of(source)}' with an end of its own",
+                               "copy whole boxes, or leave out cluster")
+        if blocks > 1:
+            extents = _share_extents(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
         name = (f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
                 f"{'_to_end' if end is not None else ''}")
@@ -99,7 +107,7 @@ class TmaBox:
         tensor_map = TensorMap(name, array_of(source), extents, swizzle, steps, known, open_axis)
         requirements(tensor_map, memory.dtype, len(axes))
         return TmaBox(tensor_map, element_at(tile, start), tuple(add(substitute(i, start)) for i in source.index_tuple),
-                      end)
+                      end, blocks)
 
     def __str__(self) -> str:
         end = f" to {to_text(self.end)} along axis {self.tensor_map.open_axis}" if self.end is not None else ""
@@ -108,7 +116,14 @@ class TmaBox:
     @property
     def extents(self) -> Mapping[str, int]:
         """The extents of the axes along which it has more than one element, by names."""
-        return {f"box_{k}": extent for k, extent in enumerate(self.tensor_map.box) if extent > 1}
+        share = self.shared_axis
+        return {f"box_{k}": extent*(self.blocks if k == share else 1) for k, extent in enumerate(self.tensor_map.box)
+                if extent > 1 or (k == share and self.blocks > 1)}
+
+    @property
+    def shared_axis(self) -> int:
+        """The axis of the array along which blocks have shares."""
+        return next((k for k, extent in enumerate(self.tensor_map.box) if extent > 1), 0)
 
     def require_end(self, end: tuple[int, Expression] | None) -> None:
         """:raises NoMatchError: *end*, an axis and a subscript along it, is another one than its own."""
@@ -139,6 +154,16 @@ class TmaBox:
         moved = dict(zip(axes, extents, strict=True))
         return p.Subscript(self.tile.aggregate, tuple(
             add(i, p.Variable(moved[k])) if k in moved else i for k, i in enumerate(own)))
+
+
+def _share_extents(extents: tuple[int, ...], blocks: int, unit: int, tile: str) -> tuple[int, ...]:
+    """The extents of a share of a box; :raises NoMatchError: shares are not whole rows, or begin where TMA cannot."""
+    axis = next((k for k, extent in enumerate(extents) if extent > 1), 0)
+    share = (*extents[:axis], extents[axis] // blocks, *extents[axis + 1:])
+    if extents[axis] % blocks or share[axis] == 1 or prod(share) % unit:
+        raise NoMatchError(f"{blocks} blocks cannot share the box of '{tile}' with {' x '.join(map(str, extents))} "
+                           "elements", "use smaller clusters, or larger tiles")
+    return share
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class StartPhases(Instruction):
     :ivar tiles: the temporaries that these copies write, or that the warps have read.
     :ivar empty: warps arrive, when they have read a tile.
     :ivar in_tiles: blocks run several places of the grid, so that threads count the phases of a slot themselves.
+    :ivar blocks: the blocks of a cluster that use the rings of each other.
     """
 
     ring: str
@@ -43,6 +44,7 @@ class StartPhases(Instruction):
     tiles: tuple[str, ...] = ()
     empty: bool = False
     in_tiles: bool = False
+    blocks: int = 1
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90
@@ -92,9 +94,13 @@ class WaitPhase(Instruction):
 
 @dataclass(frozen=True)
 class ArrivePhase(Instruction):
-    """The threads of a warp have done their part of a phase; nothing happens if its number is negative."""
+    """The threads of a warp have done their part of a phase; nothing happens if its number is negative.
+
+    :ivar blocks: they arrive in so many blocks of a cluster, which all have the phase.
+    """
 
     of: Phase
+    blocks: int = 1
 
     noun: ClassVar[str] = "an arrival"
     scope: ClassVar[Scope] = Scope.WARP
@@ -113,7 +119,7 @@ class ArrivePhase(Instruction):
         return (self.of.number,)
 
     def with_values(self, change: Callable[[Expression], Expression]) -> ArrivePhase:
-        return ArrivePhase(replace(self.of, number=add(change(self.of.number))))
+        return replace(self, of=replace(self.of, number=add(change(self.of.number))))
 
 
 # CUDA
@@ -180,14 +186,32 @@ template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
 
 def _arrival_lines(printer: Printer, arrival: ArrivePhase, bounds: ValueRanges) -> Iterator[str]:
     condition = readable_comparison(arrival.of.number, ">=", 0)
-    line = f"arrive_as_warp(&{slot_text(printer, arrival.of, bounds.where(condition))});"
+    name = "arrive_as_warp" if arrival.blocks == 1 else f"arrive_in_cluster<{arrival.blocks}>"
+    line = f"{name}(&{slot_text(printer, arrival.of, bounds.where(condition))});"
     if bounds.nonnegative(arrival.of.number):
         yield line
     else:
         yield from if_else(printer.condition(condition, bounds), [line])
 
 
-CUDA_ARRIVE = InstructionText({"barrier_of_consumers": """
+CUDA_ARRIVE = InstructionText({"cluster_barrier": """
+// all threads of the blocks of a cluster wait for each other
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+}
+""", "arrive_in_cluster": """
+// all threads of the warp have done their part of the mbarrier's phase: the warp arrives once in each of the BLOCKS
+// blocks of the cluster, at the mbarrier with the same place in shared memory
+template <int BLOCKS> __device__ __forceinline__ void arrive_in_cluster(unsigned long long *mbarrier)
+{
+    const unsigned int address = __cvta_generic_to_shared(mbarrier), block = threadIdx.x % 32;
+    __syncwarp();
+    if (block < BLOCKS)
+        asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+            "mbarrier.arrive.shared::cluster.b64 _, [there]; }" :: "r"(address), "r"(block) : "memory");
+}
+""", "barrier_of_consumers": """
 // the first threads of the block, all but the warp of the producer, wait for each other
 template <int THREADS> __device__ __forceinline__ void barrier_of_consumers()
 {

@@ -202,6 +202,11 @@ __device__ __forceinline__ unsigned long long matrix_at(const void *first)
 """
 
 
+# above 18 bits, the address may have the number of the block in its cluster
+_MATRIX_IN_CLUSTER = _MATRIX_AT.replace("matrix_at", "matrix_in_cluster").replace(
+    "_to_shared(first);", "_to_shared(first) & 0x3ffff;  // without the block")
+
+
 def _place_of_sum(wgmma: Wgmma, register: int, names: Sequence[str]) -> str:
     """The place of the sum in a register, in terms of the distances."""
     digits = wgmma.sums.register_digits(register)
@@ -264,7 +269,8 @@ template <{template}> __device__ __forceinline__ void {_function_of(wgmma, held=
 """
 
 
-def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: ValueRanges) -> Iterator[str]:
+def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: ValueRanges,
+                 matrix: str = "matrix_at") -> Iterator[str]:
     wgmma = issue.instruction
     assert isinstance(wgmma, Wgmma)
     if printer.annotate:
@@ -275,7 +281,7 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Va
     held = () if isinstance(issue.left, SharedMatrix) else issue.left
     words = [f"word_at({place(e)})" for e in held[::WORD // wgmma.factor.size]]
     factors = [*map(", ".join, zip(words[::2], words[1::2], strict=True)), *(
-        f"matrix_at<{m.leading}, {m.stride}, {_SWIZZLES[m.layout.swizzle]}>(&{place(m.first)})"
+        f"{matrix}<{m.leading}, {m.stride}, {_SWIZZLES[m.layout.swizzle]}>(&{place(m.first)})"
         for m in issue.matrices)]
     turned = [int(m.layout.transposed) for m in issue.matrices] if wgmma.factor.size == 2 else []
     template = ", ".join(map(str, (*issue.distances, *turned)))
@@ -285,7 +291,8 @@ def _wgmma_lines(printer: Printer, region: Region, issue: WgmmaIssue, bounds: Va
 
 
 CUDA = InstructionText({
-    **REGISTERS, "matrix_at": _MATRIX_AT,
+    **REGISTERS, "matrix_at": _MATRIX_AT, "matrix_in_cluster": _MATRIX_IN_CLUSTER,
     **{_function_of(w, held=held): partial(_wgmma_text, w, held=held)
        for held in (False, True) for w in WGMMA.values()}},
-    region=_wgmma_lines)
+    region=_wgmma_lines,
+    in_cluster=InstructionText(region=partial(_wgmma_lines, matrix="matrix_in_cluster")))

@@ -1,7 +1,4 @@
-"""The lowered kernel as data: the storage of its temporaries, its launches, its loop program.
-
-The stages make it, targets print it, and verification checks it.
-"""
+"""The lowered kernel as data: its storage, launches and loop program. Stages make it, and verification checks it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +17,7 @@ from loopkit.analysis.shapes import Shape
 from loopkit.ast.assumed import DivisibleSize
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
 from loopkit.ast.text import block_text, program_text
+from loopkit.ast.walk import cluster_of
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.expr.nodes import to_text
@@ -286,10 +284,14 @@ class Launch(Shown):
         return self.kernel.options.persistent_group if self.persistent and {*GRID} <= self.mapping.extents.keys() else 0
 
     @property
+    def cluster(self) -> int:
+        """The number of blocks of a cluster, which share copies; 1: each block is on its own."""
+        return cluster_of(i for x in self.statements.values() for i in x.statement.instructions)
+
+    @property
     def consumers(self) -> int:
         """The number of the first threads of the block, that run what the producer does not; 0: there is none."""
-        lengths = map(self.length, BLOCK)
-        return 0 if self.producer is None else reduce(mul, (n for n in lengths if isinstance(n, int)))
+        return 0 if self.producer is None else reduce(mul, (n for n in map(self.length, BLOCK) if isinstance(n, int)))
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -333,8 +335,7 @@ class Launch(Shown):
 
     @cached_property
     def least_sizes(self) -> Mapping[str, int]:
-        """The least values of sizes, *hosts* among them, under the assumptions of the kernel, where they are constant.
-        """
+        """The least values of sizes, *hosts* among them, where the assumptions of the kernel make them constant."""
         sizes = InstanceSet((), self.kernel.assumptions).params
         lows = {x: param_range(assumptions_on(self.kernel, [x]), x)[0] for x in sizes}
         return {x: low for x, low in lows.items() if low is not None}
@@ -367,16 +368,15 @@ class Launch(Shown):
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        ticketed = " by tickets" if self.ticketed else ""
+        how = (" by tickets" if self.ticketed else "") + (f" of clusters of {self.cluster}" if self.cluster > 1 else "")
         grid, block = (", ".join(map(str, extents)) for extents in (self.grid, self.block))
-        lines = [f"launch {self.name}{inside}: grid ({grid}){ticketed}, block ({block})"]
-        lines += [f"  {x} = {e}" for x, e in self.mapping.coordinates.items()]
-        lines += tree_lines(self.tree, 1)
-        lines += [f"  {s.statement.id}: {s.domain.text}"
-                  + (" only at " if s.alone_on else "") + ", ".join(f"{x} = {s.place_on(x)}" for x in s.alone_on)
-                  + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
-                  for s in self.statements.values()]
-        return "\n".join(lines)
+        return "\n".join([
+            f"launch {self.name}{inside}: grid ({grid}){how}, block ({block})",
+            *(f"  {x} = {e}" for x, e in self.mapping.coordinates.items()), *tree_lines(self.tree, 1),
+            *(f"  {s.statement.id}: {s.domain.text}"
+              + (" only at " if s.alone_on else "") + ", ".join(f"{x} = {s.place_on(x)}" for x in s.alone_on)
+              + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
+              for s in self.statements.values())])
 
 
 #: The name of the last stage.

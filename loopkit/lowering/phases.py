@@ -36,6 +36,7 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import in_one_iteration, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points
+from loopkit.transform.clusters import require_cluster
 
 
 def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: Sequence[Hazard],
@@ -47,6 +48,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
 
     :raises PreconditionError: the phases of a temporary cannot be numbered.
     """
+    require_cluster(launch.kernel, launch.statements)
     ways = paths(tree)
     # a copy may not run at all if data bounds its loop: then nothing waits for it
     added = _Additions(bool(block_values(launch)))
@@ -60,7 +62,7 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
                                     hint=f"pipeline(knl, iname, {MOST_COUNTED}, ahead=0), or leave out persistent")
         ring = launch.kernel.fresh_name(_ring_name(arrays, "full"), *starts)
         starts[ring] = StartPhases(ring, group[0].slots, sum(x.copies for x in group), arrays,
-                                    in_tiles=launch.persistent > 0)
+                                    in_tiles=launch.persistent > 0, blocks=launch.cluster)
         for x in group:
             for (place, number), reasons in x.waits(tree, ways, copies).items():
                 wait = WaitPhase(Phase(ring, number, x.slots, launch.persistent > 0))
@@ -71,8 +73,9 @@ def with_phases(launch: Launch, tree: Tree, copies: Sequence[Hazard], released: 
         if own or launch.persistent:
             ring = launch.kernel.fresh_name(_ring_name(arrays, "empty"), *starts)
             places = _released(launch, tree, ways, ring, group, own, results, added)
-            starts[ring] = StartPhases(ring, group[0].slots, places*launch.consumers // launch.machine.warp, arrays,
-                                       empty=True, in_tiles=launch.persistent > 0)
+            starts[ring] = StartPhases(
+                ring, group[0].slots, places*launch.consumers // launch.machine.warp*launch.cluster, arrays, empty=True,
+                in_tiles=launch.persistent > 0, blocks=launch.cluster)
 
     def numbered(node: Tree) -> Tree:
         match node:
@@ -95,7 +98,7 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
 
     :returns: the number of arrivals of a thread for a tile.
     """
-    statements, slots = launch.kernel.statement_by_id, group[0].slots
+    statements, slots, blocks = launch.kernel.statement_by_id, group[0].slots, launch.cluster
 
     def phase(number: Expression) -> Phase:
         return Phase(ring, add(number), slots, launch.persistent > 0)
@@ -111,20 +114,21 @@ def _released(launch: Launch, tree: Tree, ways: Mapping[str, Path], ring: str, g
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
         needed = _first_need(launch, ways, body, own, results) if Completion.PRODUCTS in events and body else None
         if needed is not None:
-            added.add(added.before, _node_before(tree, needed, number), (*waits, ArrivePhase(phase(number))), reasons)
+            added.add(added.before, _node_before(tree, needed, number),
+                      (*waits, ArrivePhase(phase(number), blocks)), reasons)
             continue
         late = Completion.PRODUCTS in events and slots > 1 and bool(body)
         if late:
-            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)))), reasons)
+            added.add(added.within, body, (*waits, ArrivePhase(phase(add(number, -1)), blocks)), reasons)
         else:
             reader = max((_node_before(tree, ways[s], number) for s in own), key=_positions)
-            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number))), reasons)
+            added.add(added.behind, reader, (*waits, ArrivePhase(phase(number), blocks)), reasons)
         # another place of the grid needs the last tile's cell
         if late and launch.persistent:
             iname = body[-1].iname
             assert iname is not None
             last = substitute(number, {iname: _last_iteration(launch, own, loops_of(body))})
-            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(last))), reasons)
+            added.add(added.behind, body[:-1], (*waits, ArrivePhase(phase(last), blocks)), reasons)
     # before the first of the copies in a body
     writers: dict[tuple[Path, Expression], Path] = {}
     for s in (s for s in ways if any(s in x.writers for x in group)):

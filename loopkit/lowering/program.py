@@ -57,7 +57,8 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage], full_tiles: 
     """
     function = Function(launch.name, launch.mapping.extents, launch.mapping.coordinates,
                         tuple(_arrays(launch, storages)),
-                        _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.ticketed)
+                        _in_versions(Coder(launch, storages), _outermost(launch), full_tiles), launch.ticketed,
+                        cluster=launch.cluster)
     _require_uniform_bounds(launch, function)
     return function
 

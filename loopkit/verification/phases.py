@@ -367,7 +367,7 @@ def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:
         here = event(way, leaves(body) if own_start else launch.beside(node, body), producer=node.producer)
         if node.left_out_last:
             here = _with_later_iteration(here)
-        copies += [PhaseEvent(here, i.of, arrivals=launch.consumers // launch.machine.warp).counted()
+        copies += [PhaseEvent(here, i.of, arrivals=launch.consumers // launch.machine.warp*i.blocks).counted()
                    for i in node.instructions if isinstance(i, ArrivePhase)]
         awaited += [PhaseEvent(here, i.of) for i in node.instructions if isinstance(i, WaitPhase)]
         if is_of_block(node.scope, launch):                # other threads see a start behind a barrier only

@@ -64,8 +64,8 @@ class Mismatch(Shown):
     """A finding of translation validation: a difference between a loop program and its kernel, at the smallest example.
 
     :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,
-        ``"group"``, ``"divergent"``, ``"box"``, ``"vector"``, ``"product"``, ``"ticket"``, ``"lane"``, ``"step"`` or
-        ``"undecided"``.
+        ``"group"``, ``"divergent"``, ``"box"``, ``"vector"``, ``"product"``, ``"ticket"``, ``"lane"``, ``"step"``,
+        ``"cluster"`` or ``"undecided"``.
     :ivar statement: ``""`` for a barrier.
     :ivar place: the coordinates of block and thread, and the loop variables.
     """

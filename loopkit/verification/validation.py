@@ -51,6 +51,7 @@ from loopkit.verification.phases import PhaseEvent, Rings, copied_arrays, is_of_
 from loopkit.verification.report import Mismatch
 from loopkit.verification.turns import turn_faults
 from loopkit.verification.validation_butterflies import ButterflyCheck
+from loopkit.verification.validation_clusters import ClusterCheck
 from loopkit.verification.validation_grid import Grid, grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
@@ -136,6 +137,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from turn_faults(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
+    if function.cluster > 1 or launch.cluster > 1:
+        yield from ClusterCheck(launch, function, grid, every).findings()
     if decided:
         yield from OrderCheck(*subject).findings()
 
@@ -194,7 +197,7 @@ def _rings(launch: Launch, function: Function, grid: Grid, every: Sequence[Execu
     copies = [placed(e, i.phase, statement_of(e.region), 1) for e in every if isinstance(e.node, Region)
               and (i := e.region.instruction) is not None and i.phase is not None]
     warps = launch.consumers // launch.machine.warp
-    arrivals = [placed(e, i.of, arrivals=warps).counted() for e in syncs for i in e.sync.instructions
+    arrivals = [placed(e, i.of, arrivals=warps*i.blocks).counted() for e in syncs for i in e.sync.instructions
                 if isinstance(i, ArrivePhase)]
     return Rings(blocks, [*copies, *arrivals],
                  [placed(e, i.of) for e in syncs for i in e.sync.instructions if isinstance(i, WaitPhase)],

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Block, Function, Region, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.value_ranges import ValueRanges
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import cluster_of, nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
@@ -248,7 +248,8 @@ class _CudaFunction(FunctionText):
         bounds = f"{self.threads}, {blocks}" if blocks else str(self.threads)
         if self.lowered.kernel.options.annotate:
             yield from self._launch_comments()
-        yield f'extern "C" __global__ void __launch_bounds__({bounds})'
+        cluster = f"__cluster_dims__({self.function.cluster}, 1, 1) " if self.function.cluster > 1 else ""
+        yield f'extern "C" __global__ void {cluster}__launch_bounds__({bounds})'
         yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
     def _launch_comments(self) -> Iterator[str]:
@@ -297,6 +298,8 @@ class _CudaFunction(FunctionText):
         body += _lines_for(places, [x for x in places if not (launch.persistent and x in launch.mapping.block_inames)],
                            inner)
         inner = [*start, "", *_grid_of_tiles(launch, emitter), *inner] if launch.persistent else inner
+        inner += ["// no block ends before all copies and arrivals of its cluster", "cluster_barrier();"] \
+            if function.cluster > 1 else []
         assert emitter.calls is not None
         arrays = [a for a in function.arrays if a.name not in emitter.calls.inside and a.name not in lanes.arrays]
         body += [*self.shared.declarations(arrays), *lanes.declarations()]
@@ -322,6 +325,8 @@ def _lines_for(places: Mapping[str, str], names: Iterable[str], inner: Sequence[
 
 def _barrier_of(sync: Sync) -> Iterable[str]:
     """The lines by which the threads of *sync* wait for each other."""
+    if sync.scope is Scope.BLOCK and cluster_of(sync.instructions) > 1:
+        return ("cluster_barrier();",)
     return (f"barrier_of_consumers<{sync.threads}>();",) if sync.threads else _BARRIERS[sync.scope]
 
 
