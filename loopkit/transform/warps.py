@@ -138,7 +138,7 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     >>> text = str(lk.generate_code(knl, target="cuda"))
     >>> print(text[text.index("    const long long tiles"):].rstrip())
         const long long tiles = n;
-        // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+        // a tile is a place of the grid, along x first; each block runs one in 132, in serpentine order
         for (long long tile_0 = blockIdx.x; tile_0 < tiles; tile_0 += 263 - 2 * (tile_0 % 132)) {
             const int b = (int)tile_0;
     <BLANKLINE>
