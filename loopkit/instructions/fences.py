@@ -55,7 +55,7 @@ __device__ __forceinline__ void proxy_fence()
 """}, sync=lambda *_: ["proxy_fence();"])
 
 CUDA_REGISTERS = InstructionText({"register_fence": """
-// orders the threads' accesses to registers before later wgmma
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

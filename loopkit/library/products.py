@@ -53,14 +53,12 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
         *wgmma*: multiples of 64, at most 256, or 16, 32 or 48 rows; strips have 128 bytes of each row in any case.
-    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* per thread, 32 if elements
-        have 8 bytes or more, or 128 with matrix instructions for other dtypes than float64.
+    :arg warp: the rows and columns of a warp's part; default: 64 elements of *c* per thread, 32 of 8 bytes, 128 by mma.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma* and
         *shape*, the default for a factor whose rows are not multiples of 16 bytes, or not of 32 bytes and read often.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
-    :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 2 if
-        a thread's part of *c* has at most 256 bytes, else 1.
+    :arg min_blocks: the least number of blocks of a multiprocessor; 0: any; default: 2 for a small *warp*, else 1.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
         With *wgmma*: two or more.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.

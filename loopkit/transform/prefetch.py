@@ -71,7 +71,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         vectors of up to 16 bytes; or ``"tma"`` (sm_90): one thread starts the copy of a box (:func:`tensorize`). The
         last two are asynchronous, and :func:`pipeline` lets them run ahead.
     :arg swizzle: 32, 64 or 128: the temporary has rows of so many bytes, and their 16-byte pieces are permuted, as
-        ``wgmma`` reads and TMA writes them. 0: no permutation. Wider rows become several boxes, one below another.
+        matrix units read and TMA writes them. 0: no permutation. Wider rows become several boxes, one below another.
     :arg allow_reordering: loops with a given order may be reordered or distributed. ``for`` blocks,
         ``prioritize_loops``, ``interchange``, ``tile``, ... give an order.
     :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy

@@ -108,7 +108,7 @@ def test_a_fault_is_found(fault: str) -> None:
     (lambda: _of_sums(),
      "'result' does not copy values in registers to a tile in shared memory",
      "compute the values into a temporary, in loops of its own"),
-    (lambda: lk.lower(stored("stmatrix.x4", "float64")), 
+    (lambda: lk.lower(stored("stmatrix.x4", "float64")),
      "an element of 't' has 8 bytes, and ldmatrix and stmatrix move at most 4",
      "leave the copy to plain loads and stores"),
     (lambda: lk.lower(stored("stmatrix.x4.trans", "int8")), "'t' is int8, and .trans stores elements of 2 bytes",

@@ -38,7 +38,7 @@ template <class T> __device__ __forceinline__ void keep_words_below(T &x)
     for (int i = 0; i < sizeof(T) / 4; ++i)
         asm volatile("" : "+r"(words[i]) :: "memory");
 }
-// orders the threads' accesses to registers before later wgmma
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
