@@ -47,7 +47,7 @@ class RegisterFence(Fence):
 # CUDA
 
 CUDA_PROXY = InstructionText({"proxy_fence": """
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -55,7 +55,7 @@ __device__ __forceinline__ void proxy_fence()
 """}, sync=lambda *_: ["proxy_fence();"])
 
 CUDA_REGISTERS = InstructionText({"register_fence": """
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

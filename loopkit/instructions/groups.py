@@ -101,37 +101,37 @@ def with_wait(instructions: Iterable[Instruction], wait: WaitGroup, *, commit: b
 # CUDA
 
 _HELPERS = {"end_copy_group": """
-// the copies that the thread began since the last group are one
+// commits the copies that the thread started since the last commit as one group
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 """, "wait_for_copies": """
-// until all groups of the thread but the NEWEST newest are done
+// waits until all groups of the thread but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
 """, "end_product_group": """
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 """, "wait_for_products": """
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
 """, "end_store_group": """
-// the stores by TMA that the thread began since the last group are one
+// commits the stores by TMA that the thread started since the last commit as one group
 __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 """, "wait_for_stores": """
-// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+// waits until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");

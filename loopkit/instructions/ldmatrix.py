@@ -64,12 +64,12 @@ def _ldmatrix_text(load: LdMatrix) -> str:
     results = [f"r{i}" for i in range(load.count)]
     registers = ", ".join(f"%{i}" for i in range(load.count))
     written = ", ".join(f'"=r"({r})' for r in results)
-    what = "a column of" if load.transposed else "a row of"
+    what = "column" if load.transposed else "row"
     each = "the matrix" if load.count == 1 else "each matrix"
     targets = ", ".join(f"unsigned int &{r}" for r in results)
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
-// 4 bytes of {what} {each}
+// word t % 4 of {what} t / 4 of {each}
 __device__ __forceinline__ void {function_name(load)}({targets},
     const void *row)
 {{

@@ -168,7 +168,8 @@ def _parts_of_move(move: MatrixMove, nest: Nest) -> _MoveParts:
                            "give both the same dtype, and convert in another statement")
     size = here.dtype.itemsize
     if size > WORD:
-        raise NoMatchError(f"an element has {size} bytes, and a register 4", PLAIN)
+        raise NoMatchError(f"an element of '{shared.aggregate}' has {size} bytes, and ldmatrix and stmatrix move at "
+                           f"most {WORD}", PLAIN)
     if move.transposed and size != 2:
         raise NoMatchError(f"'{shared.aggregate}' is {here.dtype}, and .trans {move.verb} elements of 2 bytes",
                            "let the matrix lie transposed in memory, and leave out .trans")
@@ -211,7 +212,7 @@ def _require_aligned(nest: Nest, row: p.Subscript) -> None:
         raise NoMatchError(f"a row of '{array}' has {extent} elements, which are not a multiple of 16 bytes",
                            f"add_padding(knl, '{array}', {len(memory.shape) - 2}, by={length})")
     if memory.swizzle is not None and memory.swizzle.chunk % length:
-        raise NoMatchError(f"the swizzle of the array takes the 16 bytes from {row} on apart",
+        raise NoMatchError(f"the swizzle separates the 16 bytes that begin at {to_text(row)}",
                            f"swizzle(knl, '{row.aggregate}', chunk={length})")
 
 

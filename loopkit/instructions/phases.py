@@ -52,8 +52,9 @@ class StartPhases(Instruction):
     @property
     def note(self) -> str:
         """A remark for readers of the generated code."""
-        what = "the warps that have read" if self.empty else "the copies to"
-        return f"mbarriers for {what} {' and '.join(self.tiles)}"
+        tiles = " and ".join(self.tiles)
+        return "mbarriers: " + (f"a warp arrives when it has read {tiles}" if self.empty else
+                                f"a phase ends when the copies to {tiles} have landed")
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ class ArrivePhase(Instruction):
 # CUDA
 
 CUDA_START = InstructionText({"start_phases": """
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -164,7 +165,7 @@ def _wait_lines(printer: Printer, wait: WaitPhase, bounds: ValueRanges) -> Itera
 
 
 CUDA_WAIT = InstructionText({"wait_for_phase": """
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -173,8 +174,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
 """, "wait_for_next_phase": """
-// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
-// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+// waits for the next phase of this slot. Bit s of parities is the parity for which this thread waits next at slot s.
+// A slot that is free from the start begins with 1, since the phase before the first one counts as ended.
 template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
 {

@@ -69,11 +69,11 @@ def _stmatrix_text(store: StMatrix) -> str:
     values = [f"r{i}" for i in range(store.count)]
     registers = ", ".join(f"%{i + 1}" for i in range(store.count))
     read = ", ".join(f'"r"({r})' for r in values)
-    what = "a column of" if store.transposed else "a row of"
+    what = "column" if store.transposed else "row"
     each = "the matrix" if store.count == 1 else "each matrix"
     return f"""
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and has
-// 4 bytes of {what} {each}
+// word t % 4 of {what} t / 4 of {each}
 __device__ __forceinline__ void {function_name(store)}({', '.join(f'unsigned int {r}' for r in values)},
     void *row)
 {{

@@ -49,20 +49,21 @@ def _turn_text(_: object, of: Turn, __: object) -> Iterator[str]:
 
 CUDA = InstructionText({
     "start_turns": """
-// COUNT warpgroups take turns, for each of which there is a named barrier. The first one need not wait at first.
+// Each of COUNT warpgroups has a named barrier, at which it waits for its turn. The last warpgroup arrives at that
+// of warpgroup 0, which then begins.
 template <int COUNT> __device__ __forceinline__ void start_turns()
 {
     if (threadIdx.x / 128 == COUNT - 1)
         asm volatile("bar.arrive 2, 256;" ::: "memory");
 }
 """, "begin_turn": """
-// until the warpgroup before has ended its turn
+// waits until the warpgroup before has ended its turn
 template <int COUNT> __device__ __forceinline__ void begin_turn()
 {
     asm volatile("bar.sync %0, 256;" :: "r"(2 + threadIdx.x / 128) : "memory");
 }
 """, "end_turn": """
-// the next warpgroup may begin its turn
+// lets the next warpgroup begin its turn
 template <int COUNT> __device__ __forceinline__ void end_turn()
 {
     asm volatile("bar.arrive %0, 256;" :: "r"(2 + (threadIdx.x / 128 + 1) % COUNT) : "memory");

@@ -113,10 +113,11 @@ class Gradients:
     def require_tiles(self, key_tile: tuple[int, int], query_tile: tuple[int, int], stages: int) -> None:
         """:raises PreconditionError: a block cannot have such tiles."""
         for what, (own, other) in (("key_tile", key_tile), ("query_tile", query_tile)):
-            for number, unit, most in ((own, ROWS, 192), (other, 16, 256)):
+            for place, number, unit, most in (("first", own, ROWS, 192), ("second", other, 16, 256)):
                 if require_positive(number, what) % unit or number > most:
-                    raise lk.PreconditionError(f"'{what}' has a multiple of {unit}, at most {most}, and not {number}.",
-                                               subject=what, hint=f"{what}=({ROWS}, {ROWS})")
+                    raise lk.PreconditionError(f"The {place} number of '{what}' is a multiple of {unit}, at most "
+                                               f"{most}, and not {number}.", subject=what,
+                                               hint=f"{what}=({ROWS}, {ROWS})")
             if self.mask != "full" and own % other:
                 raise lk.PreconditionError(f"With a mask, the second number of '{what}' divides the first, and {other} "
                                            f"does not divide {own}.", subject=what, hint=f"{what}=({own}, {ROWS})")

@@ -24,9 +24,9 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
 
     A first launch computes a table of tiles: the group of each tile, its first row, and the end of its group. It has as
     many tiles as any groups of so many rows need. A block of the second launch takes a tile from the table. Its loop
-    over *k* has no iterations if there is no such tile. A warp of its own lets TMA copy strips of the factors. TMA
-    stores the rows of a tile up to the end of its group. The kernel is for GPUs of ``CudaTarget("sm_90a")``, and rows
-    of all arrays begin at multiples of 16 bytes.
+    over *k* has no iterations if there is no such tile. A warp of its own lets TMA copy strips of the factors.
+    Neighbouring threads store vectors of the rows, up to the end of the tile's group. The kernel is for GPUs of
+    ``CudaTarget("sm_90a")``, and rows of all arrays begin at multiples of 16 bytes.
 
     :arg dtype: bfloat16 or float16, of all arrays; sums are in float32.
     :arg b_transposed: *b* is stored as ``b[e, j, k]``.

@@ -29,8 +29,9 @@ def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str 
     such tile. TMA copies zeros in place of values behind the end of a sequence, so that a NaN or an infinity in the
     next one does no harm. The kernel is for GPUs of ``CudaTarget("sm_90a")``.
 
-    The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, n, head]``, *v* like *k* and *o* like *q*, each
-    with any strides: for ``x[n, heads, head]`` pass ``x.transpose(0, 1)[None]``.
+    The arrays are ``q[batch, heads, n, head]``, ``k[batch, key_heads, n, head]``, *v* like *k* and *o* like *q*.
+    Their last stride is 1 element, and the others are multiples of 16 bytes: for ``x[n, heads, head]`` pass
+    ``x.transpose(0, 1)[None]``.
 
     :arg dtype: as for :func:`attention`; so are the arguments without a description here.
     :arg mask: ``"causal"``: the keys up to the query count; ``"full"``: all of its sequence.

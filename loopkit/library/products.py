@@ -49,16 +49,16 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     :arg shape: the lengths ``(n, m, l)`` of ``c[n, m]``, ``a[n, l]`` and ``b[l, m]``; default: any, taken from the
         arrays of a call. With a shape, vectors that divide the rows load the strips. For float32
         :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*, and with *wgmma*
-        *tile* is the one with which the last multiprocessor is done first.
+        *tile* has the least estimated time.
     :arg multiprocessors: the number of those of the GPU, for that choice and :func:`~loopkit.persistent` blocks.
     :arg tile: the rows and columns of a block's tile of *c*, and the number of steps of *k* copied at once. With
         *wgmma*: multiples of 64, at most 256, or 16, 32 or 48 rows; strips have 128 bytes of each row in any case.
-    :arg warp: the rows and columns of a warp's part of the tile; default: 64 elements of *c* a thread, or 32 large.
+    :arg warp: the rows and columns of a warp's part; default: 64 elements of *c* per thread, 32 of 8 bytes, 128 by mma.
     :arg depth: the number of steps of *k* that a block adds up; default: all, in one launch.
-    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma*, the default
-        for those with rows that TMA cannot read, or reads slowly and often, by *shape*.
+    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles; with *wgmma* and
+        *shape*, the default for a factor whose rows are not multiples of 16 bytes, or not of 32 bytes and read often.
     :arg group: the number of rows of blocks that run column by column, so that concurrent ones share strips of *b*.
-    :arg min_blocks: the least number of blocks of a multiprocessor, which limits registers; 0: no limit; default: 1, 2.
+    :arg min_blocks: the least number of blocks of a multiprocessor; 0: any; default: 2 for a small *warp*, else 1.
     :arg stages: the strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
         With *wgmma*: two or more.
     :arg mma: compute the parts of warps by ``mma.sync``; not on GPUs before sm_80, or sm_89 for floats of 8 bits.

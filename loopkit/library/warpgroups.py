@@ -166,9 +166,9 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
                                    hint=f"use one of {', '.join(UNITS)}, or leave out wgmma")
     unit, size = UNITS[dtype.name], dtype.itemsize
     if size != 2 and (form.a_transposed or not form.b_transposed):
-        raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} that are stored along the sums only.",
-                                   subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], with "
-                                                                "b_transposed=True")
+        raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} only if both are K-major.",
+                                   subject="b_transposed", hint="store a as a[i, k] and b as b[j, k], contiguous along "
+                                                                "k, with b_transposed=True")
     stored = known_dtype(unit.result if result is None else result)
     copied = [x for k, x in enumerate("ab") if whole or (whole is None and tiles.shape is not None and _is_copied(
         form.rows(tiles.shape)[k], tiles.shape[1 - k], dtype))]

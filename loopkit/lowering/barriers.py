@@ -92,7 +92,8 @@ def _between_tiles(launch: Launch, tree: Tree, storages: Mapping[str, Storage], 
                          replace(children[-1], instructions=at_end, outside=True)]
     first = next((i for i, child in enumerate(children) if not using.isdisjoint(leaves(child))), None)
     if first is not None:
-        why = f"{', '.join(arrays)}: threads used it at the block's previous place of the grid"
+        them = "them" if arrays[1:] else "it"
+        why = f"{', '.join(arrays)}: the block's previous place of the grid may still use {them}"
         scope = scope_between_places(launch, storages, arrays)
         children.insert(first, Barrier((why,), scope, at_end,
                                        threads=launch.consumers if scope is Scope.BLOCK else 0))

@@ -169,7 +169,7 @@ def _note(storage: Storage, by_engines: bool) -> str:
     rows = prod(e for e in storage.swizzle.counted(storage.in_memory) if isinstance(e, int))
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
     every = storage.swizzle.every
-    number = "r" if every == 1 else f"r // {every}"
+    number = "r" if every == 1 else f"r / {every}"
     row = number if rows <= every*period else f"{number} % {period}"
     row = row if row == "r" else f"({row})"
     mask = row if chunk == 1 else f"({chunk}*{row})"

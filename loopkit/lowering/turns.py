@@ -61,8 +61,8 @@ def _with_turn(turn: RequestedBarrier, count: int, node: Tree) -> Tree:
     first, end = of[turn.first], of[turn.second] + 1
     inside = [x for part in parts[first:end] for x in nodes_in(part) if isinstance(x, Barrier)]
     if bad := next(filter(others_may_wait, inside), None):
-        raise PreconditionError(f"Turns from '{turn.first}' to '{turn.second}' could last forever, because others may "
-                                f"wait for what a warpgroup does in its turn: {bad.title}.", subject=turn.first,
+        raise PreconditionError(f"The turn from '{turn.first}' to '{turn.second}' contains a synchronization with "
+                                f"other threads, which can deadlock: {bad.title}.", subject=turn.first,
                                 hint="let the turn end earlier, or begin later")
     why = f"warpgroups take turns from {turn.first} to {turn.second}"
     return seq(*parts[:first], Barrier((why,), Scope.THREAD, (Turn("begin", count),)), *parts[first:end],

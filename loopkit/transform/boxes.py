@@ -41,8 +41,9 @@ def copied_by_boxes(kernel: LoopKernel, statement: str, instruction: BoxCopy, gi
     tile = array_of(element)
     space = kernel.temporaries[tile].address_space
     if space not in (None, AddressSpace.SHARED):
-        raise PreconditionError(f"'{copy.id}' copies '{tile}' in {space} memory, and TMA boxes of shared memory.",
-                                subject=copy.id, hint=f"set_temporary_address_space(knl, '{tile}', 'shared')")
+        raise PreconditionError(f"'{copy.id}' accesses '{tile}' in {space} memory, and TMA copies to or from shared "
+                                "memory only.", subject=copy.id,
+                                hint=f"set_temporary_address_space(knl, '{tile}', 'shared')")
     names = inames_of_box(kernel, copy, element) if given is None else [*iname_list(kernel, given)]
     for x in names:
         require_untagged(kernel, x, "executed by an instruction")
@@ -110,8 +111,9 @@ def in_swizzled_rows(kernel: LoopKernel, copy: Statement, element: p.Subscript, 
     length, extent = array_shapes(kernel)[tile][last] if axes else None, extent_from_zero(kernel, x) if x else None
     if len(names) < 2 or extent is None or extent != length or extent % width:
         narrow = [own for own in SWIZZLES[1:] if own < row and extent is not None and extent*size % own == 0]
+        found = f"'{tile}' has rows of {length}" if len(names) > 1 else f"'{copy.id}' copies fewer than two axes"
         raise PreconditionError(
-            f"The boxes of '{copy.id}' have rows of {width} elements, and '{tile}' has rows of {length}.",
+            f"A swizzle of {row} bytes needs rows of a multiple of {width} elements, and {found}.",
             subject=copy.id, hint=f"copy two axes or more, the last one with a multiple of {width} elements"
             + (f", or use a swizzle of {narrow[-1]} bytes" if narrow and len(names) > 1 else ""))
     if extent > width:

@@ -24,8 +24,8 @@ def delay(kernel: LoopKernel, iname: str, statements: Mapping[str, str], by: int
     Software pipelining of a computation: matrix units multiply for one iteration while threads compute the factors of
     the next one. The first and the last iterations become loops of their own, over ``t_first`` and ``t_last`` for an
     iname ``t``. By 0 iterations, statements only change their places in an iteration: the parts of a sum move apart, so
-    that threads compute while matrix units multiply. The step does not check that a temporary is overwritten too early:
-    lowering does, with a :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
+    that threads compute while matrix units multiply. The step does not check whether a temporary is overwritten too
+    early: lowering does, with a :class:`StorageError`. :func:`pipeline` gives a temporary several cells.
 
     :arg statements: for the id of each delayed statement, the id of that before which it runs. Several before one run
         in the order of the mapping. The parts of a reduction (``"S.k.init"``, ``"S.k.update"``, ``"S"``) are all

@@ -147,15 +147,15 @@ def store_via(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[s
     :arg var_name: an array, whose elements over *buffer_inames* get a tile by :func:`buffer_array`; or a temporary that
         is such a tile already, and that one statement copies to an array.
     :arg buffer_inames: the inames whose iterations share one tile; none for a temporary.
-    :arg swizzle: the bytes of a row of the tile whose pieces of 16 bytes are permuted, 32, 64 or 128; 0: rows are as
-        they are. Wider rows become several boxes, one below another. Threads that write columns of a tile then write
-        to different banks.
+    :arg swizzle: 32, 64 or 128: the tile has rows of so many bytes, and their 16-byte pieces are permuted, as TMA
+        reads them. 0: no permutation. Wider rows become several boxes, one below another. Threads that write columns of
+        a tile then write to different banks.
     :arg within: the statements that use the tile; default: all that access the array.
     :arg temporary_name: the name of the tile; *store_insn_id*: the id of the copy; as for :func:`buffer_array`, and so
         are the arguments after them.
     :raises UnknownNameError: there is no such array, iname or engine.
-    :raises PreconditionError: there is no such swizzle, or the rows of the tile do not have a multiple of its bytes, or
-        for TMA of 16 bytes; *var_name* is a temporary, and not one statement copies it to an array.
+    :raises PreconditionError: the swizzle is unknown; the bytes of a row of the tile are not a multiple of the swizzle,
+        or for TMA of 16; or *var_name* is a temporary, and no statement or several copy it to an array.
     :raises ScheduleError, StorageError, IllegalTransformError: as :func:`buffer_array` and :func:`tensorize`.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]")

@@ -70,8 +70,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg engine: ``"register"``: threads load and store the elements; ``"cp.async"`` (sm_80), with ``"l.auto"`` in
         vectors of up to 16 bytes; or ``"tma"`` (sm_90): one thread starts the copy of a box (:func:`tensorize`). The
         last two are asynchronous, and :func:`pipeline` lets them run ahead.
-    :arg swizzle: the bytes of a row of the temporary whose pieces of 16 bytes are permuted, as matrix units read them:
-        32, 64 or 128; 0: rows are as they are. Wider rows become several boxes, one below another.
+    :arg swizzle: 32, 64 or 128: the temporary has rows of so many bytes, and their 16-byte pieces are permuted, as
+        matrix units read and TMA writes them. 0: no permutation. Wider rows become several boxes, one below another.
     :arg allow_reordering: loops with a given order may be reordered or distributed. ``for`` blocks,
         ``prioritize_loops``, ``interchange``, ``tile``, ... give an order.
     :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy

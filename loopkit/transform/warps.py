@@ -110,16 +110,17 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     """Let *blocks* blocks run all places of the grid, each several places in turn, in launches with a producer thread.
 
     The producer copies the first tiles of the next place while the consumers finish the place before
-    (:func:`specialize_warps`). Places are counted along ``g.0`` first, then along ``g.1`` and ``g.2``. The blocks share
-    the first *blocks* ones, then the next in the opposite order, and so on: if places take less and less time, blocks
-    end together. Rings go on from one place to the next: threads keep the parity of each mbarrier. The consumers wait
-    for each other before they use other shared memory again, or warp by warp if no cell has several warps. The places
-    stay independent of each other. The step sets the options ``persistent`` and ``persistent_group``
+    (:func:`specialize_warps`). Places are counted along ``g.0`` first, then along ``g.1`` and ``g.2``. The blocks take
+    the first *blocks* places in order, the next ones in reverse order, and so on. This balances the blocks if later
+    places take less time. Rings go on from one place to the next: threads keep the parity of each mbarrier. Before they
+    use other shared memory again, the consumers execute a barrier. It is a warp barrier if each element belongs to one
+    warp. The places stay independent of each other. The step sets the options ``persistent`` and ``persistent_group``
     (:class:`Options`).
 
     :arg blocks: as many as the GPU runs at once: the number of its multiprocessors if each holds one block.
-    :arg group: in a grid of three axes, that many places along ``g.0`` and ``g.1`` have all their places along ``g.2``
-        before the next ones. They may use the same memory, and the times of places along ``g.2`` may differ. 0: all.
+    :arg group: for a grid of three axes: blocks run all places along ``g.2`` for *group* places of ``g.0`` and ``g.1``
+        before the next *group* ones, so that these places share the L2 cache. 0: the order is ``g.0``, ``g.1``,
+        ``g.2``.
     :raises PreconditionError: *blocks* is not positive, *group* is negative, or not for a grid of three axes; or no
         statement runs in the producer thread.
 
@@ -138,7 +139,7 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
     >>> text = str(lk.generate_code(knl, target="cuda"))
     >>> print(text[text.index("    const long long tiles"):].rstrip())
         const long long tiles = n;
-        // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+        // a tile is a place of the grid, along x first; each block runs one in 132, in serpentine order
         for (long long tile_0 = blockIdx.x; tile_0 < tiles; tile_0 += 263 - 2 * (tile_0 % 132)) {
             const int b = (int)tile_0;
     <BLANKLINE>
@@ -174,16 +175,15 @@ def persistent(kernel: LoopKernel, blocks: int, *, group: int = 0) -> LoopKernel
 
 @transform
 def take_turns(kernel: LoopKernel, first: str, last: str) -> LoopKernel:
-    """Let the warpgroups of a block run what is from statement *first* to statement *last* in turns.
+    """Let the warpgroups of a block run the statements from *first* to *last* one warpgroup at a time.
 
-    In each iteration of the loops around both, the first warpgroup begins, each other one waits until the one before it
-    is through, and the first one waits in the next iteration for the last one. So matrix units multiply for one
+    In each iteration of the loops around both, warpgroup 0 begins. Warpgroup ``w`` waits until warpgroup ``w - 1`` has
+    ended its turn. In the next iteration, warpgroup 0 waits for the last warpgroup. So matrix units multiply for one
     warpgroup while the threads of another one compute. The step is for launches with a producer thread
     (:func:`specialize_warps`), and does not change results.
 
-    Lowering refuses turns in which warpgroups meet at a barrier or tell the producer that they have read a tile. So no
-    wait lasts forever: in its turn, a warpgroup waits for copies only, and these wait for nothing in this turn of other
-    warpgroups.
+    Lowering refuses a turn that contains a barrier, or an arrival for the producer. In its turn, a warpgroup waits only
+    for copies. The arrivals that a copy needs come before the turn in each warpgroup. So no turn lasts forever.
 
     :arg first: the id of a statement of all warpgroups; *last*: that of a later one in the same loop.
     :raises UnknownNameError: there is no such statement.

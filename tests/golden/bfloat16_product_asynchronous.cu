@@ -23,12 +23,12 @@ __device__ __forceinline__ void copy_async_or_zeros(void *shared, const T *array
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                      :: "r"(to), "l"(global), "n"(BYTES), "r"(size) : "memory");
 }
-// the copies that the thread began since the last group are one
+// commits the copies that the thread started since the last commit as one group
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// until all groups of the thread but the NEWEST newest are done
+// waits until all groups of the thread but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");

@@ -9,17 +9,17 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the stores by TMA that the thread began since the last group are one
+// commits the stores by TMA that the thread started since the last commit as one group
 __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+// waits until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
 }
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -55,7 +55,7 @@ __device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, floa
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and has
-// 4 bytes of a row of each matrix
+// word t % 4 of row t / 4 of each matrix
 __device__ __forceinline__ void stmatrix_x4(unsigned int r0, unsigned int r1, unsigned int r2, unsigned int r3,
     void *row)
 {
@@ -78,7 +78,7 @@ product(const __nv_bfloat16 *__restrict__ a, const __nv_bfloat16 *__restrict__ b
     float acc_k[2][2];
     float total[2][2][4];
     alignas(4) __nv_bfloat16 value[2][2][2];
-    __shared__ __align__(512) __nv_bfloat16 c_tile[16][32];  // column c of row r is at c ^ (8*(r // 2 % 4)), also for TMA and matrix descriptors
+    __shared__ __align__(512) __nv_bfloat16 c_tile[16][32];  // column c of row r is at c ^ (8*(r / 2 % 4)), also for TMA and matrix descriptors
 
     if (16*i_block + 16 <= n) {  // a full tile
         #pragma unroll

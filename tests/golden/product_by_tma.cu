@@ -10,7 +10,7 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, floa
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
-// 4 bytes of a row of each matrix
+// word t % 4 of row t / 4 of each matrix
 __device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3,
     const void *row)
 {
@@ -90,7 +90,7 @@ matmul(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_map_
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_ + 24576);
     alignas(4) __nv_bfloat16 a_fragment[2][2][2][2];
     alignas(4) __nv_bfloat16 b_fragment[4][2][2];
-    // mbarriers for the copies to a_tile and b_tile
+    // mbarriers: a phase ends when the copies to a_tile and b_tile have landed
     unsigned long long (&tiles_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 49152);
 

@@ -12,22 +12,22 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(BYTES) : "memory");
 }
-// the copies that the thread began since the last group are one
+// commits the copies that the thread started since the last commit as one group
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// until all groups of the thread but the NEWEST newest are done
+// waits until all groups of the thread but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
@@ -41,12 +41,12 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -10,12 +10,12 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
@@ -37,12 +37,12 @@ template <class T> __device__ __forceinline__ void keep_words_below(T &x)
     for (int i = 0; i < sizeof(T) / 4; ++i)
         asm volatile("" : "+r"(words[i]) :: "memory");
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -160,13 +160,13 @@ product_of_products(float *__restrict__ c, const __grid_constant__ CUtensorMap q
             *reinterpret_cast<__nv_bfloat16 (*)[3][64][64]>(shared_memory_ + 40960);
     float acc_d[2][8][2];
     alignas(4) __nv_bfloat16 p_held[4][2][2][2];
-    // mbarriers for the copies to q_tile
+    // mbarriers: a phase ends when the copies to q_tile have landed
     unsigned long long (&q_tile_full)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 65536);
-    // mbarriers for the copies to k_tile
+    // mbarriers: a phase ends when the copies to k_tile have landed
     unsigned long long (&k_tile_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 65552);
-    // mbarriers for the copies to v_tile
+    // mbarriers: a phase ends when the copies to v_tile have landed
     unsigned long long (&v_tile_full)[3] =
             *reinterpret_cast<unsigned long long (*)[3]>(shared_memory_ + 65584);
 

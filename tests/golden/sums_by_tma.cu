@@ -8,17 +8,17 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the stores by TMA that the thread began since the last group are one
+// commits the stores by TMA that the thread started since the last commit as one group
 __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+// waits until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
 }
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

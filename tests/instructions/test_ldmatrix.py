@@ -151,8 +151,8 @@ def swizzled_too_finely() -> None:
      "'a_fragment' is in shared memory, and not in a fragment", "add_prefetch(..., temporary_address_space='warp')"),
     (unrolled_again, "its loops are a_tile_dim_0_part of 2, a_tile_dim_1_item of 2, but they must be 4 matrices of 2 "
      "elements in each register", "leave the inames of a box as tensorize splits and tags them"),
-    (swizzled_too_finely, "the swizzle of the array takes the 16 bytes from a_tile[16*i_warp + l.0 % 16, "
-     "8*((l.0 // 16) % 2)] on apart", "swizzle(knl, 'a_tile', chunk=8)")])
+    (swizzled_too_finely, "the swizzle separates the 16 bytes that begin at a_tile[16*i_warp + l.0 % 16, "
+     "8*(l.0 // 16 % 2)]", "swizzle(knl, 'a_tile', chunk=8)")])
 def test_what_a_load_cannot_execute(make: Callable[[], None], reason: str, hint: str) -> None:
     with pytest.raises(lk.PreconditionError) as err:
         make()

@@ -115,8 +115,10 @@ def test_formulas() -> None:
     ({"dtype": "float32"}, "dtype", "The arrays of attention are bfloat16 or float16, and not float32."),
     ({"mask": "window"}, "mask", "There are no gradients with a mask 'window'."),
     ({"scale": 0}, "scale", "The argument 'scale' is a positive number, and not 0."),
-    ({"key_tile": (96, 32)}, "key_tile", "'key_tile' has a multiple of 64, at most 192, and not 96."),
-    ({"query_tile": (64, 24)}, "query_tile", "'query_tile' has a multiple of 16, at most 256, and not 24."),
+    ({"key_tile": (96, 32)}, "key_tile", "The first number of 'key_tile' is a multiple of 64, "
+     "at most 192, and not 96."),
+    ({"query_tile": (64, 24)}, "query_tile", "The second number of 'query_tile' is a multiple of 16, "
+     "at most 256, and not 24."),
     ({"mask": "causal", "key_tile": (64, 128)}, "key_tile",
      "With a mask, the second number of 'key_tile' divides the first, and 128 does not divide 64."),
     ({"stages": 1}, "stages", "Warpgroups need two tiles or more, and not 1.")])

@@ -164,13 +164,13 @@ def test_few_rows(dtype: str, shape: tuple[int, int, int], given: dict[str, Any]
     ({"tile": (16, 64, 64), "a_transposed": True}, "Tiles of 16 rows need an 'a' that is stored along the sums."),
     ({"tile": (100, 256, 64)}, "a multiple of 64 rows, at most 256, and not 100."),
     ({"tile": (128, 512, 64)}, "a multiple of 64 columns, at most 256, and not 512."),
-    ({"dtype": "int8", "a_transposed": True, "b_transposed": True}, "wgmma multiplies factors of int8 that are stored"),
+    ({"dtype": "int8", "a_transposed": True, "b_transposed": True}, "wgmma multiplies factors of int8 only if both"),
     ({"wgmma": False, "epilogue": "2*total"}, "The argument 'epilogue' does not apply to products without wgmma."),
     ({"epilogue": "total + bias[k]"}, "The epilogue 'total + bias[k]' cannot have 'k', which belongs to the sum."),
     ({"dtype": "float64"}, "wgmma does not multiply factors of float64."),
     ({"stages": 1}, "Warpgroups need two strips of each factor or more, and not 1."),
     ({"mma": False}, "The argument 'mma' does not apply to warpgroups."),
-    ({"dtype": "int8"}, "wgmma multiplies factors of int8 that are stored along the sums only."),
+    ({"dtype": "int8"}, "wgmma multiplies factors of int8 only if both are K-major."),
     ({"store": "disk"}, "The result goes to memory by tma, shared, registers, and not by 'disk'."),
     ({"depth": 64}, "The argument 'depth' does not apply to warpgroups.")])
 def test_refused(given: dict[str, object], message: str) -> None:

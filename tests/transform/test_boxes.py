@@ -232,7 +232,7 @@ def test_wide_tiles_become_boxes_of_swizzled_rows(swizzle: int, storage: str) ->
 
 
 def test_swizzled_rows_have_128_bytes() -> None:
-    with pytest.raises(lk.PreconditionError, match="have rows of 32 elements, and 't' has rows of 40") as caught:
+    with pytest.raises(lk.PreconditionError, match="multiple of 32 elements, and 't' has rows of 40") as caught:
         lk.tensorize(lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<40}", "<> t[i, k] = a[i, k]  {id=copy}", [
             lk.GlobalArg("a", np.float32, (8, 40))]), "copy", "tma.load.swizzle128")
     assert "a multiple of 32 elements" in (caught.value.hint or "")

@@ -104,7 +104,7 @@ def test_neighbouring_rows_with_one_permutation() -> None:
     plain = lk.tag_array_axes(plain, "x_fetch", "F")
     knl = step(plain, lk.swizzle, "x_fetch", 1, period=4, every=4)
     source = cuda(knl)
-    assert "float x_fetch[16][8];  // column c of row r is at c ^ (r // 4)" in source
+    assert "float x_fetch[16][8];  // column c of row r is at c ^ (r / 4)" in source
     assert "x_fetch[i][j ^ (i / 4)]" in source
     assert_same(plain, knl, n=3)
     assert lk.emulate(knl, x=np.arange(3*128, dtype=F32).reshape(3, 8, 16), target=lk.CudaTarget("sm_80")).y[

@@ -120,8 +120,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str, str]]
     "no producer": (lambda: lk.take_turns(rowsum(1), "insn", "insn"), lk.PreconditionError,
                     "No statement runs in a producer thread", "specialize_warps(knl, copies) first"),
     "an arrival": (lambda: lk.lower(lk.take_turns(tripled(), "load", "store")), lk.PreconditionError,
-                   "Turns from 'load' to 'store' could last forever, because others may wait for what a warpgroup does "
-                   "in its turn: arrive for phase t of tile_empty.", "let the turn end earlier, or begin later"),
+                   "The turn from 'load' to 'store' contains a synchronization with other threads, which can deadlock: "
+                   "arrive for phase t of tile_empty.", "let the turn end earlier, or begin later"),
     "two launches": (_in_two_launches, lk.PreconditionError, "turns from 'use' to 'next', and no loop has both",
                      "two statements of one loop"),
     "one warpgroup": (_no_turn_of_one, lk.PreconditionError, "the block has 128 consumers", "2 to 14 warpgroups"),

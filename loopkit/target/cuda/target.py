@@ -376,7 +376,8 @@ def _grid_of_tiles(launch: Launch, emitter: Emitter) -> Iterator[str]:
     yield f"const long long {launch.kernel.fresh_name('tiles')} = {count};"
     if emitter.annotate:
         order = f"along z for each {launch.group} along x and y" if launch.group else "along x first"
-        yield f"// tiles are places of the grid, {order}; a block runs one of each {launch.persistent} in turning order"
+        yield (f"// a tile is a place of the grid, {order}; "
+               f"each block runs one in {launch.persistent}, in serpentine order")
 
 
 def _lines_of_group(number: str, launch: Launch) -> Iterator[str]:

@@ -12,22 +12,22 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
-// the stores by TMA that the thread began since the last group are one
+// commits the stores by TMA that the thread started since the last commit as one group
 __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+// waits until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
@@ -49,17 +49,17 @@ template <class T> __device__ __forceinline__ void keep_words_below(T &x)
     for (int i = 0; i < sizeof(T) / 4; ++i)
         asm volatile("" : "+r"(words[i]) :: "memory");
 }
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4, %5, %6}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -89,8 +89,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
-// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
-// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+// waits for the next phase of this slot. Bit s of parities is the parity for which this thread waits next at slot s.
+// A slot that is free from the start begins with 1, since the phase before the first one counts as ended.
 template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
 {
@@ -120,18 +120,19 @@ template <int COUNT> __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
 }
-// COUNT warpgroups take turns, for each of which there is a named barrier. The first one need not wait at first.
+// Each of COUNT warpgroups has a named barrier, at which it waits for its turn. The last warpgroup arrives at that
+// of warpgroup 0, which then begins.
 template <int COUNT> __device__ __forceinline__ void start_turns()
 {
     if (threadIdx.x / 128 == COUNT - 1)
         asm volatile("bar.arrive 2, 256;" ::: "memory");
 }
-// until the warpgroup before has ended its turn
+// waits until the warpgroup before has ended its turn
 template <int COUNT> __device__ __forceinline__ void begin_turn()
 {
     asm volatile("bar.sync %0, 256;" :: "r"(2 + threadIdx.x / 128) : "memory");
 }
-// the next warpgroup may begin its turn
+// lets the next warpgroup begin its turn
 template <int COUNT> __device__ __forceinline__ void end_turn()
 {
     asm volatile("bar.arrive %0, 256;" :: "r"(2 + (threadIdx.x / 128 + 1) % COUNT) : "memory");
@@ -294,22 +295,22 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&o_tile)[2][128][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[2][128][64]>(shared_memory_ + 163840);
-    // mbarriers for the copies to q_tile
+    // mbarriers: a phase ends when the copies to q_tile have landed
     unsigned long long (&q_tile_full)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 196608);
-    // mbarriers for the warps that have read q_tile
+    // mbarriers: a warp arrives when it has read q_tile
     unsigned long long (&q_tile_empty)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 196624);
-    // mbarriers for the copies to k_tile
+    // mbarriers: a phase ends when the copies to k_tile have landed
     unsigned long long (&k_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196640);
-    // mbarriers for the warps that have read k_tile
+    // mbarriers: a warp arrives when it has read k_tile
     unsigned long long (&k_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196656);
-    // mbarriers for the copies to v_tile
+    // mbarriers: a phase ends when the copies to v_tile have landed
     unsigned long long (&v_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196672);
-    // mbarriers for the warps that have read v_tile
+    // mbarriers: a warp arrives when it has read v_tile
     unsigned long long (&v_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 196688);
     float acc_j_first_warp[2]{};  // combined by shuffles in rows of 4
@@ -337,7 +338,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
     const long long tiles_along_y = batch;
     const long long tiles_along_z = (n + 127) / 128;
     const long long tiles = tiles_along_x * tiles_along_y * tiles_along_z;
-    // tiles are places of the grid, along z for each 11 along x and y; a block runs one of each 132 in turning order
+    // a tile is a place of the grid, along z for each 11 along x and y; each block runs one in 132, in serpentine order
     if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
         give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
@@ -874,7 +875,7 @@ attention(const __grid_constant__ CUtensorMap q_map_1x1x128x64_swizzled,
                 // share
                 share[i_box_part] = 1.0f / total[i_box_part];
             }
-            // o_tile: threads used it at the block's previous place of the grid
+            // o_tile: the block's previous place of the grid may still use it
             wait_for_stores<0>();
             barrier_of_consumers<256>();
             if (64*i_warpgroup + 16*i_box_warp + i_box_lane <= 128*a + (n - 1) % 128) {

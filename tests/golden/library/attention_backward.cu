@@ -11,12 +11,12 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
@@ -38,12 +38,12 @@ template <class T> __device__ __forceinline__ void keep_words_below(T &x)
     for (int i = 0; i < sizeof(T) / 4; ++i)
         asm volatile("" : "+r"(words[i]) :: "memory");
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_box_4d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4, %5, %6}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_3), "r"(start_2), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -296,25 +296,25 @@ attention_backward_1(__nv_bfloat16 *__restrict__ dk, __nv_bfloat16 *__restrict__
     float k_dw[2][16][2];
     alignas(4) __nv_bfloat16 k_ds[8][2][2][2];
     float acc_kg[2][8][2];
-    // mbarriers for the copies to k_k_tile and k_v_tile
+    // mbarriers: a phase ends when the copies to k_k_tile and k_v_tile have landed
     unsigned long long (&tiles_full)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 100352);
-    // mbarriers for the copies to k_q_tile
+    // mbarriers: a phase ends when the copies to k_q_tile have landed
     unsigned long long (&k_q_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100368);
-    // mbarriers for the warps that have read k_q_tile
+    // mbarriers: a warp arrives when it has read k_q_tile
     unsigned long long (&k_q_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100384);
-    // mbarriers for the copies to k_go_tile
+    // mbarriers: a phase ends when the copies to k_go_tile have landed
     unsigned long long (&k_go_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100400);
-    // mbarriers for the warps that have read k_go_tile
+    // mbarriers: a warp arrives when it has read k_go_tile
     unsigned long long (&k_go_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100416);
-    // mbarriers for the copies to k_stats_tile
+    // mbarriers: a phase ends when the copies to k_stats_tile have landed
     unsigned long long (&k_stats_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100432);
-    // mbarriers for the warps that have read k_stats_tile
+    // mbarriers: a warp arrives when it has read k_stats_tile
     unsigned long long (&k_stats_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 100448);
 
@@ -725,19 +725,19 @@ attention_backward_2(__nv_bfloat16 *__restrict__ dq, const float *__restrict__ s
     float acc_qd[2][16][2];
     float acc_qe[2][16][2];
     float acc_qc[2][8][2];
-    // mbarriers for the copies to q_q_tile and q_go_tile
+    // mbarriers: a phase ends when the copies to q_q_tile and q_go_tile have landed
     unsigned long long (&tiles_full)[1] =
             *reinterpret_cast<unsigned long long (*)[1]>(shared_memory_ + 98304);
-    // mbarriers for the copies to q_k_tile
+    // mbarriers: a phase ends when the copies to q_k_tile have landed
     unsigned long long (&q_k_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 98320);
-    // mbarriers for the warps that have read q_k_tile
+    // mbarriers: a warp arrives when it has read q_k_tile
     unsigned long long (&q_k_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 98336);
-    // mbarriers for the copies to q_v_tile
+    // mbarriers: a phase ends when the copies to q_v_tile have landed
     unsigned long long (&q_v_tile_full)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 98352);
-    // mbarriers for the warps that have read q_v_tile
+    // mbarriers: a warp arrives when it has read q_v_tile
     unsigned long long (&q_v_tile_empty)[2] =
             *reinterpret_cast<unsigned long long (*)[2]>(shared_memory_ + 98368);
 

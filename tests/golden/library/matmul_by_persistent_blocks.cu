@@ -9,22 +9,22 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
 }
-// the stores by TMA that the thread began since the last group are one
+// commits the stores by TMA that the thread started since the last commit as one group
 __device__ __forceinline__ void end_store_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
+// waits until TMA has read the shared memory of all store groups of the thread but the NEWEST newest
 template <int NEWEST> __device__ __forceinline__ void wait_for_stores()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(NEWEST) : "memory");
@@ -38,17 +38,17 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
-// what the thread stored to shared memory is there for the matrix units and for TMA
+// makes the thread's stores to shared memory visible to the matrix units and to TMA (asynchronous proxy)
 __device__ __forceinline__ void proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -78,8 +78,8 @@ __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
             : "=r"(ended) : "r"(address), "r"(parity) : "memory");
 }
-// until the phase of a slot has ended for which this thread waits next: bit s of PARITIES is its parity for slot s.
-// At first it is 1 if the slot is free from the start: the phase before the first one counts as ended.
+// waits for the next phase of this slot. Bit s of parities is the parity for which this thread waits next at slot s.
+// A slot that is free from the start begins with 1, since the phase before the first one counts as ended.
 template <int COUNT> __device__ __forceinline__ void wait_for_next_phase(
     unsigned long long (&mbarriers)[COUNT], int slot, unsigned int &parities)
 {
@@ -205,10 +205,10 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
     // column c of row r is at c ^ (8*(r % 8)), also for TMA and matrix descriptors
     __nv_bfloat16 (&c_tile)[2][4][2][16][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[2][4][2][16][64]>(shared_memory_ + 196608);
-    // mbarriers for the copies to a_tile and b_tile
+    // mbarriers: a phase ends when the copies to a_tile and b_tile have landed
     unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
-    // mbarriers for the warps that have read a_tile and b_tile
+    // mbarriers: a warp arrives when it has read a_tile and b_tile
     unsigned long long (&tiles_empty)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
 
@@ -221,7 +221,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
 
     const long long tiles_along_x = 8*((m + 255) / 256);
     const long long tiles = tiles_along_x * ((n + 1023) / 1024);
-    // tiles are places of the grid, along x first; a block runs one of each 132 in turning order
+    // a tile is a place of the grid, along x first; each block runs one in 132, in serpentine order
     if ((int)threadIdx.x >= 256) {  // the producer's warpgroup
         give_registers<32>();
         if ((int)threadIdx.x == 256) {  // the producer
@@ -308,7 +308,7 @@ matmul(const __grid_constant__ CUtensorMap a_map_128x64_swizzled,
                         }
                     }
                 }
-                // c_tile: threads used it at the block's previous place of the grid
+                // c_tile: the block's previous place of the grid may still use it
                 wait_for_stores<0>();
                 __syncwarp();
                 #pragma unroll

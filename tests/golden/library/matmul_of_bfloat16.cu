@@ -24,12 +24,12 @@ __device__ __forceinline__ void copy_async_or_zeros(void *shared, const T *array
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                      :: "r"(to), "l"(global), "n"(BYTES), "r"(size) : "memory");
 }
-// the copies that the thread began since the last group are one
+// commits the copies that the thread started since the last commit as one group
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// until all groups of the thread but the NEWEST newest are done
+// waits until all groups of the thread but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
@@ -52,7 +52,7 @@ __device__ __forceinline__ void mma_m16n8k16_f32_bf16(float &c0, float &c1, floa
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
-// 4 bytes of a row of each matrix
+// word t % 4 of row t / 4 of each matrix
 __device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3,
     const void *row)
 {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned int &r0, unsigned int &r1, 
         : "r"(static_cast<unsigned int>(__cvta_generic_to_shared(row))) : "memory");
 }
 // all lanes of a warp: lane t provides the address of row t % 8 of matrix t / 8, 16 bytes in shared memory, and gets
-// 4 bytes of a column of each matrix
+// word t % 4 of column t / 4 of each matrix
 __device__ __forceinline__ void ldmatrix_x4_trans(unsigned int &r0, unsigned int &r1, unsigned int &r2, unsigned int &r3,
     const void *row)
 {

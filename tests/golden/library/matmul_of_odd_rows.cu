@@ -8,12 +8,12 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// the products that the warpgroup began since the last group are one
+// commits the products that the warpgroup started since the last commit as one group
 __device__ __forceinline__ void end_product_group()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// until all groups of products but the NEWEST newest are done
+// waits until all groups of products but the NEWEST newest are done
 template <int NEWEST> __device__ __forceinline__ void wait_for_products()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
@@ -27,12 +27,12 @@ template <class T, int COUNT> __device__ __forceinline__ void keep_below(T (&x)[
     for (int i = 0; i < COUNT; ++i)
         keep_below(x[i]);
 }
-// the registers of the warpgroup are ready for the matrix units
+// orders the threads' accesses to registers before later products of the warpgroup
 __device__ __forceinline__ void register_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_box_2d(void *to, const CUtensorMap &map, un
         "[%0], [%1, {%3, %4}], [%2];"
         :: "r"(box), "l"(&map), "r"(address), "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -288,10 +288,10 @@ matmul_1(__nv_bfloat16 *__restrict__ c, const __grid_constant__ CUtensorMap a_wh
     // column c of row r is at c ^ (8*(r % 8))
     __nv_bfloat16 (&c_tile)[2][4][2][16][64] =
             *reinterpret_cast<__nv_bfloat16 (*)[2][4][2][16][64]>(shared_memory_ + 196608);
-    // mbarriers for the copies to a_tile and b_tile
+    // mbarriers: a phase ends when the copies to a_tile and b_tile have landed
     unsigned long long (&tiles_full)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229376);
-    // mbarriers for the warps that have read a_tile and b_tile
+    // mbarriers: a warp arrives when it has read a_tile and b_tile
     unsigned long long (&tiles_empty)[4] =
             *reinterpret_cast<unsigned long long (*)[4]>(shared_memory_ + 229408);
 
