@@ -239,6 +239,6 @@ def test_swizzled_rows_have_128_bytes() -> None:
 
 
 def test_swizzled_boxes_have_two_axes() -> None:
-    with pytest.raises(lk.PreconditionError, match="128 bytes needs rows .* and 'copy' copies fewer than two axes"):
+    with pytest.raises(lk.PreconditionError, match=r"128 bytes needs rows .* and 'copy' copies fewer than two axes"):
         lk.tensorize(lk.make_kernel("{[k]: 0<=k<64}", "<> t[k] = a[k]  {id=copy}", [
             lk.GlobalArg("a", np.float32, (64,))]), "copy", "tma.load.swizzle128")
