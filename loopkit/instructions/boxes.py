@@ -255,8 +255,8 @@ def end_of(nest: Nest, element: p.Subscript, condition: Expression | None) -> tu
     for axis, own in enumerate(ends[:-1]):
         if not any(variables(e) & moving for e in own) and variables(index[axis]) & moving:
             if any(lost_elements(nest, element, c, axis) for c in conjuncts(condition) if c not in losing):
-                raise NoMatchError(f"its box begins before element 0 of axis {axis} of '{element.aggregate}', and TMA "
-                                   "does not write zeros there if the box has an end of its own",
+                raise NoMatchError(f"its box may begin before element 0 of axis {axis} of '{element.aggregate}', and "
+                                   "TMA does not write zeros there if the box has an end of its own",
                                    "let the box begin inside of the array")
             return axis, own[0] if len(own) == 1 else p.Min(tuple(own))
     does = "leaves out" if nest.assign.target == element else "stores 0 for"

@@ -297,7 +297,7 @@ def _require_supported(dtype: np.dtype, window: Window, layout: str) -> None:
         raise lk.PreconditionError(f"A filter has the axes f, r, s and c, the last one c or f, and not {layout!r}.",
                                    subject="filter_layout", hint="filter_layout='frsc'")
     if dtype.itemsize != 2 and layout[-1] != "c":
-        raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} that are stored along the sums only.",
+        raise lk.PreconditionError(f"wgmma multiplies factors of {dtype} only if both are K-major.",
                                    subject="filter_layout", hint="filter_layout='frsc'")
     if max(window.stride) > MOST_STRIDE:
         raise lk.PreconditionError(f"TMA copies every element up to every {MOST_STRIDE}th, and the stride is "

@@ -133,7 +133,7 @@ def test_a_shape_chooses_the_tile(size: tuple[int, int, int, int, int], stride: 
     ({"padding": (1, -1)}, "The argument 'padding' is 0 or more along each axis, and not -1."),
     ({"filter_shape": 0}, "The argument 'filter_shape' is 1 or more along each axis, and not 0."),
     ({"filter_layout": "fcrs"}, "A filter has the axes f, r, s and c, the last one c or f, and not 'fcrs'."),
-    ({"dtype": "int8", "filter_layout": "rscf"}, "wgmma multiplies factors of int8 that are stored along the sums"),
+    ({"dtype": "int8", "filter_layout": "rscf"}, "wgmma multiplies factors of int8 only if both are K-major"),
     ({"tile": (1, 7, 8, 64)}, "a multiple of 64 rows, at most 256, and not 56."),
     ({"tile": (1, 8, 8, 512)}, "a multiple of 64 columns, at most 256, and not 512."),
     ({"stages": 1}, "Warpgroups need two strips of each factor or more, and not 1."),

@@ -236,3 +236,9 @@ def test_swizzled_rows_have_128_bytes() -> None:
         lk.tensorize(lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<40}", "<> t[i, k] = a[i, k]  {id=copy}", [
             lk.GlobalArg("a", np.float32, (8, 40))]), "copy", "tma.load.swizzle128")
     assert "a multiple of 32 elements" in (caught.value.hint or "")
+
+
+def test_swizzled_boxes_have_two_axes() -> None:
+    with pytest.raises(lk.PreconditionError, match=r"128 bytes needs rows .* and 'copy' copies fewer than two axes"):
+        lk.tensorize(lk.make_kernel("{[k]: 0<=k<64}", "<> t[k] = a[k]  {id=copy}", [
+            lk.GlobalArg("a", np.float32, (64,))]), "copy", "tma.load.swizzle128")
