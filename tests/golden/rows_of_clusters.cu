@@ -8,7 +8,7 @@ struct __align__(64) CUtensorMap {
 #else
 #include <cuda.h>
 #endif
-// thread 0 prepares mbarriers; a phase of each ends after this number of ARRIVALS
+// thread 0 initializes mbarriers. A phase ends after ARRIVALS arrivals and all bytes that they announce.
 template <int ARRIVALS, int COUNT> __device__ __forceinline__ void start_phases(unsigned long long (&mbarriers)[COUNT])
 {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
@@ -44,7 +44,7 @@ template <int BLOCKS> __device__ __forceinline__ void load_share_2d(void *to, co
         :: "r"(box), "l"(&map), "r"(address), "h"((unsigned short)((1 << BLOCKS) - 1)),
         "r"(start_1), "r"(start_0) : "memory");
 }
-// until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
+// waits until the phase of this parity has ended, which is the current phase of the mbarrier or the one before it
 __device__ __forceinline__ void wait_for_phase(unsigned long long *mbarrier, int parity)
 {
     const unsigned int address = __cvta_generic_to_shared(mbarrier);
@@ -80,8 +80,8 @@ rows(float *__restrict__ s, const __grid_constant__ CUtensorMap a_map_64x32,
     float acc_k;
     __shared__ __align__(128) float a_tile[2][64][32];
     __shared__ __align__(128) float b_tile[2][64][32];
-    __shared__ unsigned long long tiles_full[2];  // mbarriers for the copies to a_tile and b_tile
-    __shared__ unsigned long long tiles_empty[2];  // mbarriers for the warps that have read a_tile and b_tile
+    __shared__ unsigned long long tiles_full[2];  // mbarriers: a phase ends when the copies to a_tile and b_tile have landed
+    __shared__ unsigned long long tiles_empty[2];  // mbarriers: a warp arrives when it has read a_tile and b_tile
 
     // all threads use the mbarriers after thread 0 prepared them
     start_phases<2>(tiles_full);
