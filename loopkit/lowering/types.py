@@ -44,11 +44,11 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
 
     :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
     """
-    return kernel if _INFERRED in kernel.memo else _inferred(kernel)
+    return kernel if _INFERRED in kernel.memo else _kernel_with_types(kernel)
 
 
 @kept_by_kernel
-def _inferred(kernel: LoopKernel) -> LoopKernel:
+def _kernel_with_types(kernel: LoopKernel) -> LoopKernel:
     types = _require_inferred(kernel, solved_types(kernel))
     for s in kernel.statements:
         _require_fits(kernel, s, expanded_expression(kernel, s), types)
