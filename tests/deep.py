@@ -14,8 +14,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def amount(examples: int) -> int:
-    """The number of random examples: *examples* in a deep run, a sixth of them else, and at least one."""
-    return max(examples if DEEP else -(-examples // 6), 1)
+    """The number of random examples: *examples* in a deep run, an eighth of them else, and at least one."""
+    return max(examples if DEEP else -(-examples // 8), 1)
 
 
 def some(cases: Sequence[T], every: int, name: Callable[[T], str] = str) -> list[T]:

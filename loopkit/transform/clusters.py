@@ -43,6 +43,17 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
         or it copies no tile that is the same for all blocks; blocks run several places of the grid, wait for earlier
         ones, or let warpgroups take turns; bounds depend on data; some blocks of a cluster copy or read tiles that
         others do not, with the smallest case.
+
+    >>> knl = lk.make_kernel("{[b, j, k]: 0<=b<2*m and 0<=j<64 and 0<=k<32}", "y[b, j] = sum(k, w[b, k]*x[j, k])", [
+    ...     lk.GlobalArg("x", np.float32, (64, 32)), lk.GlobalArg("w", np.float32, "2*m, 32"), "..."])
+    >>> knl = lk.split_iname(lk.tag_inames(knl, "j:l.0"), "b", 2, outer_tag="g.0", inner_tag="g.0")
+    >>> knl = lk.specialize_warps(lk.add_prefetch(knl, "x", "j, k", engine="tma"), "x_fetch_rule")
+    >>> def copy(knl):
+    ...     print(*(x.strip() for x in str(lk.generate_code(knl, target="cuda")).splitlines() if "(&x_fetch[" in x))
+    >>> copy(knl)
+    load_box_2d(&x_fetch[0][0], x_map_64x32, 8192, &x_fetch_full[0], 0, 0);
+    >>> copy(lk.cluster(knl, "b_inner", 2))
+    load_share_2d<2>(&x_fetch[0][0], x_map_32x32, 8192, &x_fetch_full[0], 32*((int)blockIdx.x % 2), 0);
     """
     require_iname(kernel, iname)
     if blocks not in SIZES:

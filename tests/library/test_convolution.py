@@ -45,6 +45,7 @@ def require_right(knl: lk.LoopKernel, x: np.ndarray, w: np.ndarray, wanted: np.n
     np.testing.assert_array_equal(found.astype(float), wanted.astype(found.dtype).astype(float))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("name", "given"), [
     ("conv2d", {"padding": 1}), ("conv2d_strided", {"padding": 1, "stride": 2, "filter_layout": "rscf"})])
 def test_golden_cuda(golden: GoldenFiles, name: str, given: dict[str, Any]) -> None:
@@ -57,7 +58,7 @@ def test_golden_cuda(golden: GoldenFiles, name: str, given: dict[str, Any]) -> N
     assert "wait_for_products<1>();" in code.source
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("given", [
     {"padding": 1}, {"stride": (1, 3), "dilation": (2, 1), "filter_shape": (1, 2)},
     {"shape": (3, 16, 16, 64, 64), "multiprocessors": 2, "filter_layout": "rsfc"}], ids=str)

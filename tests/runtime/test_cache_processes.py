@@ -329,6 +329,7 @@ def test_garbage_in_every_file(processes: Processes) -> None:
     assert processes.compilations() == 0
 
 
+@pytest.mark.deep
 def test_directory_that_vanishes_between_calls(processes: Processes) -> None:
     assert processes.run("""
 import shutil

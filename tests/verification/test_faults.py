@@ -1,6 +1,6 @@
 """Fault injection: each guard, bound, box, index and barrier of each real case off by one, and all of it is caught.
 
-``make test-deep`` tries every fault; else a few of each kind are tried in each case, of common kinds in a quarter of
+``make test-deep`` tries every fault; else a few of each kind are tried in each case, of common kinds in a sixth of
 the cases.
 ``LOOPKIT_FAULT_COUNTS=file`` appends how many were caught, one JSON object for each case.
 """
@@ -46,7 +46,7 @@ KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make fo
 #: How many faults of one kind are tried in one case by default.
 MOST = 1
 
-#: The kinds that many cases have: a quarter of them are tried in each case by default.
+#: The kinds that many cases have: a sixth of them are tried in each case by default.
 COMMON = frozenset({
     "guard weakened", "guard tightened", "bound weakened", "footprint shrunk", "box shrunk", "grid shrunk",
     "coordinate shifted", "index shifted", "barrier deleted", "barrier moved", "wait deleted", "wait weakened",
@@ -112,7 +112,7 @@ def chosen(name: str, low: Lowered) -> Iterator[Fault]:
         yield from (fault for some_kind in kinds.values() for fault in some_kind)
         return
     common = [kind for kind in kinds if kind in COMMON]
-    tried = some(common, 4, lambda kind: f"{kind} in {name}") if common else []
+    tried = some(common, 6, lambda kind: f"{kind} in {name}") if common else []
     for kind in (kind for kind in kinds if kind not in COMMON or kind in tried):
         yield from kinds[kind][::-(-len(kinds[kind]) // MOST)]
 
