@@ -127,6 +127,25 @@ def _written_before() -> lk.LoopKernel:
     return lk.tensorize(lk.tag_inames(knl, "j0:l.0, j2:l.0"), "copy", "tma.load", "i1, j1")
 
 
+def test_cells_that_another_warp_has_at_another_place() -> None:
+    """At each place, a thread reads only what it wrote; at the next one, a thread of another warp has its cell."""
+    knl = lk.make_kernel("{[b, k, i]: 0<=b<n and 0<=k,i<64}", """
+        for b
+            for k
+                <> tile[k] = x[b, k]  {id=copy}
+            end
+            for i
+                u[(i + 32*b) % 64] = tile[63 - i]
+                y[b, i] = 2*u[(i + 32*b) % 64]
+            end
+        end""", [lk.TemporaryVariable("u", np.float32, (64,), "shared"), lk.GlobalArg("x", np.float32, "n, 64"), "..."])
+    knl = lk.tensorize(lk.tag_inames(knl, "b:g.0, i:l.0"), "copy", "tma.load")
+    knl = lk.persistent(lk.specialize_warps(knl, "copy"), 2)
+    assert lk.verify(knl, full=True).proven
+    assert "the block's previous place of the grid may still use it\n            barrier_of_consumers<64>();" in str(
+        lk.generate_code(knl, target="cuda"))
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     "no copy": (
         lambda: lk.specialize_warps(rowsum(1), "insn"),
