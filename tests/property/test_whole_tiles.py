@@ -71,7 +71,7 @@ def test_complete_outputs_tiles_keep_results(part: int, monkeypatch: pytest.Monk
 
     outcomes = []
 
-    @examples(part, amount(5*EXAMPLES // 6))
+    @examples(part, amount(7*EXAMPLES // 6))
     @given(kernels(), st.data(), st.tuples(*[st.integers(0, 9)]*3))
     def run(knl: lk.LoopKernel, data: st.DataObject, sizes: tuple[int, int, int]) -> None:
         try:
