@@ -217,3 +217,35 @@ def test_two_loops_that_read_a_tile() -> None:
     expected = (sums + 2*np.roll(sums, -1, axis=1)).reshape(-1)[:200]
     for completion, order in SOME_WAYS:
         np.testing.assert_array_equal(lk.emulate(knl, a=a, completion=completion, order=order).s, expected)
+
+
+@pytest.mark.parametrize("doubled", ["t <= 1", "t <= 1 and a <= 1"])
+def test_a_role_waits_for_copied_tiles_only(doubled: str) -> None:
+    """Where a statement runs in a part of a loop whose last iteration is rounded, plain bounds lie around the two."""
+    knl = lk.make_kernel(
+        "{[a, t, i]: 0<=a and 12*a<n and 0<=t and 2*a + t <= 2*floor((n - 1)/12) + 1 and 0<=i<32}", f"""
+        tile_of(a, t, i) := x[2*a + t, i]
+        for a, i
+            <> s = 0
+            for t
+                s = s + tile_of(a, t, i)
+                s = 2*s  {{if={doubled}}}
+            end
+            y[a, i] = s
+        end""", [lk.GlobalArg("x", np.float32, "r, 32"), "..."], assumptions="n>=1 and r>=n+1")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"y,s": np.float32}), "a:g.0, i:l.0")
+    knl = lk.precompute(knl, "tile_of", "i", temporary_name="tile", engine="tma")
+    knl = lk.specialize_warps(lk.pipeline(knl, "t", 2, temporaries=["tile"], ahead=0), "tile_rule")
+    target = lk.CudaTarget("sm_90")
+    found = lk.verify(knl, target, full=True)
+    assert found.proven, found
+    for n in (1, 7, 12, 13, 30):
+        x = np.random.default_rng(n).integers(-4, 5, (n + 1, 32)).astype(np.float32)
+        expected = np.zeros((-(-n // 12), 32), np.float32)
+        for a, row in enumerate(expected):
+            for t in range(2*((n - 1) // 12) + 2 - 2*a):
+                row += x[2*a + t]
+                row *= 1 + (t <= 1 and (a <= 1 or doubled == "t <= 1"))
+        for completion in ("first", "last"):
+            found = lk.emulate(knl, x=x, n=n, completion=completion, target=target).y
+            np.testing.assert_array_equal(found, expected)
