@@ -139,26 +139,12 @@ class Attention:
 
     def kernel(self, rows: int, keys: int) -> lk.LoopKernel:
         """The kernel for tiles of so many queries and keys."""
-        row, shared = f"{rows}*a + i", self.heads_shared
-        many = self._number_of_keys
+        # with a mask, there are as many keys as queries
+        row, many = f"{rows}*a + i", "m" if self.mask == "full" else "n"
         # tiles run from the last one on, in which scores of keys beyond the end are replaced
         last = f"floor((m - 1)/{keys})" if self.mask == "full" else f"{rows // keys}*a + {rows // keys - 1}"
-        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t) + j"
+        key = f"{keys}*({last.replace('floor', '').replace('/', '//')} - t)"
         first = f" and {keys}*({last} - t) + {keys} > {rows}*a - {self.window} + 1" if self.window else ""
-        factor, score = self._score(row, key)
-        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
-        # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
-        low = f"{factor!r}f*next"
-        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and rows != keys) else low
-        heads = "key_heads = 1" if shared == "all" else f"heads = {shared}*key_heads"
-        queries, pairs = (tuple(map(p.Variable, x.split())) for x in ("batch heads n", f"heads n {many}"))
-        own = (p.Variable("batch"), p.Variable("key_heads"), p.Variable(many), self.head)
-        arrays = [lk.GlobalArg("q", self.dtype, shape=(*queries, self.head)),
-                  lk.GlobalArg("k", self.dtype, shape=own), lk.GlobalArg("v", self.dtype, shape=own),
-                  *([lk.GlobalArg("bias", self.dtype, shape=(1, *pairs))] if self.bias else []),
-                  lk.GlobalArg("o", self.dtype, shape=(*queries, self.head)),
-                  *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=queries)] if self.log_sum else [])]
-        log_sum = f"log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < n}}"
         return lk.make_kernel(
             f"{{[b, h, a, i, t, j, c, d, e]: 0<=b<batch and 0<=h<heads and 0<=a and {rows}*a<n and 0<=i<{rows} and "
             f"0<=t<={last} and 0<=j,c<{keys} and 0<=d,e<{self.head}{first}}}", f"""
@@ -166,34 +152,59 @@ q_rows(b_, h_, row, column) := q[b_, h_, row, column] if row < n else 0
 k_rows(b_, h_, row, column) := k[b_, h_, row, column] if row < {many} else 0
 v_rows(b_, h_, row, column) := v[b_, h_, row, column] if row < {many} else 0
 for b, h, a, i
+{self.of_query(row, key, (row, f"{key} + "), ("n", many), square=rows == keys)}
+end
+""", self.arguments(many), name="attention", assumptions=self.assumptions(many))
+
+    def of_query(self, row: str, key: str, rules: tuple[str, str], ends: tuple[str, str], *, square: bool) -> str:
+        """The statements for a query: in each tile of keys, the sums are scaled to the largest score so far.
+
+        :arg row: the query; *key*: the first key of tile ``t``; *ends*: those of queries and keys.
+        :arg rules: the query as an argument of its rule, and what precedes the iname of a key as an argument of theirs.
+        :arg square: a tile has as many keys as queries. So a mask leaves each query a key of each tile.
+        """
+        factor, score = self._score(row, f"{key} + j", ends)
+        (own, first), shared = rules, self.heads_shared
+        head = "0" if shared == "all" else "h" if shared == 1 else f"h // {shared}"
+        # if no key of a query counts so far, its weights are 0, and not exp2 of a rounding error
+        low = f"{factor!r}f*next"
+        low = f"if(next <= {LEAST}f, 0.0f, {low})" if self.bias or (self.mask != "full" and not square) else low
+        log_sum = f"""
+    log_sum[b, h, {row}] = {factor/log2(e)!r}f*top + log(total)  {{id=log_sum, if={row} < {ends[0]}}}"""
+        return f"""\
     <> top = {LEAST}f  {{id=first_top}}
     <> total = 0.0f  {{id=first_total}}
     <> sums[e] = 0.0f  {{id=first_sums}}
     for t
-        <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, {row}, d)*k_rows(b, {head}, {key}, d))")}  {{id=scores}}
-        {self._masked(row, key)}
+        <> s[j] = {score.format(x=f"sum(d, q_rows(b, h, {own}, d)*k_rows(b, {head}, {first}j, d))")}  {{id=scores}}
+        {self._masked(row, f"{key} + j", ends[1])}
         <> next = fmax(top, max(j, s[j]))  {{id=next}}
         <> low = {low}  {{id=low}}
         <> shrink = exp2_ftz({factor!r}f*top - low)  {{id=shrink}}
         <> w[j] = exp2_ftz({factor!r}f*s[j] - low)  {{id=weights}}
         total = total*shrink + sum(j, w[j])  {{id=total}}
         <{self.dtype.name}> p[j] = cast({self.dtype.name}, w[j])  {{id=factors}}
-        sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {key.replace('+ j', '+ c')}, e))  {{id=sums}}
+        sums[e] = sums[e]*shrink + sum(c, p[c]*v_rows(b, {head}, {first}c, e))  {{id=sums}}
         top = next  {{id=top}}
     end
     <> share = 1.0f/total  {{id=share}}
-    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < n}}
-    {log_sum if self.log_sum else ""}
-end
-""", [*arrays, "..."], name="attention",
-            assumptions=f"batch, heads, key_heads, n, {many} >= 1 and {heads}")
+    o[b, h, {row}, e] = sums[e]*share  {{id=result, if={row} < {ends[0]}}}{log_sum if self.log_sum else ""}"""
 
-    @property
-    def _number_of_keys(self) -> str:
-        """Its name; with a mask, there are as many keys as queries."""
-        return "m" if self.mask == "full" else "n"
+    def arguments(self, many: str, *further: lk.GlobalArg) -> list[lk.GlobalArg | str]:
+        """The arrays, with *many* keys, and *further* ones before the results."""
+        batch, heads, key_heads, n, m = map(p.Variable, ("batch", "heads", "key_heads", "n", many))
+        own, keys = (batch, heads, n, self.head), (batch, key_heads, m, self.head)
+        return [lk.GlobalArg("q", self.dtype, shape=own), lk.GlobalArg("k,v", self.dtype, shape=keys),
+                *([lk.GlobalArg("bias", self.dtype, shape=(1, heads, n, m))] if self.bias else []), *further,
+                lk.GlobalArg("o", self.dtype, shape=own),
+                *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=own[:3])] if self.log_sum else []), "..."]
 
-    def _score(self, row: str, key: str) -> tuple[float, str]:
+    def assumptions(self, *sizes: str) -> str:
+        """What holds of the sizes, *sizes* among them."""
+        heads = "key_heads = 1" if self.heads_shared == "all" else f"heads = {self.heads_shared}*key_heads"
+        return f"{', '.join(dict.fromkeys(('batch', 'heads', 'key_heads', 'n', *sizes)))} >= 1 and {heads}"
+
+    def _score(self, row: str, key: str, ends: tuple[str, str]) -> tuple[float, str]:
         """The factor of scores before 2**x, and the formula of a score in terms of a sum ``x``."""
         scale = self.head**-0.5 if self.scale is None else float(self.scale)
         factor = scale*log2(e)
@@ -205,14 +216,14 @@ end
             cap = float(self.softcap)
             score = f"{cap!r}f - {2*cap!r}f/(1 + exp2_ftz({2*factor/cap!r}f*{{x}}))"
         if self.bias:
-            score += f" + if({row} < n and {key} < {self._number_of_keys}, bias[0, h, {row}, {key}], 0)"
+            score += f" + if({row} < {ends[0]} and {key} < {ends[1]}, bias[0, h, {row}, {key}], 0)"
         return log2(e), score
 
-    def _masked(self, row: str, key: str) -> str:
+    def _masked(self, row: str, key: str, end: str) -> str:
         """The statement that replaces the scores of pairs that do not count."""
         if self.mask == "window":
             return f"s[j] = if({key} <= {row} and {key} > {row} - {self.window}, s[j], {LEAST}f)  {{id=mask}}"
-        beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= m"
+        beyond = f"{key} > {row}" if self.mask == "causal" else f"{key} >= {end}"
         return f"s[j] = {LEAST}f  {{id=mask, if={beyond}}}"
 
 
