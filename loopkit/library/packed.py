@@ -42,7 +42,7 @@ def packed_attention(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str 
     >>> print(*knl.argument_by_name["starts"].shape)
     sequences + 1
     """
-    form = PackedAttention(known_dtype(dtype), head, mask, None, heads_shared, False, None, scale)
+    form = PackedAttention(known_dtype(dtype), head, mask, scale, None, heads_shared, False, None)
     form.require_known()
     tiles, stages = measured("masked_attention", tiles=None, stages=stages)
     length = min((x for x in tiles if int(x) >= head), key=int)

@@ -245,12 +245,16 @@ def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.
                            default_tag="vec")
 
 
-def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
-    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
-    tile, copy = f"{x}_tile", f"{x}_whole"
+def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str] | None = None, *, nest: str = ""
+          ) -> lk.LoopKernel:
+    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes.
+
+    :arg nest: the first letters of the names of the strip and of its rule.
+    """
+    tile, copy = f"{nest}{x}_tile", f"{x}_whole"
     if copy in knl.temporaries:
         return lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, engine="tma", swizzle=ROW)
-    return lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
+    return lk.precompute(knl, f"{nest}{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
                          swizzle=ROW, dtype=knl.data[x].dtype)
 
 
