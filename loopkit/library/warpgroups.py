@@ -274,13 +274,19 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
     rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
     swept = f"{rows}, {c}_box, {columns}_lane, {columns}_item"
-    if store == "tma":
+    if f"{c}_tile" in knl.temporaries:
+        # a tile has all parts, and statements store it part by part
+        knl = lk.prioritize_loops(knl, f"{c}_part, i_warpgroup, i_box_warp, i_box_lane, {columns}_lane, i_box_part, "
+                                       f"{c}_box")
+        knl = lk.contract(lk.fuse_loops(knl, f"{c}_part, part"), f"{c}_tile", f"{c}_part")
+    elif store == "tma":
         knl = lk.store_via(knl, c, swept, temporary_name=f"{c}_tile", engine="tma", swizzle=ROW)
     else:
         knl = lk.buffer_array(knl, c, swept, temporary_name=f"{c}_tile", default_tag=None)
         knl = lk.split_levels(knl, f"{c}_store_1", {f"{c}_item": None, f"{c}_octet": 8, f"{c}_quad": 4},
                               tags={f"{c}_item": "unr", f"{c}_octet": "l.0", f"{c}_quad": "l.0"})
         knl = lk.tag_inames(knl, {f"{c}_store_0": "unr"})
+    if store != "tma":
         knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
     return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 
