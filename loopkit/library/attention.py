@@ -266,7 +266,6 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     :arg assume: why blocks write elements of their own, if a table in memory has the tiles. Then threads store their
         results, and the products with v of a tile are not delayed: data bounds the loop over tiles of keys.
     """
-    numbers, step = UNITS[form.dtype.name].instruction.split(".", 2)[2], STEP // form.dtype.itemsize
     # with a causal mask, the last queries have most keys, and come first
     knl = lk.reverse(knl, "a", assume=assume) if form.mask == "causal" else knl
     knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)), assume=assume)
@@ -277,8 +276,8 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
                              ("v", ["c_step", "c_box", "e"], ["v_j", "v_e"])):
         knl = strip(knl, x, sweep, inames)
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:scores or id:sums")
-    knl = lk.tensorize(knl, "scores", f"wgmma.m64n{keys}k{step}.{numbers}")
-    knl = lk.tensorize(knl, "sums", f"wgmma.m64n{form.head}k{step}.{numbers}")
+    knl = lk.tensorize(knl, "scores", UNITS[form.dtype.name].of_warpgroup(keys))
+    knl = lk.tensorize(knl, "sums", UNITS[form.dtype.name].of_warpgroup(form.head))
     # TMA stores the results from shared memory, if that has room for them beside the tiles
     if assume is None and 2*form.dtype.itemsize*form.head*(rows + stages*keys) <= DEVICE["warpgroups"]["shared_bytes"]:
         knl = lk.store_via(knl, "o", "i_warpgroup, i_box_warp, i_box_part, i_box_lane, e_part, e_lane, e_item",

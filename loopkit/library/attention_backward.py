@@ -12,7 +12,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.library.attention import Scores, of_warpgroups
 from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import UNITS
-from loopkit.library.warpgroups import ROWS, STEP, strip
+from loopkit.library.warpgroups import ROWS, strip
 
 #: The rows whose sums a block of the first launch computes take so many threads.
 _THREADS = 256
@@ -67,11 +67,10 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     knl = _tiles_of_queries(knl, form)
     # sums are in float32, and a warpgroup multiplies at once
     knl = lk.set_accumulator_dtype(knl, np.float32)
-    unit = f"k{STEP // form.dtype.itemsize}.{UNITS[form.dtype.name].instruction.split('.', 2)[2]}"
     for products, columns in (("k_scores, k_by_weights", key_tile[1]), ("q_scores, q_by_weights", query_tile[1]),
                               ("dv_sums, dk_sums, dq_sums", head)):
         for product in products.split(", "):
-            knl = lk.tensorize(knl, product, f"wgmma.m64n{columns}{unit}")
+            knl = lk.tensorize(knl, product, UNITS[form.dtype.name].of_warpgroup(columns))
     # a thread of its own copies tiles as soon as there is room
     knl = lk.pipeline(knl, "kt", stages, temporaries=["k_q_tile", "k_go_tile", "k_stats_tile"], ahead=0)
     knl = lk.pipeline(knl, "qt", stages, temporaries=["q_k_tile", "q_v_tile"], ahead=0)

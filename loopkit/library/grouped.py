@@ -57,8 +57,7 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
     knl = strip(knl, "a", ["i_warpgroup", "i_box", "k_step", "k_box"], ["a_i", "a_k"])
     knl = strip(knl, "b", ["j_box", "k_step", "k_box"], ["b_j", "b_k"] if b_transposed else ["b_k", "b_j"])
     knl = lk.set_accumulator_dtype(knl, np.float32, within="id:insn")
-    unit = UNITS[known.name].instruction.split(".", 2)[2]
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // known.itemsize}.{unit}")
+    knl = lk.tensorize(knl, "insn", UNITS[known.name].of_warpgroup(columns))
     knl = parts_of_result(knl, "c", "j_box", known, "shared")
     # a warp of its own copies strips as soon as there is room
     knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"], ahead=0)

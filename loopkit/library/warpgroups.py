@@ -180,7 +180,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     (x, rows), (y, columns) = (("j", columns), ("i", rows)) if turned else (("i", rows), ("j", columns))
     group, blocks = (tiles.turned() if turned else tiles).order(rows, columns)
     stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
-    steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
+    steps = ROW // size
     knl = form.kernel(dtype, stored, turned=turned)
     vectors = vectors_of_epilogue(knl, rows, columns)
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -202,7 +202,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = strip(knl, "b", [*of["j"], "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", unit.of_warpgroup(columns))
     if store != "registers":
         # loads of all parts of the result are under way at once
         for array in vectors:
