@@ -287,7 +287,7 @@ def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
 
 #: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked,
 #: with the nests of loops in it, and the types of names.
-CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "scheduled", "types")}
+CHECKED = {f"loopkit.lowering.{name}" for name in ("lowered", "nest_data", "scheduled", "stored", "types")}
 
 #: The check of races asks for what must wait, and what a wait covers, too, as relations that barriers are placed by.
 #: The checks of a kernel lower it, and reach everything.

@@ -42,8 +42,9 @@ from loopkit.lowering.code import (
     with_values,
 )
 from loopkit.lowering.guards import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, Launch
 from loopkit.lowering.scheduled import Schedule
+from loopkit.lowering.stored import Storage
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, range_condition

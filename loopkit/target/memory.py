@@ -19,7 +19,8 @@ from loopkit.expr.mappers import variables
 from loopkit.instructions.base import InstructionTexts, MemoryInstruction, indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import Launch, Lowered, serves
+from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.lowering.stored import serves
 from loopkit.poly.affine import add, arithmetic, digit_of, integer_factor, multiply
 from loopkit.target.c.conversions import integer_literal, real_literal
 from loopkit.target.c.dialect import Dialect

@@ -37,7 +37,7 @@ from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
-from loopkit.lowering.lowered import Storage
+from loopkit.lowering.stored import Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, points_where, projected
