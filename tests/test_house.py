@@ -192,7 +192,7 @@ INSTRUCTIONS = {
         "transform.engines", "transform.pipelining")),
     "groups": (r"CommitGroup|WaitGroup|end_(copy|product|store)_group|wait_for_(copies|products|stores)|\bpending\(", (
         "lowering.groups", "lowering.barriers", "lowering.waits", "verification.races",
-        "verification.validation_order")),
+        "verification.validation_tiles")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.c.target", "language.multiple")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
@@ -208,7 +208,8 @@ INSTRUCTIONS = {
         "transform.warps", "lowering.barriers", "lowering.phases", "lowering.program", "lowering.waits",
         "verification.phases",
         "verification.races", "verification.validation", "verification.validation_instances",
-        "verification.validation_order", "verification.validation_clusters", "instructions.turns")),
+        "verification.validation_precedence", "verification.validation_tiles", "verification.validation_clusters",
+        "instructions.turns")),
     "turns": (r"instructions\.turns|begin_turn|end_turn|start_turns", (
         "transform.warps", "lowering.turns", "verification.turns")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
