@@ -9,8 +9,9 @@ from math import prod
 
 from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
+from loopkit.ast.arrays import Array
 from loopkit.ast.check import divergent_names, divergent_nodes, is_one_step, noun_of, operation_of_load
-from loopkit.ast.nodes import Array, Assign, Block, Call, For, Function, Node, OneStep
+from loopkit.ast.nodes import Assign, Block, Call, For, Function, Node, OneStep
 from loopkit.ast.walk import as_block, rewritten, simplified, unrolled_loops, with_separate_iterations
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.instructions.phases import SLOT, StartPhases

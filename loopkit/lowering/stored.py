@@ -9,7 +9,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
-from loopkit.ast.nodes import Instruction, Swizzle
+from loopkit.ast.arrays import Swizzle
+from loopkit.ast.nodes import Instruction
 from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.expr.nodes import to_text
 from loopkit.expr.tuples import dtype_text

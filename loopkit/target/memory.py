@@ -12,7 +12,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.ast.nodes import Array, Block, Function, Instruction, Node, Region, Swizzle, own_instructions
+from loopkit.ast.arrays import Array, Swizzle
+from loopkit.ast.nodes import Block, Function, Instruction, Node, Region, own_instructions
 from loopkit.ast.tensor_maps import TensorMap
 from loopkit.ast.walk import mentioned, nodes_in, rewritten
 from loopkit.expr.mappers import variables
