@@ -232,7 +232,7 @@ end
                 *([lk.GlobalArg("log_sum", np.dtype(np.float32), shape=own[:3])] if self.log_sum else []), "..."]
 
     def assumptions(self, *sizes: str) -> str:
-        """What holds of the sizes, *sizes* among them."""
+        """The conditions on the sizes, *sizes* among them, which hold in each call."""
         heads = "key_heads = 1" if self.heads_shared == "all" else f"heads = {self.heads_shared}*key_heads"
         return f"{', '.join(dict.fromkeys(('batch', 'heads', 'key_heads', 'n', *sizes)))} >= 1 and {heads}"
 

@@ -1,4 +1,4 @@
-"""Which executions of a launch run before which: in time, behind barriers and waits, and through phases."""
+"""The precedence of executions in a block: in time, behind barriers and waits, and through phases."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Coordinates:
 class Precedence(LaunchCheck):
     """The pairs of executions in a block of which the first runs before the second.
 
-    :ivar memo: what is found out about the launch; its checks of this kind share it.
+    :ivar memo: known results, which the checks of a launch share.
     """
 
     memo: dict[object, Any]
