@@ -101,11 +101,11 @@ class Scores:
         for (name, subject, length), unit, most in zip(lengths, (ROWS, 16), (192, 256), strict=True):
             if require_positive(length, subject) % unit or length > most:
                 raise lk.PreconditionError(f"The {name} is a multiple of {unit}, at most {most}, and not {length}.",
-                                           subject=subject, hint=f"{ROWS} is one")
+                                           subject=subject, hint=f"use {ROWS}")
         (first, _, rows), (second, subject, keys) = lengths
         if self.mask != "full" and rows % keys:
             raise lk.PreconditionError(f"With a mask, the {second} divides the {first}, and {keys} does not divide "
-                                       f"{rows}.", subject=subject, hint=f"{ROWS} does")
+                                       f"{rows}.", subject=subject, hint=f"use {ROWS}")
         if stages < 2:
             raise lk.PreconditionError(f"Warpgroups need two tiles or more, and not {stages}.", subject="stages",
                                        hint="stages=2")
@@ -269,7 +269,7 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     # with a causal mask, the last queries have most keys, and come first
     knl = lk.reverse(knl, "a", assume=assume) if form.mask == "causal" else knl
     knl = lk.tag_inames(knl, dict(zip("hba" if group else "ahb", ("g.0", "g.1", "g.2"), strict=True)), assume=assume)
-    knl = of_warpgroups(knl, form, "", "i", "dc", ["p"], ["sums"])
+    knl = rows_on_warpgroups(knl, form, "", "i", "dc", ["p"], ["sums"])
     # one thread lets TMA copy the tiles, whose rows of 128 bytes are swizzled as the matrix units read them
     for x, sweep, inames in (("q", ["i_warpgroup", "i_box", "d_step", "d_box"], ["q_i", "q_d"]),
                              ("k", ["j", "d_step", "d_box"], ["k_j", "k_d"]),
@@ -295,8 +295,8 @@ def on_warpgroups(knl: lk.LoopKernel, form: Attention, rows: int, keys: int, sta
     return lk.persistent(knl, blocks, group=group) if blocks else knl
 
 
-def of_warpgroups(knl: lk.LoopKernel, form: Scores, nest: str, row: str, over: str, factors: Sequence[str],
-                  sums: Sequence[str]) -> lk.LoopKernel:
+def rows_on_warpgroups(knl: lk.LoopKernel, form: Scores, nest: str, row: str, over: str, factors: Sequence[str],
+                       sums: Sequence[str]) -> lk.LoopKernel:
     """The loops of a *nest* in a block, which has a tile of rows: each warpgroup has 64 of them.
 
     :arg nest: the first letters of its inames; *row*: the iname of rows, without them; *over*: those of sums.

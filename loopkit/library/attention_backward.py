@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.attention import Scores, of_warpgroups
+from loopkit.library.attention import Scores, rows_on_warpgroups
 from loopkit.library.defaults import items_a_thread, known_dtype, measured
 from loopkit.library.matrix_units import UNITS
 from loopkit.library.warpgroups import ROWS, strip
@@ -203,7 +203,7 @@ def _sums_of_rows(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
 
 def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The second launch: a block has a tile of keys, and runs over tiles of queries."""
-    knl = of_warpgroups(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
+    knl = rows_on_warpgroups(knl, form, "k", "j", "dceg", ["k_p", "k_ds"], ["dv_sums", "dk_sums"])
     for x, sweep in (("k", ["kj_warpgroup", "kj_box", "kd_step", "kd_box"]),
                      ("v", ["kj_warpgroup", "kj_box", "ke_step", "ke_box"]),
                      ("q", ["ki", "kd_step", "kd_box", "kg_step", "kg_box", "kx"]),
@@ -216,7 +216,7 @@ def _tiles_of_keys(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
 
 def _tiles_of_queries(knl: lk.LoopKernel, form: Gradients) -> lk.LoopKernel:
     """The third launch: a block has a tile of queries, and runs over tiles of keys."""
-    knl = of_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
+    knl = rows_on_warpgroups(knl, form, "q", "i", "dce", ["q_ds"], ["dq_sums"])
     for x, sweep in (("q", ["qi_warpgroup", "qi_box", "qd_step", "qd_box"]),
                      ("go", ["qi_warpgroup", "qi_box", "qe_step", "qe_box"]),
                      ("k", ["qj", "qd_step", "qd_box", "qc_step", "qc_box", "qx"]),

@@ -275,7 +275,7 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
     rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
     swept = f"{rows}, {c}_box, {columns}_lane, {columns}_item"
     if f"{c}_tile" in knl.temporaries:
-        # a tile has all parts, and statements store it part by part
+        # a tile has all parts, which statements store in a loop over 'part'
         knl = lk.prioritize_loops(knl, f"{c}_part, i_warpgroup, i_box_warp, i_box_lane, {columns}_lane, i_box_part, "
                                        f"{c}_box")
         knl = lk.contract(lk.fuse_loops(knl, f"{c}_part, part"), f"{c}_tile", f"{c}_part")
