@@ -16,7 +16,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope, Swizzle
+from loopkit.ast.arrays import Swizzle
+from loopkit.ast.nodes import Assign, For, If, Instruction, Region, Scope
 from loopkit.ast.tensor_maps import LINE, ROWS, SWIZZLES, UNIT, TensorMap
 from loopkit.expr.mappers import array_of, conjunction, elements_of, substitute, variables
 from loopkit.expr.nodes import to_text

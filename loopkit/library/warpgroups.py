@@ -201,7 +201,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     cluster = tiles.cluster(rows, columns) if slow else 1
     group, blocks = (tiles.turned() if turned else tiles).order(rows, columns, cluster)
     stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
-    steps, numbers = ROW // size, unit.instruction.split(".", 2)[2]
+    steps = ROW // size
     knl = form.kernel(dtype, stored, turned=turned)
     vectors = vectors_of_epilogue(knl, rows, columns)
     # tiles are whole: TMA fills them with zeros beyond the edges
@@ -223,7 +223,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     knl = strip(knl, "b", [*of["j"], "k_step", "k_box"], ["b_j", "b_k"] if form.b_transposed else ["b_k", "b_j"])
     # products are exact in the dtype of the sums, and a warpgroup computes them at once
     knl = lk.set_operand_precision(knl, "tf32") if dtype == np.float32 else lk.set_accumulator_dtype(knl, unit.sums)
-    knl = lk.tensorize(knl, "insn", f"wgmma.m64n{columns}k{STEP // size}.{numbers}")
+    knl = lk.tensorize(knl, "insn", unit.of_warpgroup(columns))
     if store != "registers":
         # loads of all parts of the result are under way at once
         for array in vectors:
@@ -274,12 +274,16 @@ def _padded_copy(knl: lk.LoopKernel, x: str, sweep: str, dtype: np.dtype) -> lk.
                            default_tag="vec")
 
 
-def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str]) -> lk.LoopKernel:
-    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes."""
-    tile, copy = f"{x}_tile", f"{x}_whole"
+def strip(knl: lk.LoopKernel, x: str, sweep: list[str], inames: list[str] | None = None, *, nest: str = ""
+          ) -> lk.LoopKernel:
+    """A strip of a factor, or of its copy, in shared memory, in boxes of rows of 128 bytes.
+
+    :arg nest: the first letters of the names of the strip and of its rule.
+    """
+    tile, copy = f"{nest}{x}_tile", f"{x}_whole"
     if copy in knl.temporaries:
         return lk.add_prefetch(knl, copy, sweep, temporary_name=tile, dim_arg_names=inames, engine="tma", swizzle=ROW)
-    return lk.precompute(knl, f"{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
+    return lk.precompute(knl, f"{nest}{x}_rows", sweep, temporary_name=tile, precompute_inames=inames, engine="tma",
                          swizzle=ROW, dtype=knl.data[x].dtype)
 
 
@@ -299,13 +303,19 @@ def parts_of_result(knl: lk.LoopKernel, c: str, columns: str, dtype: np.dtype, s
                          inner_iname=f"{c}_box", outer_tag="unr", inner_tag="unr")
     rows = ("" if by_warps else "i_warpgroup, i_box_warp, ") + "i_box_part, i_box_lane"
     swept = f"{rows}, {c}_box, {columns}_lane, {columns}_item"
-    if store == "tma":
+    if f"{c}_tile" in knl.temporaries:
+        # a tile has all parts, which statements store in a loop over 'part'
+        knl = lk.prioritize_loops(knl, f"{c}_part, i_warpgroup, i_box_warp, i_box_lane, {columns}_lane, i_box_part, "
+                                       f"{c}_box")
+        knl = lk.contract(lk.fuse_loops(knl, f"{c}_part, part"), f"{c}_tile", f"{c}_part")
+    elif store == "tma":
         knl = lk.store_via(knl, c, swept, temporary_name=f"{c}_tile", engine="tma", swizzle=ROW)
     else:
         knl = lk.buffer_array(knl, c, swept, temporary_name=f"{c}_tile", default_tag=None)
         knl = lk.split_levels(knl, f"{c}_store_1", {f"{c}_item": None, f"{c}_octet": 8, f"{c}_quad": 4},
                               tags={f"{c}_item": "unr", f"{c}_octet": "l.0", f"{c}_quad": "l.0"})
         knl = lk.tag_inames(knl, {f"{c}_store_0": "unr"})
+    if store != "tma":
         knl = lk.swizzle(knl, f"{c}_tile", chunk=items_a_thread(np.dtype(knl.data[c].dtype)))
     return lk.pipeline(knl, f"{c}_part", 2, temporaries=[f"{c}_tile"], ahead=0, registers=False)
 

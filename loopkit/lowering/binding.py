@@ -33,8 +33,9 @@ from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch, Storage
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch
 from loopkit.lowering.scheduled import LaunchBody, Schedule
+from loopkit.lowering.stored import Storage
 from loopkit.poly.affine import add, digit_of, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value

@@ -38,8 +38,9 @@ from loopkit.kernel.tree import (
 )
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
-from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch
 from loopkit.lowering.roles import in_roles, of_role
+from loopkit.lowering.stored import Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.affine import subtract
@@ -129,7 +130,6 @@ class Coder:
         start, end = ([Sync(node.serves, node.scope, node.instructions) for node in own
                        if isinstance(node, Barrier) and node.outside] for own in (children[:1], children[1:]))
         tree = seq(*(node for node in children if not (isinstance(node, Barrier) and node.outside)))
-
         domain = self._domain(tuple(leaves(tree)), level)
 
         def role(condition: Set, *, producer: bool) -> Block:

@@ -16,7 +16,8 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import LocalTag
-from loopkit.lowering.lowered import Launch, Storage
+from loopkit.lowering.lowered import Launch
+from loopkit.lowering.stored import Storage
 
 
 def nest_instruction(s: Statement) -> NestInstruction | None:

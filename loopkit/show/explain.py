@@ -17,8 +17,9 @@ from loopkit.instructions.nests import statement_of
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
+from loopkit.lowering.stored import Storage
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
 from loopkit.show.kernels import full_tile_conditions, is_fragment, launch_shape, values_table

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import pymbolic.primitives as p
 
@@ -57,6 +58,7 @@ from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_nests import NestCheck
 from loopkit.verification.validation_order import OrderCheck, required_order
+from loopkit.verification.validation_tiles import TileCheck
 from loopkit.verification.validation_walk import Execution, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -140,7 +142,9 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     if function.cluster > 1 or launch.cluster > 1:
         yield from ClusterCheck(launch, function, grid, every).findings()
     if decided:
-        yield from OrderCheck(*subject).findings()
+        memo = dict[object, Any]()
+        yield from OrderCheck(*subject, memo).findings()
+        yield from TileCheck(*subject, memo).findings()
 
 
 def _of_tiles(launch: Launch, function: Function) -> Iterator[Mismatch]:

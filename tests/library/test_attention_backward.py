@@ -120,7 +120,8 @@ def test_formulas() -> None:
     ({"query_tile": (64, 24)}, "query_tile", "The second number of 'query_tile' is a multiple of 16, "
      "at most 256, and not 24."),
     ({"mask": "causal", "key_tile": (64, 128)}, "key_tile",
-     "With a mask, the second number of 'key_tile' divides the first, and 128 does not divide 64."),
+     "With a mask, the second number of 'key_tile' divides the first number of 'key_tile', and 128 does not divide "
+     "64."),
     ({"stages": 1}, "stages", "Warpgroups need two tiles or more, and not 1.")])
 def test_what_it_refuses(given: dict[str, Any], subject: str, message: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:

@@ -13,7 +13,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Block, Function, Region, Scope, Sync, Tiles
+from loopkit.ast.arrays import Array
+from loopkit.ast.nodes import Block, Function, Region, Scope, Sync, Tiles
 from loopkit.ast.tensor_maps import MappedArray, requirements
 from loopkit.ast.value_ranges import ValueRanges
 from loopkit.ast.walk import cluster_of, nodes_in
