@@ -33,8 +33,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     TMA copies a tile that is the same for all of these blocks once: each block starts a share of the copy, which goes
     to the shared memory of all of them (multicast). The producer of a block waits until the consumers of all blocks
     have read the tile that it overwrites. The blocks of a cluster must copy, and read, such tiles in the same
-    iterations: pad the domain to whole clusters (:func:`pad_domain`). The text is compiled and emulated; it has not run
-    on a GPU yet.
+    iterations: pad the domain to whole clusters (:func:`pad_domain`).
 
     :arg iname: the fastest iname on ``g.0``, with a constant number of values that *blocks* divides.
     :arg blocks: 2, 4 or 8.
