@@ -31,6 +31,7 @@ class Scope(IntEnum):
     WARP = 1
     WARPGROUP = 2
     BLOCK = 3
+    CLUSTER = 4
 
 
 class Completion(Enum):
@@ -105,11 +106,6 @@ class Instruction:
     def accessing(self, *, stores: bool, loads: tuple[str, ...]) -> Instruction:
         """For a temporary's instruction: that of an assignment that stores to it, or loads from the arrays *loads*."""
         return self
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks of a cluster that execute it together; 1: each block does on its own."""
-        return 1
 
     @property
     def operands(self) -> tuple[Expression, ...]:
@@ -290,8 +286,8 @@ class Sync:
         """A short description."""
         own = [title for i in self.instructions for title in i.titles]
         if self.scope is not Scope.THREAD:
-            own.append("warp barrier" if self.scope is Scope.WARP else
-                       f"barrier of {self.threads} threads" if self.threads else "barrier")
+            own.append(f"barrier of {self.threads} threads" if self.threads else
+                       "barrier" if self.scope is Scope.BLOCK else f"{self.scope.name.lower()} barrier")
         return ", ".join(own)
 
 

@@ -41,6 +41,7 @@ from loopkit.poly.extents import first_value
 from loopkit.poly.piecewise import at_least
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, Set, params_of, range_condition
+from loopkit.transform.clusters import blocks_of_cluster
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]
@@ -67,6 +68,8 @@ def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mappin
         behind = machine.threads_of(Scope.WARPGROUP if knl.options.producer_registers else Scope.WARP)
         mapping = replace(mapping, producer=producer,
                           extents={**mapping.extents, axis: first + max(behind // inner, 1)})
+    if machine.roles:
+        mapping = replace(mapping, cluster=blocks_of_cluster(knl, [s.id for s in statements]))
     tree = part.tree
     if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))

@@ -13,6 +13,7 @@ from loopkit.analysis.ranges import iname_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.tma import TmaLoad
+from loopkit.instructions.tma_multicast import TmaMulticast
 from loopkit.instructions.vector_access import copied_element
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -52,7 +53,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     >>> copy(knl)
     load_box_2d(&x_fetch[0][0], x_map_64x32, 8192, &x_fetch_full[0], 0, 0);
     >>> copy(lk.cluster(knl, "b_inner", 2))
-    load_share_2d<2>(&x_fetch[0][0], x_map_32x32, 8192, &x_fetch_full[0], 32*((int)blockIdx.x % 2), 0);
+    load_share_2d<2>(&x_fetch[32*((int)blockIdx.x % 2)][0], x_map_32x32, ...
     """
     require_iname(kernel, iname)
     if blocks not in SIZES:
@@ -64,22 +65,22 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
         raise PreconditionError(f"A producer {what} '{iname}'.", subject=iname,
                                 hint="specialize_warps(knl, copies), of which one does not depend on the iname")
     found = rewritten(kernel, statements=tuple(replace(s, instructions=tuple(
-        replace(i, blocks=blocks) if isinstance(i, TmaLoad) else i for i in s.instructions)) if s.id in shared else s
-        for s in kernel.statements))
-    require_cluster(found, [*kernel.statement_by_id], iname)
+        TmaMulticast(i.name, i.row, blocks=blocks) if isinstance(i, TmaLoad) else i for i in s.instructions))
+        if s.id in shared else s for s in kernel.statements))
+    blocks_of_cluster(found, [*kernel.statement_by_id], iname)
     return found
 
 
-def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | None = None) -> None:
-    """Blocks of a cluster, if *statements* have shared copies, run them and the readers of their tiles alike.
+def blocks_of_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | None = None) -> int:
+    """The blocks of a cluster that share copies of *statements*; 1: each block is on its own.
 
     :arg iname: it must be the one that tells the blocks of a cluster apart.
-    :raises PreconditionError: they do not.
+    :raises PreconditionError: these blocks do not run the copies and the readers of their tiles alike.
     """
     own = [kernel.statement_by_id[s] for s in statements]
-    shared = {s.id: i.blocks for s in own for i in s.instructions if isinstance(i, TmaLoad) and i.blocks > 1}
+    shared = {s.id: i.blocks for s in own for i in s.instructions if isinstance(i, TmaMulticast)}
     if not shared:
-        return
+        return 1
     axes = {axis_inames(kernel, s.inames, GroupTag).get(0, ())[-1:] for s in own if s.options.producer}
     fastest = next(iter(axes))[0] if len(axes) == 1 and () not in axes else None
     low, extent = (0, 0) if fastest is None else iname_range(kernel, fastest)
@@ -113,6 +114,7 @@ def require_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str | 
         if kernel.temporary_variables[t].base_storage is not None:
             raise PreconditionError(f"'{t}' shares its memory with other temporaries, and other blocks copy to it.",
                                     subject=t, hint="leave out alias_temporaries")
+    return blocks
 
 
 def _differs_along(kernel: LoopKernel, s: Statement, iname: str) -> bool:

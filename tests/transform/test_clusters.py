@@ -10,12 +10,13 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis import constructors
-from loopkit.ast.nodes import Block, Function, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Block, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.boxes import TmaBox
 from loopkit.instructions.phases import ArrivePhase, StartPhases
 from loopkit.instructions.tma import TmaLoadIssue
+from loopkit.instructions.tma_multicast import TmaMulticastIssue
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add, multiply, remainder
@@ -75,16 +76,18 @@ def _start(i: Instruction) -> Instruction:
     return replace(i, arrivals=i.arrivals // 2) if isinstance(i, StartPhases) and i.empty else i
 
 
-def _shared(change: Callable[[Region, TmaBox], Node]) -> Callable[[Function], Function]:
-    return _body(lambda node: change(node, i.box) if isinstance(node, Region) and isinstance(
-        i := node.instruction, TmaLoadIssue) and i.box.blocks > 1 else node)
+def _alone(node: Node) -> Node:
+    return replace(node, scope=Scope.BLOCK) if isinstance(node, Sync) and any(
+        isinstance(i, StartPhases) for i in node.instructions) else node
+
+
+def _shared(change: Callable[[Region, TmaMulticastIssue], Node]) -> Callable[[Function], Function]:
+    return _body(lambda node: change(node, i) if isinstance(node, Region) and isinstance(
+        i := node.instruction, TmaMulticastIssue) else node)
 
 
 def _box(change: Callable[[TmaBox], TmaBox]) -> Callable[[Function], Function]:
-    def changed(node: Region, box: TmaBox) -> Node:
-        assert isinstance(node.instruction, TmaLoadIssue)
-        return replace(node, instruction=replace(node.instruction, box=change(box)))
-    return _shared(changed)
+    return _shared(lambda node, i: replace(node, instruction=replace(i, box=change(i.box))))
 
 
 def _in_first(node: Node) -> Node:
@@ -94,13 +97,15 @@ def _in_first(node: Node) -> Node:
 FAULTS: dict[str, Callable[[Function], Function]] = {
     "arrivals in one block, and expected so": lambda function: _sync(lambda i: _arrival(_start(i)))(function),
     "arrivals in one block": _sync(_arrival), "half of the arrivals": _sync(_start),
-    "mbarriers that start in one block": _sync(lambda i: replace(i, blocks=1) if isinstance(i, StartPhases) else i),
-    "a copy of one block": _box(lambda box: replace(box, blocks=1)),
-    "a smaller share": _box(lambda box: replace(box, blocks=4)),
+    "mbarriers that start in one block": _body(_alone),
+    "a copy of one block": _shared(lambda node, i: replace(node, instruction=TmaLoadIssue(
+        i.instruction, i.box, i.of))),
+    "a smaller share": _shared(lambda node, i: replace(node, instruction=replace(
+        i, instruction=replace(i.instruction, blocks=4)))),
     "a row by the block": _box(lambda box: replace(box, start=(add(box.start[0], RANK), *box.start[1:]))),
     "a place by the block": _box(lambda box: replace(box, tile=p.Subscript(
         box.tile.aggregate, (RANK, *box.tile.index_tuple[1:])))),
-    "the first block copies": _shared(lambda node, box: _in_first(node)),
+    "the first block copies": _shared(lambda node, _: _in_first(node)),
     "the first block arrives": _body(lambda node: _in_first(node) if isinstance(node, Sync) and any(
         isinstance(i, ArrivePhase) for i in node.instructions) else node),
     "no cluster": lambda function: replace(function, cluster=1)}
@@ -120,8 +125,8 @@ def test_a_fault_is_found(low: Lowered, fault: str) -> None:
     (function,) = low.program.functions
     wrong = replace(low.program, functions=(FAULTS[fault](function),))
     assert wrong != low.program
-    assert fault == "half of the arrivals" or any(x.kind == "cluster" for x in validate(replace(low, program=wrong)))
-    assert validate(replace(low, program=wrong))
+    expected = {"half of the arrivals": "phase", "a copy of one block": "instruction"}.get(fault, "cluster")
+    assert expected in {x.kind for x in validate(replace(low, program=wrong))}
     for completion in ("last", "first"):
         try:
             found = lk.emulate(low.kernel, a=A, b=B, completion=completion, program=wrong).s
@@ -130,6 +135,13 @@ def test_a_fault_is_found(low: Lowered, fault: str) -> None:
         if not np.array_equal(found, SUMS):
             return
     pytest.fail("no trace")
+
+
+def test_a_block_that_ends_early_is_found(low: Lowered) -> None:
+    (function,) = low.program.functions
+    wrong = replace(low.program, functions=(replace(function, body=Block(function.body.children[:-1])),))
+    assert [x.text for x in validate(replace(low, program=wrong))] == [
+        "a block may end before other blocks copy to it, or arrive"]
 
 
 @pytest.mark.parametrize(("change", "text"), [
