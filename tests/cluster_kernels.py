@@ -58,3 +58,9 @@ def squares(start: str = "32*t", condition: str = "", bound: str = "m") -> lk.Lo
         assumptions="n >= 1 and rows >= 32 and most >= 1")
     knl = lk.tag_inames(knl, "c:g.0, b:g.0, i:l.0")
     return lk.specialize_warps(lk.tensorize(knl, "copy", "tma.load", "r, k"), "copy")
+
+
+def product(blocks: int = 2, store: str = "tma") -> lk.LoopKernel:
+    """A product by warpgroups of bfloat16 matrices; blocks of a cluster share the strips of the second one."""
+    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64), group=blocks, store=store)
+    return lk.cluster(lk.assume(knl, f"n % {64*blocks} = 0"), "i_block", blocks)

@@ -21,7 +21,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add, multiply, remainder
 from loopkit.verification.validation import validate
-from tests.cluster_kernels import rows, squares
+from tests.cluster_kernels import product, rows, squares
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
@@ -52,8 +52,7 @@ def test_clusters_are_proven_and_right(blocks: int, *, by_tma: bool) -> None:
 @pytest.mark.parametrize("store", ["registers", "tma"])
 def test_products_of_matrix_units(store: str) -> None:
     """Their descriptors have no room for the number of a block, which addresses have in a cluster."""
-    knl = lk.assume(lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64), group=2, store=store), "n % 128 = 0")
-    source = lk.generate_code(lk.cluster(knl, "i_block", 2), target=lk.CudaTarget("sm_90a")).source
+    source = lk.generate_code(product(2, store), target=lk.CudaTarget("sm_90a")).source
     assert "& 0x3ffff" in source
     assert "matrix_at<" not in source
     compile_cuda(source, "sm_90a")

@@ -1,0 +1,41 @@
+"""Clusters on the device: the numbers of numpy from tiles that 2, 4 or 8 blocks copy together."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.expr.kinds import named_dtype
+from loopkit.runtime.cuda.devices import find_gpu
+from tests.cluster_kernels import product, rows
+
+BF16 = named_dtype("bfloat16")
+
+
+@pytest.fixture(autouse=True)
+def _gpu() -> None:
+    found = find_gpu()
+    if found.capability < (9, 0):
+        pytest.skip(f"{found} has no clusters")
+
+
+@pytest.mark.parametrize("by_tma", [False, True])
+@pytest.mark.parametrize("blocks", [2, 4, 8])
+def test_rows(blocks: int, *, by_tma: bool) -> None:
+    knl = lk.compile(lk.cluster(rows(blocks, by_tma=by_tma), "of_cluster", blocks), target="cuda")
+    rng = np.random.default_rng(blocks)
+    for n, length in ((1, 4), (64, 32), (300, 132), (5000, 1000), (40000, 68)):
+        a, b = (rng.integers(-4, 5, (count, length)).astype(np.float32) for count in (n, 64))
+        of_rows = np.tile(b, (n // 64 + 1, 1))[:n]
+        np.testing.assert_array_equal(np.asarray(knl(a=a, b=b).s), (a*of_rows).sum(axis=1))
+
+
+@pytest.mark.parametrize("store", ["registers", "tma"])
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_products(blocks: int, store: str) -> None:
+    knl = lk.compile(product(blocks, store), target="cuda")
+    rng = np.random.default_rng(blocks)
+    for n, m, length in ((64*blocks, 8, 8), (64*blocks, 136, 200), (1024, 264, 1000), (4096, 1032, 520)):
+        a, b = (rng.integers(-4, 5, shape).astype(BF16) for shape in ((n, length), (length, m)))
+        expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(BF16)
+        np.testing.assert_array_equal(np.asarray(knl(a=a, b=b).c).astype(np.float32), expected.astype(np.float32))
