@@ -77,8 +77,7 @@ class Instruction:
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
     :cvar executes_loops: it executes an assignment with the loops around it.
-    :cvar loads_for_others: a thread may load an element for another thread of its scope; *stores_for_others*: it may
-        store one.
+    :cvar for_others: the accesses, ``"loads"`` or ``"stores"``, that a thread may make for another one of its scope.
     :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar asynchronous_proxy: it accesses shared memory through the asynchronous proxy, and not the generic one.
     :cvar asynchronous_registers: it accesses registers of its threads later than other instructions do.
@@ -89,8 +88,7 @@ class Instruction:
     scope: ClassVar[Scope] = Scope.THREAD
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     executes_loops: ClassVar[bool] = False
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = False
     asynchronous_registers: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None

@@ -46,7 +46,7 @@ class BoxCopy(NestInstruction):
     row: int = 0
 
     scope: ClassVar[Scope] = Scope.THREAD
-    loads_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = True
     capability: ClassVar[int] = 90
     combine: ClassVar[str | None] = None
@@ -165,7 +165,7 @@ class BoxIssue(Issue):
 
     noun: ClassVar[str] = "a copy of a box by TMA"
     scope: ClassVar[Scope] = Scope.THREAD
-    loads_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = True
 
     @property

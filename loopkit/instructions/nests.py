@@ -156,7 +156,6 @@ class NestInstruction(Instruction):
     """An instruction that executes all iterations of a nest.
 
     :ivar name: its name, which a statement prints.
-    :cvar loads_for_others: a lane may load an element for another lane.
     :cvar has_condition: it executes nests with a condition inside of their loops.
     """
 
@@ -164,7 +163,7 @@ class NestInstruction(Instruction):
 
     scope: ClassVar[Scope] = Scope.WARP
     executes_loops: ClassVar[bool] = True
-    loads_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "loads"
     has_condition: ClassVar[bool] = False
 
     @property
@@ -225,7 +224,7 @@ class Issue(Instruction):
 
     noun: ClassVar[str] = "an instruction of a warp"
     scope: ClassVar[Scope] = Scope.WARP
-    loads_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "loads"
 
     instruction: NestInstruction
 
