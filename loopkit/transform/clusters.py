@@ -34,15 +34,16 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     TMA copies a tile that is the same for all of these blocks once: each block starts a share of the copy, which goes
     to the shared memory of all of them (multicast). The producer of a block waits until the consumers of all blocks
     have read the tile that it overwrites. The blocks of a cluster must copy, and read, such tiles in the same
-    iterations: pad the domain to whole clusters (:func:`pad_domain`).
+    iterations: pad the domain to whole clusters (:func:`pad_domain`). Blocks that run several places of the grid have
+    those of one cluster in each round: their number is a multiple of *blocks* (:func:`persistent`).
 
     :arg iname: the fastest iname on ``g.0``, with a constant number of values that *blocks* divides.
     :arg blocks: 2, 4 or 8.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* or *blocks* cannot be those of a cluster; no statement runs in a producer thread,
-        or it copies no tile that is the same for all blocks; blocks run several places of the grid, wait for earlier
-        ones, or let warpgroups take turns; bounds depend on data; some blocks of a cluster copy or read tiles that
-        others do not, with the smallest case.
+        or it copies no tile that is the same for all blocks; the number of persistent blocks is not a multiple of
+        *blocks*; blocks wait for earlier ones, or let warpgroups take turns; bounds depend on data; some blocks of a
+        cluster copy or read tiles that others do not, with the smallest case.
 
     >>> knl = lk.make_kernel("{[b, j, k]: 0<=b<2*m and 0<=j<64 and 0<=k<32}", "y[b, j] = sum(k, w[b, k]*x[j, k])", [
     ...     lk.GlobalArg("x", np.float32, (64, 32)), lk.GlobalArg("w", np.float32, "2*m, 32"), "..."])
@@ -90,10 +91,14 @@ def blocks_of_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str 
         subject = iname or fastest or "cluster"
         raise PreconditionError(f"'{subject}' is not the fastest iname on g.0 with a multiple of {blocks} values.",
                                 subject=subject, hint=f"split_iname(knl, ..., {blocks}), and tag the inner iname last")
+    for what, count in (("persistent blocks", kernel.options.persistent),
+                        ("places of a group", kernel.options.persistent_group)):
+        if count % blocks:
+            raise PreconditionError(f"{count} {what} are not whole clusters of {blocks}.", subject="persistent",
+                                    hint=f"persistent(knl, ...) with a multiple of {blocks}")
     turns = any(x.kind == "turns" for x in kernel.barriers)
     between = sorted(t.name for t in kernel.temporaries.values() if t.between_blocks)
-    for step, why in (("persistent", kernel.options.persistent and "Blocks that run several places of the grid"),
-                      ("take_turns", turns and "Blocks whose warpgroups take turns"),
+    for step, why in (("take_turns", turns and "Blocks whose warpgroups take turns"),
                       ("add_block_flags", between and f"Blocks that read '{between[0]}' of earlier blocks")):
         if why:
             raise PreconditionError(f"{why} have no clusters.", subject=step, hint=f"leave out {step}")

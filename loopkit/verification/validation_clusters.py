@@ -5,6 +5,9 @@ enough. The ring of read tiles counts the consumers of all blocks, so that no pr
 reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they arrive. They
 may wait for each other in between, as they arrive in all blocks then; but a barrier with the producer of one block
 would not hold the others back. All blocks have the order of one tree, in which no role waits for what comes later.
+
+The blocks of a cluster have neighbouring places of the grid. If blocks run several places, whole clusters of blocks, in
+whole groups of places, have those of one cluster in each round, forwards or backwards.
 """
 from __future__ import annotations
 
@@ -43,6 +46,8 @@ class ClusterCheck(LaunchCheck):
             yield from self._found(f"{self.function.cluster} blocks are a cluster, and not {cluster}")
         if not isinstance(last, Sync) or last.scope is not Scope.CLUSTER:
             yield from self._found("a block may end before other blocks copy to it, or arrive")
+        if self.launch.persistent % cluster or self.launch.group % cluster:
+            yield from self._found(f"blocks run places of the grid that are not whole clusters of {cluster}")
         for e in self.every:
             if isinstance(e.node, Region) and isinstance(issue := e.region.instruction, TmaLoadIssue):
                 yield from self._of_load(e, issue)

@@ -69,6 +69,7 @@ HOPPER = [
     _product("matmul_by_persistent_blocks", [(200, 200, 264)], shape=(200, 200, 264), multiprocessors=3),
     _product("matmul_from_registers", [(72, 136, 200)], store="registers"),
     _product("matmul_in_clusters", [(128, 136, 200)], product_in_clusters),
+    _product("matmul_in_persistent_clusters", [(384, 136, 200)], lambda: product_in_clusters(2, persistent=4)),
     Case("rows_in_clusters", lambda: lk.cluster(rows_in_clusters(4), "of_cluster", 4),
          lambda rng, n, m: {x: rng.integers(-4, 5, (rows, m)).astype(np.float32) for x, rows in (("a", n), ("b", 64))},
          lambda given: {"s": (given["a"]*np.tile(given["b"], (5, 1))[:len(given["a"])]).sum(axis=1)}, [(300, 132)]),

@@ -19,10 +19,11 @@ def _gpu() -> None:
         pytest.skip(f"{found} has no clusters")
 
 
-@pytest.mark.parametrize("by_tma", [False, True])
+@pytest.mark.parametrize(("by_tma", "persistent"), [(False, 0), (True, 0), (False, 16), (True, 64)])
 @pytest.mark.parametrize("blocks", [2, 4, 8])
-def test_rows(blocks: int, *, by_tma: bool) -> None:
-    knl = lk.compile(lk.cluster(rows(blocks, by_tma=by_tma), "of_cluster", blocks), target="cuda")
+def test_rows(blocks: int, persistent: int, *, by_tma: bool) -> None:
+    knl = rows(blocks, by_tma=by_tma, persistent=persistent)
+    knl = lk.compile(lk.cluster(knl, "of_cluster", blocks), target="cuda")
     rng = np.random.default_rng(blocks)
     for n, length in ((1, 4), (64, 32), (300, 132), (5000, 1000), (40000, 68)):
         a, b = (rng.integers(-4, 5, (count, length)).astype(np.float32) for count in (n, 64))
@@ -30,10 +31,10 @@ def test_rows(blocks: int, *, by_tma: bool) -> None:
         np.testing.assert_array_equal(np.asarray(knl(a=a, b=b).s), (a*of_rows).sum(axis=1))
 
 
-@pytest.mark.parametrize("store", ["registers", "tma"])
+@pytest.mark.parametrize(("store", "persistent"), [("registers", 0), ("tma", 0), ("registers", 132), ("tma", 12)])
 @pytest.mark.parametrize("blocks", [2, 4])
-def test_products(blocks: int, store: str) -> None:
-    knl = lk.compile(product(blocks, store), target="cuda")
+def test_products(blocks: int, store: str, persistent: int) -> None:
+    knl = lk.compile(product(blocks, store, persistent), target="cuda")
     rng = np.random.default_rng(blocks)
     for n, m, length in ((64*blocks, 8, 8), (64*blocks, 136, 200), (1024, 264, 1000), (4096, 1032, 520)):
         a, b = (rng.integers(-4, 5, shape).astype(BF16) for shape in ((n, length), (length, m)))

@@ -49,6 +49,16 @@ def test_clusters_are_proven_and_right(blocks: int, *, by_tma: bool) -> None:
 
 
 @pytest.mark.deep(every=2)
+@pytest.mark.parametrize(("blocks", "persistent"), [(2, 4), (4, 4)])
+def test_blocks_of_several_places(blocks: int, persistent: int) -> None:
+    """Each second round is backwards: a block then starts another share than before."""
+    knl = lk.cluster(rows(blocks, persistent=persistent), "of_cluster", blocks)
+    assert lk.verify(knl, full=True).proven
+    for completion, order in (("first", "backward"), ("last", "forward")):
+        np.testing.assert_array_equal(lk.emulate(knl, a=A, b=B, completion=completion, order=order).s, SUMS)
+
+
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("store", ["registers", "tma"])
 def test_products_of_matrix_units(store: str) -> None:
     """Their descriptors have no room for the number of a block, which addresses have in a cluster."""
@@ -143,6 +153,14 @@ def test_a_block_that_ends_early_is_found(low: Lowered) -> None:
         "a block may end before other blocks copy to it, or arrive"]
 
 
+def test_persistent_blocks_that_are_no_whole_clusters_are_found() -> None:
+    low = lowered_in_one_version(lk.cluster(rows(persistent=4), "of_cluster", 2))
+    (launch,) = low.launches
+    wrong = replace(launch, kernel=lk.set_options(launch.kernel, persistent=5))
+    assert "blocks run places of the grid that are not whole clusters of 2" in {
+        x.text for x in validate(replace(low, launches=(wrong,)))}
+
+
 @pytest.mark.parametrize(("change", "text"), [
     (lambda box: replace(box, start=(add(box.start[0], p.Variable("acc_k")), *box.start[1:])), "a place by 'acc_k'"),
     (lambda box: replace(box, end=multiply(RANK, 64)), "may end elsewhere in another block")])
@@ -166,10 +184,12 @@ def _with_flags(knl: lk.LoopKernel) -> lk.LoopKernel:
      "specialize_warps"),
     (lambda: lk.cluster(rows(whole=False), "of_cluster", 2),
      "runs in one block of a cluster and not in another one, for cluster = 0, of_cluster = 1", "pad_domain"),
-    (lambda: lk.cluster(rows(persistent=4), "of_cluster", 2), "Blocks that run several places of the grid",
-     "leave out persistent"),
-    (lambda: lk.lower(lk.persistent(lk.cluster(rows(), "of_cluster", 2), 4)),
-     "Blocks that run several places of the grid", "leave out persistent"),
+    (lambda: lk.cluster(rows(persistent=5), "of_cluster", 2), "5 persistent blocks are not whole clusters of 2",
+     "persistent(knl, ...) with a multiple of 2"),
+    (lambda: lk.lower(lk.set_options(lk.cluster(rows(persistent=4), "of_cluster", 2), persistent_group=3)),
+     "3 places of a group are not whole clusters of 2", "persistent(knl, ...) with a multiple of 2"),
+    (lambda: lk.lower(lk.cluster(squares(others=3), "b", 2)), "The grid has max(3*n, 2*n) blocks along g.0",
+     "give all statements a multiple of 2 values"),
     (lambda: lk.lower(lk.untag_inames(lk.cluster(rows(), "of_cluster", 2), "of_cluster")),
      "'cluster' is not the fastest iname on g.0", "tag the inner iname last"),
     (lambda: lk.lower(lk.cluster(rows(8, height=32, width=4), "of_cluster", 8)),
