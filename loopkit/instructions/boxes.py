@@ -97,7 +97,9 @@ class TmaBox:
         if blocks > 1:
             extents = _share_extents(extents, blocks, max(LINE, ROWS*swizzle) // memory.dtype.itemsize, array_of(tile))
             axis, share = next((x, n) for x, n in zip(axes, extents, strict=True) if x is not None and n > 1)
-            start[axis] = add(start[axis], multiply(share, remainder(p.Variable("g.0"), blocks)))
+            block, count = nest.blocks[-1]
+            number = p.Variable(block) if count == blocks else remainder(p.Variable(block), blocks)
+            start[axis] = add(start[axis], multiply(share, number))
         apart = f"_by_{'x'.join(map(str, steps))}" if steps else ""
         name = (f"{array_of(source)}_map_{'x'.join(map(str, extents))}{apart}{'_swizzled' if swizzle else ''}"
                 f"{'_to_end' if end is not None else ''}")

@@ -88,7 +88,7 @@ class Nest:
     :ivar names: the constants in scope.
     :ivar reduced: the loops along which the assignment adds up values.
     :ivar lanes: the inames on the first axis of the block, the slowest first, each with its extent if it runs from 0;
-        lanes of a warp differ in the last ones.
+        lanes of a warp differ in the last ones. *blocks*: those on the first axis of the grid.
     :ivar memory: the memory of an array; *assumptions*: those about the sizes.
     :ivar condition: it assigns only where this holds, a condition inside of the loops.
     """
@@ -98,6 +98,7 @@ class Nest:
     names: Mapping[str, Expression]
     reduced: frozenset[str]
     lanes: tuple[tuple[str, int | None], ...]
+    blocks: tuple[tuple[str, int | None], ...]
     memory: Callable[[str], ElementMemory]
     assumptions: Set
     condition: Expression | None = None

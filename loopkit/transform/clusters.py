@@ -54,7 +54,7 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     >>> copy(knl)
     load_box_2d(&x_fetch[0][0], x_map_64x32, 8192, &x_fetch_full[0], 0, 0);
     >>> copy(lk.cluster(knl, "b_inner", 2))
-    load_share_2d<2>(&x_fetch[32*((int)blockIdx.x % 2)][0], x_map_32x32, ...
+    load_share_2d<2>(&x_fetch[32*b_inner][0], x_map_32x32, 8192, &x_fetch_full[0], 32*b_inner, 0);
     """
     require_iname(kernel, iname)
     if blocks not in SIZES:

@@ -94,8 +94,8 @@ rows(float *__restrict__ s, const __grid_constant__ CUtensorMap a_map_64x32,
             load_box_2d(&a_tile[k_outer % 2][0][0], a_map_64x32, 8192, &tiles_full[k_outer % 2],
                     64*of_cluster + 128*cluster, 32*k_outer);
             // b_tile_rule
-            load_share_2d<2>(&b_tile[k_outer % 2][32*((int)blockIdx.x % 2)][0], b_map_32x32, 8192,
-                    &tiles_full[k_outer % 2], 32*((int)blockIdx.x % 2), 32*k_outer);
+            load_share_2d<2>(&b_tile[k_outer % 2][32*of_cluster][0], b_map_32x32, 8192,
+                    &tiles_full[k_outer % 2], 32*of_cluster, 32*k_outer);
         }
     } else if ((int)threadIdx.x < 64) {
         // insn.k.init
