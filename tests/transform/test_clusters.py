@@ -120,9 +120,9 @@ FAULTS: dict[str, Callable[[Function], Function]] = {
     "no cluster": lambda function: replace(function, cluster=1)}
 
 
-@pytest.fixture(name="low", scope="module")
-def _low() -> Lowered:
-    low = lowered_in_one_version(lk.cluster(rows(), "of_cluster", 2))
+@pytest.fixture(name="low", scope="module", params=[0, 4], ids=["one_place", "persistent"])
+def _low(request: pytest.FixtureRequest) -> Lowered:
+    low = lowered_in_one_version(lk.cluster(rows(persistent=request.param), "of_cluster", 2))
     assert validate(low) == ()
     return low
 
@@ -153,8 +153,7 @@ def test_a_block_that_ends_early_is_found(low: Lowered) -> None:
         "a block may end before other blocks copy to it, or arrive"]
 
 
-def test_persistent_blocks_that_are_no_whole_clusters_are_found() -> None:
-    low = lowered_in_one_version(lk.cluster(rows(persistent=4), "of_cluster", 2))
+def test_persistent_blocks_that_are_no_whole_clusters_are_found(low: Lowered) -> None:
     (launch,) = low.launches
     wrong = replace(launch, kernel=lk.set_options(launch.kernel, persistent=5))
     assert "blocks run places of the grid that are not whole clusters of 2" in {
