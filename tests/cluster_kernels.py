@@ -65,8 +65,8 @@ def squares(start: str = "32*t", condition: str = "", bound: str = "m", others: 
     return lk.specialize_warps(lk.tensorize(knl, "copy", "tma.load", "r, k"), "copy")
 
 
-def product(blocks: int = 2, store: str = "tma", persistent: int = 0) -> lk.LoopKernel:
+def product(blocks: int = 2, store: str = "tma", persistent: int = 0, rows: int = 64) -> lk.LoopKernel:
     """A product by warpgroups of bfloat16 matrices; blocks of a cluster share the strips of the second one."""
-    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(64, 64, 64), group=blocks, store=store)
+    knl = lk.library.matmul("bfloat16", wgmma=True, tile=(rows, 64, 64), group=blocks, store=store)
     knl = lk.set_options(knl, persistent=persistent)
-    return lk.cluster(lk.assume(knl, f"n % {64*blocks} = 0"), "i_block", blocks)
+    return lk.cluster(lk.assume(knl, f"n % {rows*blocks} = 0"), "i_block", blocks)

@@ -42,8 +42,8 @@ def cluster(kernel: LoopKernel, iname: str, blocks: int) -> LoopKernel:
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: *iname* or *blocks* cannot be those of a cluster; no statement runs in a producer thread,
         or it copies no tile that is the same for all blocks; the number of persistent blocks is not a multiple of
-        *blocks*; blocks wait for earlier ones, or let warpgroups take turns; bounds depend on data; some blocks of a
-        cluster copy or read tiles that others do not, with the smallest case.
+        *blocks*; blocks wait for earlier ones; bounds depend on data; some blocks of a cluster copy or read tiles that
+        others do not, with the smallest case.
 
     >>> knl = lk.make_kernel("{[b, j, k]: 0<=b<2*m and 0<=j<64 and 0<=k<32}", "y[b, j] = sum(k, w[b, k]*x[j, k])", [
     ...     lk.GlobalArg("x", np.float32, (64, 32)), lk.GlobalArg("w", np.float32, "2*m, 32"), "..."])
@@ -96,12 +96,9 @@ def blocks_of_cluster(kernel: LoopKernel, statements: Iterable[str], iname: str 
         if count % blocks:
             raise PreconditionError(f"{count} {what} are not whole clusters of {blocks}.", subject="persistent",
                                     hint=f"persistent(knl, ...) with a multiple of {blocks}")
-    turns = any(x.kind == "turns" for x in kernel.barriers)
-    between = sorted(t.name for t in kernel.temporaries.values() if t.between_blocks)
-    for step, why in (("take_turns", turns and "Blocks whose warpgroups take turns"),
-                      ("add_block_flags", between and f"Blocks that read '{between[0]}' of earlier blocks")):
-        if why:
-            raise PreconditionError(f"{why} have no clusters.", subject=step, hint=f"leave out {step}")
+    if between := sorted(t.name for t in kernel.temporaries.values() if t.between_blocks):
+        raise PreconditionError(f"Blocks that read '{between[0]}' of earlier blocks have no clusters.",
+                                subject=between[0], hint="leave out add_block_flags")
     tiles = {s.written for s in own if s.options.producer}
     for s in own:
         if data := data_params(kernel, s.domain):

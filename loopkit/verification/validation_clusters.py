@@ -4,7 +4,8 @@ Then a copy to all blocks of a cluster is, for each of them, a copy of its own, 
 enough. The ring of read tiles counts the consumers of all blocks, so that no producer overwrites a slot that a block
 reads; and no share lands in a phase that a block has not waited for, since its consumers do so before they arrive. They
 may wait for each other in between, as they arrive in all blocks then; but a barrier with the producer of one block
-would not hold the others back. All blocks have the order of one tree, in which no role waits for what comes later.
+would not hold the others back. All blocks have the order of one tree, in which no role waits for what comes later: an
+arrival that a copy needs comes before the turn of a warpgroup which waits for the copy, in each block.
 
 The blocks of a cluster have neighbouring places of the grid. If blocks run several places, whole clusters of blocks, in
 whole groups of places, have those of one cluster in each round, forwards or backwards.

@@ -34,9 +34,18 @@ def test_rows(blocks: int, persistent: int, *, by_tma: bool) -> None:
 @pytest.mark.parametrize(("store", "persistent"), [("registers", 0), ("tma", 0), ("registers", 132), ("tma", 12)])
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_products(blocks: int, store: str, persistent: int) -> None:
-    knl = lk.compile(product(blocks, store, persistent), target="cuda")
-    rng = np.random.default_rng(blocks)
-    for n, m, length in ((64*blocks, 8, 8), (64*blocks, 136, 200), (1024, 264, 1000), (4096, 1032, 520)):
+    _check(product(blocks, store, persistent), 64*blocks)
+
+
+@pytest.mark.parametrize("persistent", [0, 132])
+def test_warpgroups_take_turns(persistent: int) -> None:
+    _check(lk.take_turns(product(rows=128, persistent=persistent), "insn", "store_c"), 256)
+
+
+def _check(product: lk.LoopKernel, rows: int) -> None:
+    """The *product* is that of numpy for multiples of so many *rows*."""
+    knl, rng = lk.compile(product, target="cuda"), np.random.default_rng(rows)
+    for n, m, length in ((rows, 8, 8), (rows, 136, 200), (1024, 264, 1000), (4096, 1032, 520)):
         a, b = (rng.integers(-4, 5, shape).astype(BF16) for shape in ((n, length), (length, m)))
         expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(BF16)
         np.testing.assert_array_equal(np.asarray(knl(a=a, b=b).c).astype(np.float32), expected.astype(np.float32))

@@ -12,6 +12,7 @@ import loopkit as lk
 from loopkit.analysis import constructors
 from loopkit.ast.nodes import Block, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import as_block, rewritten
+from loopkit.expr.kinds import named_dtype
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.boxes import TmaBox
 from loopkit.instructions.phases import ArrivePhase, StartPhases
@@ -25,7 +26,7 @@ from tests.cluster_kernels import product, rows, squares
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
-RNG = np.random.default_rng(0)
+BF16, RNG = named_dtype("bfloat16"), np.random.default_rng(0)
 A, B = (RNG.integers(-4, 5, (n, 132)).astype(np.float32) for n in (300, 64))
 SUMS = (A*np.tile(B, (5, 1))[:300]).sum(axis=1)
 RANK = remainder(p.Variable("g.0"), 2)
@@ -56,6 +57,17 @@ def test_blocks_of_several_places(blocks: int, persistent: int) -> None:
     assert lk.verify(knl, full=True).proven
     for completion, order in (("first", "backward"), ("last", "forward")):
         np.testing.assert_array_equal(lk.emulate(knl, a=A, b=B, completion=completion, order=order).s, SUMS)
+
+
+@pytest.mark.deep
+def test_warpgroups_take_turns() -> None:
+    knl = lk.take_turns(product(rows=128, persistent=4), "insn", "store_c")
+    assert lk.verify(knl, full=True).proven
+    a, b = (RNG.integers(-4, 5, shape).astype(np.float32) for shape in ((512, 72), (72, 136)))
+    for completion, order in (("first", "backward"), ("last", "forward")):
+        found = lk.emulate(knl, a=a.astype(BF16), b=b.astype(BF16), completion=completion, order=order,
+                           target=lk.CudaTarget("sm_90a")).c
+        np.testing.assert_array_equal(found.astype(np.float32), (a @ b).astype(BF16).astype(np.float32))
 
 
 @pytest.mark.deep(every=2)
@@ -199,10 +211,6 @@ def _with_flags(knl: lk.LoopKernel) -> lk.LoopKernel:
      "'copy' is bounded by 'top', which may differ between the blocks of a cluster", "bound it by a size parameter"),
     (lambda: lk.lower(lk.cluster(squares(condition=" if 32*t + r < last else 0"), "b", 2)),
      "2 blocks cannot share a box of 'x' with an end of its own", "leave out cluster"),
-    (lambda: lk.cluster(lk.take_turns(squares(), "load", "square"), "b", 2),
-     "Blocks whose warpgroups take turns have no clusters", "leave out take_turns"),
-    (lambda: lk.lower(lk.take_turns(lk.cluster(squares(), "b", 2), "load", "square")),
-     "Blocks whose warpgroups take turns have no clusters", "leave out take_turns"),
     (lambda: lk.cluster(_with_flags(squares()), "b", 2), "Blocks that read 'v' of earlier blocks have no clusters",
      "leave out add_block_flags")])
 def test_refused(make: Callable[[], object], reason: str, hint: str) -> None:
