@@ -213,10 +213,13 @@ INSTRUCTIONS = {
     "turns": (r"instructions\.turns|begin_turn|end_turn|start_turns", (
         "transform.warps", "lowering.turns", "verification.turns")),
     "boxes": (r"BoxCopy|BoxIssue|TmaBox", (
-        "instructions.tma", "instructions.tma_store", "transform.boxes", "transform.tensorize")),
+        "instructions.tma", "instructions.tma_multicast", "instructions.tma_store", "transform.boxes",
+        "transform.tensorize")),
     "tma": (r"TmaLoad|tma\.load|load_box", (
         "transform.tensorize", "transform.engines", "transform.warps", "transform.clusters", "lowering.phases",
-        "verification.validation_clusters")),
+        "verification.validation_clusters", "instructions.tma_multicast")),
+    "tma_multicast": (r"TmaMulticast|load_share", (
+        "transform.clusters", "verification.validation_clusters")),
     "tma_store": (r"TmaStore|tma\.store|store_box", (
         "transform.tensorize", "transform.engines")),
     "mma": (r"\b[Mm]ma\b|MmaIssue", (

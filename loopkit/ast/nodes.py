@@ -29,6 +29,7 @@ class Scope(IntEnum):
     WARP = 1
     WARPGROUP = 2
     BLOCK = 3
+    CLUSTER = 4
 
 
 class Completion(Enum):
@@ -74,8 +75,7 @@ class Instruction:
     :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
     :cvar executes_loops: it executes an assignment with the loops around it.
-    :cvar loads_for_others: a thread may load an element for another thread of its scope; *stores_for_others*: it may
-        store one.
+    :cvar for_others: the accesses, ``"loads"`` or ``"stores"``, that a thread may make for another one of its scope.
     :cvar completes: the event that it completes, for accesses of the threads *completes_for*; ``None``: no event.
     :cvar asynchronous_proxy: it accesses shared memory through the asynchronous proxy, and not the generic one.
     :cvar asynchronous_registers: it accesses registers of its threads later than other instructions do.
@@ -86,8 +86,7 @@ class Instruction:
     scope: ClassVar[Scope] = Scope.THREAD
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     executes_loops: ClassVar[bool] = False
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = False
+    for_others: ClassVar[str] = ""
     asynchronous_proxy: ClassVar[bool] = False
     asynchronous_registers: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
@@ -103,11 +102,6 @@ class Instruction:
     def accessing(self, *, stores: bool, loads: tuple[str, ...]) -> Instruction:
         """For a temporary's instruction: that of an assignment that stores to it, or loads from the arrays *loads*."""
         return self
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks of a cluster that execute it together; 1: each block does on its own."""
-        return 1
 
     @property
     def operands(self) -> tuple[Expression, ...]:
@@ -288,8 +282,8 @@ class Sync:
         """A short description."""
         own = [title for i in self.instructions for title in i.titles]
         if self.scope is not Scope.THREAD:
-            own.append("warp barrier" if self.scope is Scope.WARP else
-                       f"barrier of {self.threads} threads" if self.threads else "barrier")
+            own.append(f"barrier of {self.threads} threads" if self.threads else
+                       "barrier" if self.scope is Scope.BLOCK else f"{self.scope.name.lower()} barrier")
         return ", ".join(own)
 
 

@@ -35,7 +35,6 @@ class StartPhases(Instruction):
     :ivar tiles: the temporaries that these copies write, or that the warps have read.
     :ivar empty: warps arrive, when they have read a tile.
     :ivar in_tiles: blocks run several places of the grid, so that threads count the phases of a slot themselves.
-    :ivar blocks: the blocks of a cluster that use the rings of each other.
     """
 
     ring: str
@@ -44,7 +43,6 @@ class StartPhases(Instruction):
     tiles: tuple[str, ...] = ()
     empty: bool = False
     in_tiles: bool = False
-    blocks: int = 1
 
     noun: ClassVar[str] = "the start of a ring of phases"
     capability: ClassVar[int] = 90

@@ -23,8 +23,7 @@ class StMatrix(MatrixMove):
     """Stores matrices, whose elements each lane has in an array of its own."""
 
     verb: ClassVar[str] = "stores"
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "stores"
     capability: ClassVar[int] = 90
 
     def ends(self, nest: Nest) -> tuple[p.Subscript, p.Subscript]:
@@ -47,8 +46,7 @@ class StMatrixIssue(MatrixMoveIssue):
     """A store of matrices with its operands."""
 
     noun: ClassVar[str] = "a store of matrices"
-    loads_for_others: ClassVar[bool] = False
-    stores_for_others: ClassVar[bool] = True
+    for_others: ClassVar[str] = "stores"
 
     def stored(self, array: str) -> tuple[p.Subscript, ...]:
         return self.elements if array_of(self.row) == array else ()

@@ -15,7 +15,6 @@ from loopkit.analysis.shapes import Shape
 from loopkit.ast.assumed import DivisibleSize
 from loopkit.ast.nodes import Block, Program
 from loopkit.ast.text import block_text, program_text
-from loopkit.ast.walk import cluster_of
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.role_registers import registers_of_roles
@@ -111,6 +110,7 @@ class HardwareMapping:
         constant; ``None``: each value of the place on the axis is one that occurs, whatever the sizes.
     :ivar producer: the axis of the block and the place on it of the producer thread, the first one of a last warp;
         ``None``: there is none. *ranges* are those of the other threads.
+    :ivar cluster: the number of blocks along ``g.0`` that share copies; 1: each block is on its own.
     """
 
     extents: Mapping[str, Expression]
@@ -118,6 +118,7 @@ class HardwareMapping:
     thread_inames: frozenset[str]
     ranges: Mapping[str, tuple[int, int] | None]
     producer: tuple[str, int] | None = None
+    cluster: int = 1
 
     @property
     def block_inames(self) -> tuple[str, ...]:
@@ -170,11 +171,6 @@ class Launch(Shown):
     def group(self) -> int:
         """In a grid of three axes: the places along the first two that persistent blocks run together; 0: all."""
         return self.kernel.options.persistent_group if self.persistent and {*GRID} <= self.mapping.extents.keys() else 0
-
-    @property
-    def cluster(self) -> int:
-        """The number of blocks of a cluster, which share copies; 1: each block is on its own."""
-        return cluster_of(i for x in self.statements.values() for i in x.statement.instructions)
 
     @property
     def consumers(self) -> int:
@@ -256,7 +252,8 @@ class Launch(Shown):
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        how = (" by tickets" if self.ticketed else "") + (f" of clusters of {self.cluster}" if self.cluster > 1 else "")
+        how = (" by tickets" if self.ticketed else "") + (
+            f" of clusters of {self.mapping.cluster}" if self.mapping.cluster > 1 else "")
         grid, block = (", ".join(map(str, extents)) for extents in (self.grid, self.block))
         return "\n".join([
             f"launch {self.name}{inside}: grid ({grid}){how}, block ({block})",

@@ -33,7 +33,7 @@ def without_covered(parts: Sequence[InstanceSet]) -> list[InstanceSet]:
 def joined(parts: Sequence[InstanceSet]) -> InstanceSet:
     """The union of *parts*, which have the same inames.
 
-    isl does not see that a part with existentially quantified integers contains another one: the latter is left out.
+    A part that lies in another one is left out. isl keeps both if the larger one has existentially quantified integers.
     """
     every = reduce(InstanceSet.union, parts)
     if len(parts) == 1 or every.set.n_basic_set() == 1 or not has_unknowns(every.set):

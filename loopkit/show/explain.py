@@ -137,7 +137,7 @@ _SERVED = re.compile(r"(\S+): (\S+) (reads|writes), (\S+) (\S+)")
 
 def _sync_sentence(sync: Sync) -> str:
     """The purpose of a barrier, or of instructions that threads execute at such a place."""
-    group = "" if sync.scope is Scope.THREAD else f" of a {'warp' if sync.scope is Scope.WARP else 'block'}"
+    group = "" if sync.scope is Scope.THREAD else f" of a {sync.scope.name.lower()}"
     titles = [f"'{title}'" for i in sync.instructions for title in i.titles]
     acts = [f"executes {name_list_text(titles)}"] if titles else []
     acts += ["waits for all others at a barrier"] if group else []

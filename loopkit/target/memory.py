@@ -190,9 +190,9 @@ class FunctionText:
 
     @property
     def instruction_texts(self) -> InstructionTexts:
-        """The texts of instructions of the language that are right for the layout, and for blocks of a cluster."""
-        return {i: (text.in_cluster if self.function.cluster > 1 else None) or text
-                for i, text in self.dialect.instructions.items() if self.layout.vectors or not text.assumes_layout}
+        """The texts of instructions of the language that are right for the layout."""
+        return {i: text for i, text in self.dialect.instructions.items()
+                if self.layout.vectors or not text.assumes_layout}
 
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:

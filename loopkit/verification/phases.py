@@ -341,7 +341,7 @@ def _by_phases(a: PhaseEvent, b: PhaseEvent, pairs: Map) -> Map:
 
 def is_of_block(scope: Scope, launch: Launch) -> bool:
     """Do all threads of a block wait for each other at a barrier of this *scope*?"""
-    return scope is Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
+    return scope >= Scope.BLOCK or (scope is Scope.WARP and launch.within_warp())
 
 
 def rings_of(launch: Launch, tree: Tree, blocks: AbstractSet[str]) -> Rings:

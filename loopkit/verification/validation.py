@@ -139,8 +139,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     yield from turn_faults(launch, function)
     for fault in _rings(launch, function, grid, every).faults():
         yield Mismatch("phase", launch.name, fault.statement, fault.text, fault.parameters, fault.place)
-    if function.cluster > 1 or launch.cluster > 1:
-        yield from ClusterCheck(launch, function, grid, every).findings()
+    if function.cluster > 1 or launch.mapping.cluster > 1:
+        yield from ClusterCheck(*subject, every).findings()
     if decided:
         memo = dict[object, Any]()
         yield from OrderCheck(*subject, memo).findings()

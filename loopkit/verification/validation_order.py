@@ -117,8 +117,7 @@ class OrderCheck(Precedence):
             if wide or event is Completion.PHASE:
                 return
         # any lane of a warp may load the operands of an instruction, or store its results
-        foreign = [i for z in (x, y) if (i := z.execution.instruction) is not None
-                   and (i.loads_for_others or i.stores_for_others)]
+        foreign = [i for z in (x, y) if (i := z.execution.instruction) is not None and i.for_others]
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if wide:
