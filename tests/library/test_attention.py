@@ -94,6 +94,17 @@ def test_results(form: dict[str, Any], sizes: tuple[int, int, int, int]) -> None
         np.testing.assert_allclose(found.astype(float), expected, atol=0.015)
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("form", [
+    {"head": 64, "mask": "causal", "rows": 192, "keys": 64}, {"head": 64, "mask": "causal", "rows": 192, "keys": 96},
+    {"head": 64, "mask": "window", "window": 100, "rows": 192, "keys": 64}, {"head": 128, "mask": "causal", "keys": 64},
+    {"head": 256, "mask": "causal"}, {"head": 256, "mask": "window", "window": 100}], ids=str)
+def test_tiles_of_all_lengths_are_proven(form: dict[str, Any]) -> None:
+    """The last tile of keys of a block is that of its last query, whose number is rounded."""
+    report = lk.verify(lk.library.attention(**form), HOPPER, full=True)
+    assert report.proven, report
+
+
 @pytest.mark.parametrize(("given", "subject", "message"), [
     ({"head": 96}, "head", "The length of a head is a multiple of 64, at most 256, and not 96."),
     ({"dtype": "float32"}, "dtype", "The arrays of attention are bfloat16 or float16, and not float32."),
