@@ -21,7 +21,7 @@ _THREADS = 256
 @checked
 def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: str = "full", scale: float | None = None,
                        key_tile: tuple[int, int] | None = None, query_tile: tuple[int, int] | None = None,
-                       stages: int | None = None, multiprocessors: int = 0) -> lk.LoopKernel:
+                       stages: int | None = None, multiprocessors: int | None = None) -> lk.LoopKernel:
     """A kernel for the gradients *dq*, *dk* and *dv* of :func:`attention`, from the gradient *go* of its result *o*.
 
     The weights ``w[i, j]`` are computed again, from the scores and from ``log_sum[b, h, i]``, the logarithm of the sum
@@ -47,7 +47,7 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
         *query_tile*: the queries of a block and the keys of a tile. With a mask, the second number divides the first.
     :arg stages: tiles in shared memory at once, two or more.
     :arg multiprocessors: those of the GPU, for :func:`~loopkit.persistent` blocks, each with several tiles; 0: each
-        block has one.
+        block has one tile; default: those of the measured GPU.
     :raises PreconditionError: an argument cannot have such a value, or arguments exclude each other.
 
     >>> knl = lk.library.attention_backward(head=64)
@@ -83,7 +83,8 @@ def attention_backward(dtype: npt.DTypeLike = "bfloat16", *, head: int, mask: st
     # weights are replaced in the first tiles only
     knl = lk.peel(knl, "qt", first=query_tile[0] // query_tile[1] if mask == "causal" else 1)
     knl = lk.peel(knl, "kt", first=key_tile[0] // key_tile[1]) if mask == "causal" else knl
-    return lk.persistent(knl, multiprocessors) if multiprocessors else knl
+    blocks, = measured("attention_backward", multiprocessors=multiprocessors)
+    return lk.persistent(knl, blocks) if blocks else knl
 
 
 class Gradients(Scores):
