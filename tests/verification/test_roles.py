@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Node, Program, Scope, Sync, Tiles
+from loopkit.ast.nodes import For, Node, Program, Scope, Sync, Tiles
 from loopkit.ast.walk import as_block, rewritten
 from loopkit.ast.walk import nodes_in as ast_nodes
 from loopkit.instructions.fences import ProxyFence
 from loopkit.instructions.groups import CommitGroup
-from loopkit.instructions.phases import StartPhases, WaitPhase
+from loopkit.instructions.phases import ArrivePhase, StartPhases, WaitPhase
 from loopkit.kernel.tree import Barrier, nodes_in, parts_of, rewrite, seq
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.affine import add
-from loopkit.verification.validation import validate
+from loopkit.verification.validation import unended_phases, validate
 from tests.deep import DEEP, shared
 from tests.role_kernels import rows, twice_read
 from tests.verification.changed import built, report, with_tree
+from tests.verification.faults import Fault
 from tests.verification.ring_faults import of_instruction, ring_faults
 
 #: Ways of an emulation, and the two that differ most.
@@ -94,6 +95,25 @@ def test_faults_of_a_program_are_found(kernel: Kernel) -> None:
         if not validate(replace(low, program=fault.program)):
             wrong = next((x for sizes in SIZES for x in _traces(kernel, sizes, fault.program)), None)
             assert wrong is None, f"missed: {fault.kind} in {fault.text}: {wrong}"
+
+
+@pytest.mark.parametrize("kernel", OF_FAULTS[:2], ids=str)
+def test_a_wait_without_end_is_found_before_the_code_is_made(kernel: Kernel) -> None:
+    """Not only by full verification: an arrival or a copy left out, and one iteration more of the consumers."""
+    low = _lowered(kernel)
+    assert not [*unended_phases(low)]
+    faults = [f for f in ring_faults(low.program) if (f.kind == "a box left out" and "load" in f.text) or (
+        f.kind == "left out" and f.text.startswith("arrive"))]
+    loops = [node for node in ast_nodes(low.program.functions[0].body) if isinstance(node, For)
+             and any(isinstance(x, Sync) and any(isinstance(i, ArrivePhase) for i in x.instructions)
+                     for x in ast_nodes(node))]
+    faults += [Fault("one iteration more", node.iname, replace(low.program, functions=(replace(
+        function, body=as_block(rewritten(function.body, lambda x, node=node: replace(
+            node, stop=add(node.stop, 1)) if x is node else x))),)))
+        for function in low.program.functions for node in loops]
+    assert len(faults) >= 3
+    for fault in faults:
+        assert [*unended_phases(replace(low, program=fault.program))], f"{fault.kind} in {fault.text}"
 
 
 #: Faults in what a role or a block of several places of the grid does, and where.
