@@ -160,7 +160,7 @@ def conv2d(dtype: npt.DTypeLike = "bfloat16", *, filter_shape: int | Pair = 3, s
         raise lk.PreconditionError(f"The result goes to memory by tma or registers, and not by {store!r}.",
                                    subject="store", hint="store='tma'")
     boxes = _chosen_boxes(window, shape, multiprocessors, tile, known)
-    stages = stages_of_strips(boxes.positions, boxes.filters, stored.itemsize if store == "tma" else 0, stages)
+    stages = stages_of_strips(boxes.positions, boxes.filters, stages, stored=store == "tma")
     knl = _summed_windows(known, stored, window, filter_layout, epilogue)
     knl = _by_warpgroups(knl, known, boxes, filter_layout, stored if store == "tma" else None, stages)
     if shape is not None and (count := _persistent_blocks(window, shape, boxes, multiprocessors)):

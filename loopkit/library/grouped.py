@@ -44,7 +44,7 @@ def grouped_matmul(dtype: npt.DTypeLike = "bfloat16", *, b_transposed: bool = Fa
                                    subject="dtype", hint="dtype='bfloat16'")
     (rows, columns), = measured("warpgroups", tile=tile)
     require_tile(rows, columns)
-    stages = stages_of_strips(rows, columns, known.itemsize, stages)
+    stages = stages_of_strips(rows, columns, stages, stored=True)
     knl = _kernel(known, rows, columns, b_transposed=b_transposed)
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": ROW // STEP, "k_box": STEP // known.itemsize},
                           tags={"k_step": "unr"})

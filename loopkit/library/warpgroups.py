@@ -86,13 +86,12 @@ def require_epilogue(knl: lk.LoopKernel, array: str, epilogue: str | None, own: 
             hint=f"it has total, {', '.join(of)} and further arrays, such as bias[{of[-1]}]")
 
 
-def stages_of_strips(rows: int, columns: int, stored: int, stages: int | None) -> int:
+def stages_of_strips(rows: int, columns: int, stages: int | None, *, stored: bool) -> int:
     """The strips of each factor in shared memory: *stages*, or as many as fit.
 
-    :arg stored: the bytes of an element of the result in shared memory, of which two parts of a tile are there at
-        once; 0: none is.
+    :arg stored: two parts of a tile of the result, with rows of 128 bytes, are in shared memory too.
     """
-    parts = min(2*ROW, columns*stored)*rows if stored else 0
+    parts = 2*ROW*rows if stored else 0
     most = (DEVICE["warpgroups"]["shared_bytes"] - parts) // ((rows + columns)*ROW)
     found = max(min(most, DEVICE["warpgroups"]["most_stages"]), 2) if stages is None else stages
     if found < 2:
@@ -200,7 +199,7 @@ def product_by_warpgroups(dtype: np.dtype, result: npt.DTypeLike | None, form: F
     slow = whole is None and not turned and tiles.shape is not None and _is_slow(form.rows(tiles.shape)[1], dtype)
     cluster = tiles.cluster(rows, columns) if slow else 1
     group, blocks = (tiles.turned() if turned else tiles).order(rows, columns, cluster)
-    stages = stages_of_strips(rows, columns, 0 if store == "registers" else stored.itemsize, tiles.stages)
+    stages = stages_of_strips(rows, columns, tiles.stages, stored=store != "registers")
     steps = ROW // size
     knl = form.kernel(dtype, stored, turned=turned)
     vectors = vectors_of_epilogue(knl, rows, columns)
