@@ -288,7 +288,8 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     if stop is not None and stop not in _NUMBER:
         raise PreconditionError(f"'{stop}' is not a stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(_NUMBER)}")
-    return lower_fully(knl, resolve_target(target).machine, stop or STAGES[-1].name)
+    machine = resolve_target(target).machine
+    return lowered_once(knl, machine) if stop in (None, FINISHED) else lower_fully(knl, machine, stop)
 
 
 #: The last stages without versions for full tiles, and with loops in the place of unrolled text.
