@@ -67,8 +67,9 @@ class Waits:
             if not (isinstance(node, Barrier) and node.instructions):
                 continue
             names = (*sorted(self.blocks), *loops_of(way))
-            domains = [self.launch.statements[s].domain.onto(names) for s in self.launch.beside(node, body)]
-            points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
+            domains = [self.launch.statements[s].domain.onto(names).without_params(of_threads)
+                       for s in self.launch.beside(node, body)]
+            points = reduce(InstanceSet.union, {id(d): d for d in domains}.values())     # many are one
             if not self.launch.kernel.value_params.union(block_values(self.launch)).issuperset(points.params):
                 return None                     # read from memory, and not one value for the block
             found.append(PlacedWait(way, names, as_points(points.set), node.producer, node=node))

@@ -116,10 +116,8 @@ class InstanceSet(Shown):
     @kept_by_kernel
     def _onto(self, inames: tuple[str, ...]) -> InstanceSet:
         if inames == tuple(x for x in self.inames if x in inames):
-            points = self.set
-            for i in reversed(range(len(self.inames))):
-                if self.inames[i] not in inames:
-                    points = points.project_out(DIM.set, i, 1)
+            gone = [i for i, x in enumerate(self.inames) if x not in inames]
+            points = reduce(lambda known, i: known.project_out(DIM.set, i, 1), reversed(gone), self.set)
             return InstanceSet(inames, with_dim_names(points, inames))
         points = self.bound(self.inames).set
         for x in self.inames:
@@ -141,7 +139,6 @@ class InstanceSet(Shown):
         return InstanceSet(inames, with_dim_names(points, inames))
 
     def intersect_params(self, params: isl.Set) -> InstanceSet:
-        """These points at the sizes *params*."""
         # the last result only: those for the sizes of many kernels would stay as long as these points
         known, result = self.memo.get("params", (None, None))
         if known is not params:
@@ -151,11 +148,15 @@ class InstanceSet(Shown):
 
     def without_params(self, names: Collection[str]) -> InstanceSet:
         """Remove all constraints on the parameters *names*, which become unknowns of each instance."""
+        own = tuple(x for x in names if self.set.find_dim_by_name(DIM.param, x) >= 0)
+        return self._without_params(own) if own else self
+
+    @kept_by_kernel
+    def _without_params(self, names: tuple[str, ...]) -> InstanceSet:
         points = self.set
-        for name in names:
-            if (i := points.find_dim_by_name(DIM.param, name)) >= 0:
-                points = points.project_out(DIM.param, i, 1)
-        return self if points is self.set else self.named(points)
+        for x in names:
+            points = points.project_out(DIM.param, points.find_dim_by_name(DIM.param, x), 1)
+        return self.named(points)
 
     def bound(self, inames: Collection[str]) -> InstanceSet:
         """Turn the dimensions *inames* into parameters of the same names (hardware inames)."""
