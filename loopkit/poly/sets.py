@@ -148,7 +148,7 @@ class InstanceSet(Shown):
 
     def without_params(self, names: Collection[str]) -> InstanceSet:
         """Remove all constraints on the parameters *names*, which become unknowns of each instance."""
-        own = tuple(x for x in names if self.set.find_dim_by_name(DIM.param, x) >= 0)
+        own = tuple(dict.fromkeys(x for x in names if self.set.find_dim_by_name(DIM.param, x) >= 0))
         return self._without_params(own) if own else self
 
     @kept_by_kernel
